@@ -35,9 +35,9 @@ _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes, gu
  * Other processes take memory at any time, so a request may fail all the same
  * (tarn_error_is_no_memory()).
  *
- * What a device has is CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of the
- * context's device with the least memory if it has several. Of OpenCL's drivers AMD's say how much
- * is free (cl_amd_device_attribute_query).
+ * The bytes of a device are from CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of
+ * the context's device with the least memory if it has several. Of OpenCL's drivers AMD's say how
+ * much is free (cl_amd_device_attribute_query).
  *
  * @param pool    a pool; any thread may call it
  * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.

@@ -56,8 +56,8 @@ note_stuck (TarnPool *pool)
   _tarn_pool_fit_ceiling (pool);
 }
 
-/* Ends a call that has given blocks back: their structs are vacant now, but for blocks that are
- * stuck. The lock is held. */
+/* Ends a call that has given blocks back to upstream: their structs are vacant now, except those of
+ * stuck blocks. The lock is held. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {

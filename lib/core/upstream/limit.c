@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The limit of a pool, kept as if the upstream allocator had so many bytes and no more: what is
- * being asked for there is reserved, and what goes back counts until it has gone.  A pool without
- * one has as many bytes as can be counted.  Whether a request may ask upstream is decided in one
- * stretch under the lock, which takes
+ * The limit of a pool, kept as if the upstream allocator had that many bytes and no more.  Bytes
+ * that are being asked for there are reserved, and bytes that go back count until they have gone. A
+ * pool without a limit has as many bytes as can be counted.  A request decides in one stretch under
+ * the lock if it may ask upstream.  It takes
  *
  *     1. bytes that are left
  *     2. bytes that other threads are giving back, for which the request then waits
@@ -13,15 +13,15 @@
  * or nothing, where all of them are not enough.  Then upstream may yet refuse what other threads
  * are asking for, so the request waits for them before it gives up.
  *
- * Who waits for whom, so that it always ends, is told in base/duty-private.h: in one pool a call
+ * base/duty-private.h tells who waits for whom, so that waiting always ends: in one pool a call
  * that gives back waits for nobody, and a thread that has a reservation waits for no other one.  So
  * it is whether or not there was a limit when the reservation was made: one may be set meanwhile.
  *
- * Memory that the program takes beside the pool, and charges (charge.c), counts as what the pool
- * manages does.
+ * Memory that the program takes beside the pool, and charges (charge.c), counts as managed bytes
+ * do.
  *
- * A limit that is lowered makes held blocks go back at that moment, as far as they have to.  What
- * is in use stays above it; a request that needs upstream has to fit in beside all of it. */
+ * When the limit is lowered, the pool gives as many held blocks back as it has to.  Blocks in use
+ * may stay above it; a request that needs upstream has to fit in beside all of them. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -32,7 +32,7 @@
 /* How often a request waits for reservations of other threads, who may make new ones for ever. */
 #define MAX_WAITS 100
 
-/* What a request has taken beside bytes that were left. */
+/* A request's share of the limit, beside bytes that were left. */
 typedef struct
 {
   gboolean has_taken; /* held blocks, to give back */

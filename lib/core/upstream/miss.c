@@ -34,14 +34,14 @@ typedef struct
 {
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* the alloc_size of its bin */
-  gsize alignment;    /* of a heap's memory; 0: as it is, so that a held block will do, too */
+  gsize alignment;    /* wanted of a heap's memory; 0: any, so that a held block will do, too */
   guint32 bin;
   TarnQueue *queue;            /* in order, that the caller has a reference on; NULL: nobody */
-  TarnReservation reservation; /* of the last attempt */
+  TarnReservation reservation; /* the last attempt's */
   gboolean exceeds_limit;      /* that did, so that upstream was not asked */
   gboolean was_short;          /* bytes left were not enough */
-  guint64 n_driver_calls;      /* for memory, that were made for it */
-  guint64 n_uncounted;         /* of them, the latest */
+  guint64 n_driver_calls;      /* calls for memory that were made for it */
+  guint64 n_uncounted;         /* the latest of these calls, not yet counted */
 } Request;
 
 /* Gives back blocks that the pool holds, or else another one of its group: about as many bytes as

@@ -21,7 +21,7 @@ struct _TarnReclaimGroup
   GPtrArray *members; /* in the order of their ids */
 
   TarnMutex give_backs_lock;
-  TarnTickets give_backs; /* of all members */
+  TarnTickets give_backs; /* those of all members */
   guint level;            /* the highest that a member ever had */
 };
 

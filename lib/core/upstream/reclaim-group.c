@@ -197,7 +197,7 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
-  TarnReclaimGroup *group = pool->reclaim.group; /* of nobody else's doing any more */
+  TarnReclaimGroup *group = pool->reclaim.group; /* nobody else changes it any more */
 
   _tarn_assert_not_locked (&pool->lock);
   if (group != NULL)
@@ -227,7 +227,7 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Takes a call that has given back out of those of the group. */
+/* Removes a finished call from the group's calls that give memory back. */
 void
 _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given)
 {

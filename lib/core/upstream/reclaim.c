@@ -55,7 +55,7 @@ _tarn_reclaim_funcs_new (void)
  * before; and where a request would exceed the pool's limit, after the functions added before.
  *
  * @param pool       a pool; any thread may call it
- * @param func       what to ask; it may be called by any thread that allocates
+ * @param func       the function to ask; any thread that allocates may call it
  * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
  *                   unless the function is removed.
  * @param destroy    nullable; called with @p user_data once @p func was removed, or the pool's last
@@ -108,7 +108,7 @@ steal_by_id (GPtrArray *funcs, guint id)
  * running afterwards; none begins.
  *
  * @param pool  a pool; any thread may call it, also from inside a reclaim function
- * @param id    what tarn_pool_add_reclaim_func() gave
+ * @param id    the number that tarn_pool_add_reclaim_func() returned
  * @return FALSE if the pool has no such function, or not any more, and in a child of fork ()
  * @since 0.1
  */

@@ -18,7 +18,8 @@
 #include "base/duty-private.h"
 #include "pool/pool-private.h"
 
-/* What a request takes of the limit before it asks the upstream allocator. */
+/* A reservation: the bytes of the limit that a request takes before it asks the upstream
+ * allocator. */
 typedef struct
 {
   gsize size;               /* bytes: set it before */
