@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the driver does with buffers of its own: asked with buffers of the least size, the first
- * time that a context needs to know it, so that a program sees what it would see without the layer.
+ * Asks what the driver does with buffers of its own, so that a program sees what it would see
+ * without the layer.  A context asks when it first needs to know, with buffers of the least size.
  *
  * A context keeps answers about flags.  Where the driver took them the answer is what it calls
  * them, else its error; memory that it did not have says nothing. */
@@ -132,7 +132,7 @@ _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_fl
   return note_answer (context, key, ask_part (context, whole, asked, flags), flags);
 }
 
-/* What a buffer's references are while it has a sub-buffer; 0: that could not be seen. */
+/* Counts a buffer's references while it has a sub-buffer; 0: that could not be seen. */
 static cl_uint
 count_with_part (LayerContext *context)
 {
@@ -155,7 +155,8 @@ count_with_part (LayerContext *context)
   return references;
 }
 
-/* Whether there is more than the program's own reference, kept once that could be seen. */
+/* Tells whether there is more than the program's own reference, and keeps the answer once that
+ * could be seen. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -176,7 +177,7 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* What a buffer's references are while it is mapped; 0: that could not be seen. */
+/* Counts a buffer's references while it is mapped; 0: that could not be seen. */
 static cl_uint
 count_with_map (LayerContext *context)
 {
@@ -220,7 +221,7 @@ get_text (cl_device_id device, cl_device_info name)
   return g_strdup (text);
 }
 
-/* Of 32 or 64 bits; 0: the device does not say. */
+/* Gets a number of 32 or 64 bits; 0: the device does not say. */
 static cl_ulong
 get_number (cl_device_id device, cl_device_info name)
 {
@@ -250,7 +251,7 @@ make_image (const LayerContext *context, cl_mem buffer)
                                             NULL, &status);
 }
 
-/* Whether an image is read where its buffer is, as far as it can be read. */
+/* Tells whether an image is read where its buffer is.  TRUE too if nothing can be read. */
 static gboolean
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
@@ -267,7 +268,7 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
          || read == byte;
 }
 
-/* Whether a driver makes an image of a buffer that is read where the buffer is. */
+/* Tells whether a driver makes an image of a buffer that is read where the buffer is. */
 static gboolean
 makes_image (LayerContext *context, cl_mem buffer)
 {
@@ -312,7 +313,7 @@ makes_images_of_parts (LayerContext *context)
   return makes;
 }
 
-/* Whether a byte that is written to one buffer is read from another. */
+/* Tells whether a byte that is written to one buffer is read from another. */
 static gboolean
 hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
 {
@@ -325,7 +326,7 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
          && read == byte;
 }
 
-/* Whether a buffer that nobody else uses shares its memory with one over its address. */
+/* Tells whether a buffer that nobody else uses shares its memory with one over its address. */
 static gboolean
 shares_address (LayerContext *context, cl_mem buffer)
 {
@@ -383,7 +384,7 @@ _tarn_layer_ask_images (LayerContext *context)
   return known != FALSE;
 }
 
-/* Whether a device is PoCL's, and of which version: 0 before 4.0, which does not say. */
+/* Tells whether a device is PoCL's, and its major version: 0 before 4.0, which does not say. */
 static gboolean
 is_pocl (cl_device_id device, guint64 *version)
 {
@@ -431,7 +432,7 @@ copies_images_by_pieces (cl_device_id device)
   return strcmp (name, "rusticl") == 0 || copies_by_pieces (device);
 }
 
-/* Whether OpenCL is 1.2 or newer, with which markers and barriers came. */
+/* Tells whether OpenCL is 1.2 or newer, which has markers and barriers. */
 static gboolean
 has_markers (cl_device_id device)
 {
@@ -480,7 +481,8 @@ counts_objects (const LayerContext *context)
   return with_buffer > before;
 }
 
-/* What that keeps counts as a reference to the context, with some drivers. */
+/* Begins to find addresses.  The objects that this keeps count as references to the context, with
+ * some drivers. */
 static void
 begin_address (LayerContext *context)
 {

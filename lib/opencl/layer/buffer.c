@@ -123,8 +123,9 @@ give_back (gpointer data)
     _tarn_layer_context_trim (self->context);
 }
 
-/* What is still mapped, the driver may know by the sub-buffer; and of what commands that the layer
- * does not see may use, nobody else gets anything: serve () sees to that. */
+/* Frees a buffer that is no part.  Its sub-buffer is not kept if it is still mapped, because the
+ * driver may know the map by it, nor if commands may use it that the layer does not see.  serve ()
+ * sees to it that nobody else gets such memory. */
 static void
 whole_go (LayerBuffer *self)
 {
@@ -204,7 +205,7 @@ go_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* What a part's commands use is the whole's memory. */
+/* Notes the uses of a part as uses of the whole, whose memory they use. */
 static void
 hand_uses_on (LayerBuffer *self)
 {
@@ -249,7 +250,7 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
   if (block != NULL)
     return block;
-  /* What is done already may do, without waiting for anything. */
+  /* Buffers whose commands are done already may be enough: try that first, without a wait. */
   _tarn_layer_context_look (context, TRUE);
   block = tarn_pool_allocate (pool, size, NULL);
   if (block != NULL)
@@ -297,8 +298,9 @@ make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place
   return NULL;
 }
 
-/* For so many bytes the driver is asked at once whether what was released is free: so long a
- * request takes anyway, and so much there would be in use in vain. */
+/* The least bytes of a request that asks the driver at once whether released buffers are free. Such
+ * a request takes as long anyway, and without the question as many bytes would be in use for
+ * nothing. */
 #define LARGE ((gsize) 256 << 10)
 
 /* Small buffers of about the same size share blocks, which have less than an eighth more: the fewer
@@ -491,7 +493,8 @@ check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type 
   return _tarn_layer_ask_part_flags (whole->context, whole->asked, asked, flags);
 }
 
-/* What a part that asks for nothing inherits of the program's buffer, it cannot of a piece. */
+/* Adds the flags that a part inherits from the program's buffer if it asks for none.  It cannot
+ * inherit them from a piece. */
 static cl_mem_flags
 inherit (const LayerBuffer *whole, cl_mem_flags asked)
 {
@@ -532,7 +535,7 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_typ
   cl_mem part = NULL;
   cl_int status;
 
-  /* Of a sub-buffer or an image the driver makes none. */
+  /* The driver makes no sub-buffers of a sub-buffer or an image. */
   if (whole == NULL || whole->whole != NULL || whole->is_image)
     return _tarn_layer_driver->clCreateSubBuffer (buffer, asked, type, info, status_ret);
   status = check_part (whole, asked, type, info, &flags);

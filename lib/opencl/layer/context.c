@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* What a sub-buffer can have, or inherit of a piece. */
+/* The flags that a sub-buffer can have, or inherit from a piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
-/* Whether buffers may have memory of a pool */
+/* Pools, and whether buffers may have memory from one */
 
 TarnPool *
 _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
@@ -191,7 +191,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
   {
     LAYER_LOCKED (&self->lock);
 
-    event = self->only_end; /* which remains as it is */
+    event = self->only_end; /* it stays as it is */
   }
   if (event != NULL
       && _tarn_layer_driver->clEnqueueBarrierWithWaitList (queue->base.handle, 1, &event, NULL)
@@ -199,7 +199,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
     _tarn_layer_driver->clWaitForEvents (1, &event);
 }
 
-/* Whether a queue is the first one, in order, and remains the only one for now. */
+/* Adds a queue.  TRUE: it is the first one, in order, and remains the only one for now. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -307,7 +307,7 @@ may_wait (LayerContext *self)
   return !__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE);
 }
 
-/* What is up to the program may never be done. */
+/* The longest wait: work that depends on the program may never be done. */
 #define MAX_FINISH G_TIME_SPAN_SECOND
 
 void
@@ -497,7 +497,8 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
   return status;
 }
 
-/* What is left of it goes as its buffers do, whose memory keeps it alive in the driver. */
+/* Ends a context.  Its buffers' memory keeps it alive in the driver, so the rest of it ends with
+ * them. */
 static void
 end (LayerContext *self)
 {

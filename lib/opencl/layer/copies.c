@@ -28,7 +28,7 @@ add_product (gsize *sum, gsize a, gsize b)
   return !__builtin_mul_overflow (a, b, &product) && !__builtin_add_overflow (*sum, product, sum);
 }
 
-/* Whether a box ends within so many bytes from the start of its buffer. */
+/* Tells whether a box ends within @size bytes from the start of its buffer. */
 static gboolean
 ends_within (gsize size, const Box *box, const size_t *region)
 {
@@ -55,8 +55,8 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Whether a box is within a buffer of ours, or in none of ours.  A part has bytes of its buffer's
- * behind it, where the driver may be as lax as it is without the layer. */
+/* Tells whether a box is within a buffer of ours, or in none of ours.  A part has bytes of its
+ * buffer's behind it, where the driver may be as lax as it is without the layer. */
 static gboolean
 is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 {

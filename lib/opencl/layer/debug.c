@@ -136,7 +136,8 @@ list_contexts (void)
   return list;
 }
 
-/* What has been released is looked at before leaks are said, and what is in use all the same. */
+/* Checks all buffers at exit: those that were released, before leaks are reported, and those in use
+ * as well. */
 static void
 look_at_exit (void)
 {
@@ -192,7 +193,7 @@ _tarn_layer_debug_look (const LayerContext *context)
   gint64 begin = g_get_monotonic_time (), end, expected;
 
   expected = __atomic_load_n (&next, __ATOMIC_RELAXED);
-  /* Of several threads one looks. */
+  /* One of several threads looks. */
   if (!_tarn_layer_is_debugged (context) || begin < expected
       || !__atomic_compare_exchange_n (&next, &expected, G_MAXINT64, FALSE, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED))

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is said of buffers, so that nobody sees that they are parts of pieces: OpenCL 3.0
+ * Answers queries about buffers so that nobody sees that they are parts of pieces: OpenCL 3.0
  * specification, section 5.5.5, "Memory Object Queries". */
 
 #include "layer-private.h"

@@ -10,9 +10,9 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 
 #define BEHIND(name) _tarn_layer_behind_faults.name
 
-/* What all of a sort have in common */
+/* Functions that all calls of a sort have in common */
 
-/* FALSE: the call is not to be made. */
+/* Counts a call, and may fail it.  FALSE: it is not to be made. */
 static gboolean
 may_pass (FaultCall call, cl_int *errcode_ret)
 {
@@ -563,7 +563,7 @@ _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driv
 {
   FAULT_CALLS (COVER)
   FAULT_RELEASES (COVER)
-  /* What is asked of memory objects. */
+  /* Queries of memory objects. */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
 }
 

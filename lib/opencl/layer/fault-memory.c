@@ -14,7 +14,7 @@ struct _FaultMemory
   gconstpointer handle; /* a cl_mem, or an address */
   gsize size;           /* bytes of its own */
   guint references;     /* the program's, and those of what is made of it */
-  FaultMemory *whole;   /* what it is made of, a reference; NULL: of nothing that is known */
+  FaultMemory *whole;   /* the memory that it is made of, a reference; NULL: none that is known */
 };
 
 static TarnMutex lock;       /* guards all below */
@@ -110,7 +110,7 @@ _tarn_layer_fault_charge_svm (gpointer address, gsize size)
   return TRUE;
 }
 
-/* What is not known was freed before, or is nothing. */
+/* Forgets an allocation of SVM.  An unknown address was freed before, or is none. */
 void
 _tarn_layer_fault_release_svm (gpointer address)
 {

@@ -19,7 +19,7 @@ typedef enum
   FAULT_EVENTS /* waits for what is on queues */
 } FaultPlace;
 
-/* What a program has, by references that it took and has to release; of SVM by allocations. */
+/* A kind of object that a program has to release: counted by its references, SVM by allocations. */
 typedef enum
 {
   FAULT_NOTHING,
@@ -52,7 +52,7 @@ typedef struct
 
 extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
 
-/* What comes behind these calls, the layer or the driver. */
+/* The functions behind these calls: the layer's or the driver's. */
 extern cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* faults.c */
@@ -74,8 +74,8 @@ void _tarn_layer_fault_is_refused (FaultCall call);
 /* @budget: bytes; 0: as many as there are. */
 void _tarn_layer_fault_memory_begin (gsize budget);
 
-/* A memory object was made, or so many bytes of SVM at an address.  FALSE: it is beyond the budget,
- * and unknown; the caller is to release it. */
+/* Notes that a memory object was made, or @size bytes of SVM at an address.  FALSE: it is beyond
+ * the budget, and unknown; the caller is to release it. */
 gboolean _tarn_layer_fault_charge (cl_mem object);
 gboolean _tarn_layer_fault_charge_svm (gpointer address, gsize size);
 

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What TARN_LAYER_FAULTS has fail, so that a program is seen to cope: a list with commas of
+ * Makes the calls fail that TARN_LAYER_FAULTS names, to test how a program copes.  It is a list
+ * with commas of
  *
  *     CALL=N, CALL=N-M, CALL=N+   calls of that name, as TARN_FAULTS counts requests
- *     budget=256M                 what would give the program more memory than that at once
+ *     budget=256M                 calls that would give the program more memory than that at once
  *     loss=N                      from the Nth call on that goes to a device, all of these
  *     count                       nothing: calls are counted alone
  *
- * and what TARN_LAYER_REPORT is told of it, beside what report.c has:
+ * Adds these lines to the file of TARN_LAYER_REPORT, beside those of report.c:
  *
  *     failed PID CALL N           the first time that a call was made to fail, its Nth
  *     calls PID CALL N            at exit, of each name: how many there were

@@ -19,7 +19,7 @@ typedef enum
   LAYER_CREATE_3D
 } LayerFunction;
 
-/* What one of them is asked for. */
+/* The arguments of one of these functions. */
 typedef struct
 {
   cl_context context;
@@ -134,7 +134,7 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   return NULL;
 }
 
-/* Whether an image of a buffer ends where the buffer does, or before. */
+/* Tells whether an image of a buffer ends where the buffer does, or before. */
 static gboolean
 is_within (cl_mem image, gsize size)
 {

@@ -43,8 +43,9 @@
  * has had one queue, in order, and no user event, nobody has to wait: what is given to the next
  * buffer is used after what was enqueued before.
  *
- * What the layer cannot do right is passed on to the driver untouched: see layer_context_find_pool
- * ().  No lock is held in a call of the driver, or of the program's functions. */
+ * The layer passes calls that it cannot do right on to the driver untouched: see
+ * layer_context_find_pool ().  No lock is held in a call of the driver, or of the program's
+ * functions. */
 
 #ifndef TARN_LAYER_PRIVATE_H
 #define TARN_LAYER_PRIVATE_H
@@ -106,7 +107,7 @@ const LayerSettings *_tarn_layer_get_settings (void);
 typedef enum
 {
   LAYER_OF_HOST,    /* its contents are, or come from there */
-  LAYER_OF_DEVICES, /* of a context of several, or of one that is too old */
+  LAYER_OF_DEVICES, /* its context has several, or one that is too old */
   LAYER_FLAGS,      /* or properties: the layer does not know them */
   LAYER_TOO_LARGE,
   LAYER_FOR_IMAGES, /* the program makes images of buffers */
@@ -126,19 +127,19 @@ const gchar *_tarn_layer_describe_reason (LayerReason reason);
 typedef struct
 {
   gsize created;                  /* buffers that the program asked for */
-  gsize served;                   /* of these: with memory of a pool */
+  gsize served;                   /* those with memory from a pool */
   gsize pieces;                   /* buffers that the layer asked the driver for */
   gsize passed_on;                /* buffers that the driver was asked for instead */
   gsize reasons[LAYER_N_REASONS]; /* ... why */
   gsize sub_buffers;              /* that the layer asked the driver for */
 
-  gsize images_created; /* that the program asked for, but for those of buffers */
-  gsize images_served;  /* of these: from a pool */
+  gsize images_created; /* that the program asked for, except images of buffers */
+  gsize images_served;  /* those from a pool */
   gsize images_passed_on;
   gsize pool_images; /* that the layer asked the driver for */
 
-  guint64 buffer_bytes TARN_WHOLE; /* of buffers that the program got, all together */
-  guint64 image_bytes TARN_WHOLE;  /* ... of images that are of no buffer */
+  guint64 buffer_bytes TARN_WHOLE; /* sum over all buffers that the program got */
+  guint64 image_bytes TARN_WHOLE;  /* ... over images that are made of no buffer */
 } LayerCounts;
 
 extern LayerCounts _tarn_layer_counts;
@@ -156,8 +157,9 @@ void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (
 cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer value,
                            size_t *size_ret);
 
-/* Whether the program has asked for a function that may use buffers without the layer's knowing:
- * from then on buffers are the driver's, to which goes the memory that was used before. */
+/* Tells whether the program has asked for a function that may use buffers without the layer's
+ * knowledge.  From then on buffers are the driver's, and memory that was used before goes back to
+ * the driver. */
 gboolean _tarn_layer_is_blind (void);
 
 /* table.c */
@@ -168,10 +170,10 @@ typedef enum
   LAYER_QUEUE,
   LAYER_BUFFER,
   LAYER_KERNEL,
-  LAYER_WAITER /* which is in no table */
+  LAYER_WAITER /* it is in no table */
 } LayerKind;
 
-/* What every record of an object begins with. */
+/* The start of every record of an object. */
 typedef struct
 {
   LayerKind kind;
@@ -196,15 +198,15 @@ void _tarn_layer_unlist (gpointer record);
 gpointer _tarn_layer_ref (gpointer record);
 gboolean _tarn_layer_try_ref (gpointer record); /* FALSE: it is being finalized */
 void _tarn_layer_unref (gpointer record);
-void _tarn_layer_clear (gpointer record); /* of a pointer to a record */
+void _tarn_layer_clear (gpointer record); /* takes a pointer to a record */
 
 /* Adds to the program's references, and takes one away, TRUE if it was the last. */
 void _tarn_layer_hold (gpointer record);
 gboolean _tarn_layer_try_hold (gpointer record); /* FALSE: the program has none */
 gboolean _tarn_layer_let_go (gpointer record);
 
-/* What a driver is given for a callback, which some never call: a number for a record, with a
- * reference until somebody takes it.  NULL: somebody has. */
+/* A ticket: the argument of a callback that a driver may never call.  It is a number for a record,
+ * with a reference until somebody takes it.  NULL: somebody has. */
 gpointer _tarn_layer_ticket_new (gpointer record);
 gpointer _tarn_layer_ticket_take (gpointer ticket);
 
@@ -222,7 +224,7 @@ typedef enum
   LAYER_MANY_QUEUES /* once commands are done */
 } LayerOrder;
 
-/* What a sub-buffer may be asked to have. */
+/* The flags that a sub-buffer may be asked to have. */
 #define LAYER_ACCESS_FLAGS (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
 #define LAYER_HOST_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
@@ -252,10 +254,10 @@ struct _LayerContext
 {
   LayerObject base;
   cl_device_id device;       /* NULL: of several, or one that the layer cannot serve */
-  gsize max_bytes;           /* of a buffer */
-  gsize alignment;           /* of a sub-buffer */
-  gboolean counts_objects;   /* the driver's references to a context count what is made of it */
-  cl_uint own_references;    /* ... of the layer's, from the start */
+  gsize max_bytes;           /* the most that a buffer can have */
+  gsize alignment;           /* that a sub-buffer needs */
+  gboolean counts_objects;   /* the driver's references to a context count objects made of it */
+  cl_uint own_references;    /* ... the layer's among them, from the start */
   gboolean copies_by_pieces; /* the driver cannot copy boxes of sub-buffers */
   gboolean copies_images_by_pieces; /* ... nor between sub-buffers and images */
   gboolean notes_addresses;         /* ... and makes no images of sub-buffers: see images.c */
@@ -269,14 +271,14 @@ struct _LayerContext
   cl_event only_end;      /* with LAYER_MANY_QUEUES: what was put on it before, or NULL */
   gboolean has_user_events;
   GPtrArray *queues;     /* references: those that commands can be put on, or that are not done */
-  guint turn;            /* of the queue that is looked at next */
+  guint turn;            /* number of the queue that is looked at next */
   GPtrArray *pieces;     /* the driver's buffers by number; NULL: free */
   GHashTable *addresses; /* a piece -> where the host has it, if that is known */
   guint all_used_before; /* no number below is free */
   cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];
-  TarnOpenclImageKinds *image_kinds; /* of the next; NULL: not made yet */
+  TarnOpenclImageKinds *image_kinds; /* the next pool's; NULL: not made yet */
   TarnPool *images;                  /* within the limit of the pool of plain buffers; NULL: ... */
   LayerIdle idle[LAYER_N_KINDS];     /* what the pools hold, */
   LayerIdle image_idle;              /* and that of images */
@@ -294,7 +296,7 @@ struct _LayerContext
   gint shares_addresses; /* whether what is made of a piece's address shares it; -1: unknown */
   gboolean wants_images; /* images are not made of sub-buffers, but the program wants such */
   gsize piece_bytes;
-  guint spare_images;   /* of the driver's, in the pool and not the program's */
+  guint spare_images;   /* the driver's images in the pool that the program does not have */
   gint64 looked;        /* when the queues were looked at last, monotonic */
   guint pending;        /* buffers that wait for commands */
   gboolean ended;       /* the program has no reference any more */
@@ -310,7 +312,8 @@ LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags fla
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
-/* Whether what is released is used again behind what is on the queue, which is remembered. */
+/* Tells whether released memory may be used again behind the commands on the queue, and remembers
+ * that it was. */
 gboolean _tarn_layer_context_gives_on (LayerContext *self);
 
 /* From now on commands may not run in the order in which they are enqueued, if the context has one
@@ -324,7 +327,7 @@ void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 /* Looks at a queue or two, if there is anything to wait for; not @now: unless it has just been. */
 void _tarn_layer_context_look (LayerContext *self, gboolean now);
 
-/* Whether buffers and images may have memory of a pool. */
+/* Tells whether buffers and images may have memory from a pool. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
 /* Gets the pool of a kind of memory, made at the first request; NULL: it could not be. */
@@ -345,10 +348,10 @@ gboolean _tarn_layer_context_wait (LayerContext *self);
 
 /* debug.c */
 
-/* Whether buffers are looked at as they are given back: then that waits for their commands, always,
- * and nothing is kept for the next buffer. */
+/* Tells whether buffers are checked as they are released.  Then a release always waits for their
+ * commands, and nothing is kept for the next buffer. */
 gboolean _tarn_layer_is_debugged (const LayerContext *context);
-/* From now on they are, until the context is gone. */
+/* Begins to check them, until the context is gone. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
 /* Nobody has a reference to a buffer any more; its memory may be given back by another thread. */
@@ -368,18 +371,18 @@ void _tarn_layer_debug_look (const LayerContext *context);
 /* Gets what the driver calls these flags of a buffer; otherwise its error. */
 cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags);
 
-/* ... of a sub-buffer of a buffer with such flags. */
+/* The same for a sub-buffer of a buffer with such flags. */
 cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
                                    cl_mem_flags *flags);
 
-/* Whether a buffer's references count its sub-buffers, or its maps, as some drivers do. */
+/* Tells whether a buffer's references count its sub-buffers, or its maps, as some drivers do. */
 gboolean _tarn_layer_ask_part_references (LayerContext *context);
 gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
-/* Whether the driver makes images of sub-buffers, if it does of buffers. */
+/* Tells whether the driver makes images of sub-buffers, if it does of buffers. */
 gboolean _tarn_layer_ask_images (LayerContext *context);
 
-/* Whether a buffer over the address at which the host has another one is the same memory. */
+/* Tells whether a buffer over the address at which the host has another one is the same memory. */
 gboolean _tarn_layer_ask_addresses (LayerContext *context);
 
 /* Learns what the device of a new context, and its driver, want of buffers; FALSE: the layer cannot
@@ -404,10 +407,10 @@ gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 
 /* pieces.c */
 
-/* What tells a sub-buffer from others: where it is, and what it was asked for with. */
+/* The key of a sub-buffer: its place, and the flags that it was asked for with. */
 typedef struct
 {
-  guint64 address; /* of the block */
+  guint64 address; /* the block's */
   gsize size;
   cl_mem_flags asked;
 } LayerPlace;
@@ -441,7 +444,7 @@ LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
 
 /* spares.c */
 
-/* What a buffer of the program's has that is not of a part, besides its block. */
+/* A spare: a sub-buffer that is kept for a later buffer of the program's at the same place. */
 typedef struct
 {
   LayerPlace place;
@@ -452,7 +455,7 @@ typedef struct
 } LayerSpare;
 
 void _tarn_layer_spares_init (LayerContext *context);
-void _tarn_layer_spares_clear (LayerContext *context); /* which are none */
+void _tarn_layer_spares_clear (LayerContext *context); /* there are none by then */
 
 /* Takes a spare, which the caller is to free with g_free (); NULL: there is none. */
 LayerSpare *_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place);
@@ -551,9 +554,9 @@ typedef struct
   LayerObject base;
   LayerBuffer *buffer; /* references */
   LayerQueue *queue;
-  guint64 number;  /* of the command */
+  guint64 number;  /* the command's */
   cl_event event;  /* a reference */
-  gpointer ticket; /* of the driver's call; NULL: it is not to call */
+  gpointer ticket; /* for the driver's callback; NULL: there is none */
   GList link;      /* in the list, under the queue's lock; without data it is not there */
 } LayerWaiter;
 
@@ -573,18 +576,18 @@ void _tarn_layer_look_at_waiters (LayerQueue *queue);
 
 /* buffer.c */
 
-/* That a queue's commands up to a number have used a buffer; out of order, that one has. */
+/* A use of a buffer: commands on a queue up to a number have used it; if the queue is out of order,
+ * only that command has. */
 typedef struct
 {
   LayerQueue *queue; /* a reference */
   guint64 number;
-  cl_event
-      event; /* of the command, a reference; NULL: none is known, of those of a queue in order */
+  cl_event event; /* the command's, a reference; NULL: none is known; the queue is in order then */
 } LayerUse;
 
-/* What the program has as a cl_mem: a buffer of ours, a sub-buffer or an image made of one, or an
- * image from a pool.  The
- * program's references to it (LayerObject.held) include those of what is made of it.
+/* A cl_mem of the program's: a buffer of ours, a sub-buffer or an image made of one, or an image
+ * from a pool.  The program's references to it (LayerObject.held) include those of objects that are
+ * made of it.
  *
  * It ends in three steps: nobody has a reference; its commands are done, as far as that matters;
  * it is gone from the driver, and its memory is free. */
@@ -592,12 +595,13 @@ struct _LayerBuffer
 {
   LayerObject base;
   LayerContext *context; /* a reference */
-  LayerBuffer *whole;    /* what it is made of, a reference; NULL: of a piece, or a pooled image */
-  TarnBlock *block;      /* its memory; NULL: with a whole */
-  gsize offset;          /* from the start of the whole */
-  gsize size;            /* as was asked for; 0: of an image that is made of a buffer */
-  cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
-  cl_mem_flags flags;    /* as the driver calls them */
+  LayerBuffer *whole; /* the buffer that it is made of, a reference; NULL: it is made of a piece, or
+                         is a pooled image */
+  TarnBlock *block;   /* its memory; NULL: with a whole */
+  gsize offset;       /* from the start of the whole */
+  gsize size;         /* as was asked for; 0: of an image that is made of a buffer */
+  cl_mem_flags asked; /* by the program, less what a sub-buffer inherits */
+  cl_mem_flags flags; /* as the driver calls them */
   gboolean is_image;
   gboolean is_disguised; /* an image that the driver made of a host address: see images.c */
   gboolean was_mapped;   /* when it ended */
@@ -610,7 +614,7 @@ struct _LayerBuffer
   LayerUse *uses; /* owned */
   guint n_uses;
   GSList *callbacks; /* of LayerCallback, owned, the latest first */
-  GArray *maps;      /* of LayerMap: of it and of what is made of it; NULL: there were none */
+  GArray *maps; /* of LayerMap: its own and those of objects made of it; NULL: there were none */
 };
 
 /* Gets where a buffer is, or a part of one: in which of the driver's buffers. */
@@ -634,7 +638,7 @@ LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlo
 /* Makes the record of an image that was made of a buffer; borrowed. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
-/* Whether a driver that had no memory, as a status says, may have some now. */
+/* Makes room if a status says that the driver had no memory.  TRUE: it may have some now. */
 gboolean _tarn_layer_made_room (cl_context handle, cl_int status);
 
 /* image-pool.c */
@@ -669,17 +673,17 @@ void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
 #define LAYER_FEW 2
 
-/* What is known of a command while it is given to the driver. */
+/* A command while it is given to the driver. */
 typedef struct
 {
-  LayerQueue *queue; /* a reference; NULL: not known */
-  guint64 number;    /* of its latest command */
-  guint n;           /* objects */
-  LayerBuffer
-      *few[LAYER_FEW]; /* what it uses, each with one of the program's references, or NULL */
-  LayerBuffer **many;  /* the same, owned; NULL: they are few */
-  cl_event own;        /* where the program wants no event and the layer does */
-  cl_event *event;     /* what the driver is to write; NULL: nobody wants one */
+  LayerQueue *queue;           /* a reference; NULL: not known */
+  guint64 number;              /* its latest command's */
+  guint n;                     /* objects */
+  LayerBuffer *few[LAYER_FEW]; /* the objects that it uses, each with one of the program's
+                                  references, or NULL */
+  LayerBuffer **many;          /* the same, owned; NULL: they are few */
+  cl_event own;                /* where the program wants no event and the layer does */
+  cl_event *event;             /* where the driver writes it; NULL: nobody wants one */
 } LayerCommand;
 
 /* Keeps what the command uses: it may run, and what the program had be released, before it is
@@ -693,7 +697,7 @@ void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, con
 void _tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle,
                                      LayerBuffer **buffers, guint n, cl_event **event);
 
-/* Whether so many bytes are within a buffer of ours, or in none of ours. */
+/* Tells whether @size bytes from @offset on are within a buffer of ours, or in none of ours. */
 gboolean _tarn_layer_is_within (cl_mem object, gsize offset, gsize size);
 
 /* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so

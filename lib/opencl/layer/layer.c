@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a loader calls that knows cl_loader_layers. */
+ * The functions that a loader with cl_loader_layers calls. */
 
 #define _GNU_SOURCE /* dladdr () */
 #include "faults-private.h"
@@ -136,9 +136,8 @@ find_own (const gchar *name)
   return fault != NULL ? fault : find_layer_function (known);
 }
 
-/* Whether a function of an extension may use buffers by other ways than those that the layer sees:
- * it puts commands on queues, or records them, and they are not about memory of another kind alone.
- */
+/* Tells whether a function of an extension may use buffers in ways that the layer does not see: it
+ * puts commands on queues, or records them, and they are not about other kinds of memory alone. */
 static gboolean
 may_use_buffers (const gchar *name)
 {

@@ -86,7 +86,7 @@ _tarn_layer_forget_maps (LayerBuffer *self)
   return was_mapped;
 }
 
-/* Of the command's only object. */
+/* Notes a map of the command's only object. */
 static void
 note_map (LayerCommand *command, cl_int status, gpointer pointer)
 {
@@ -134,7 +134,7 @@ layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_
   return pointer;
 }
 
-/* What was mapped is not any more, or still is. */
+/* Ends a map that was taken out of its buffer's; puts it back if it is still mapped. */
 static void
 end_map (LayerMap *map, gboolean is_mapped)
 {
@@ -164,6 +164,6 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   if (map.buffer != NULL)
     end_map (&map, status != CL_SUCCESS);
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_debug_look (self->context); /* what the host wrote is there */
+    _tarn_layer_debug_look (self->context); /* the host's writes are visible now */
   return status;
 }

@@ -15,9 +15,9 @@
 
 typedef struct
 {
-  gsize place;  /* of a pointer, in bytes from the start of the arguments */
-  gsize offset; /* of the buffer in its piece */
-  guint piece;  /* which of the pieces that is */
+  gsize place;  /* a pointer's, in bytes from the start of the arguments */
+  gsize offset; /* the buffer's in its piece */
+  guint piece;  /* the index of that piece */
 } Move;
 
 /* Where the pieces are, once the commands have run that ask. */
@@ -43,7 +43,8 @@ addresses_unref (Addresses *self)
     g_free (self);
 }
 
-/* What the driver copies of a command that asks for an address, which the driver writes. */
+/* The arguments of a command that asks for an address.  The driver copies them, and writes the
+ * address into the copy. */
 typedef struct
 {
   Addresses *addresses; /* a reference */
@@ -60,9 +61,9 @@ note_address (void *data)
   addresses_unref (self->addresses);
 }
 
-/* What the driver copies, which takes it for the arguments: this, as many moves, as many places in
- * which nobody reads what the driver writes, and then the program's arguments, aligned as what is
- * allocated. */
+/* The start of the memory that the driver copies as the arguments of a command.  Behind it are @n
+ * moves, @n places that the driver writes and nobody reads, and then the program's arguments,
+ * aligned as malloc () would. */
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
@@ -138,7 +139,7 @@ sort_pieces (cl_mem *pieces, guint n)
   return n_sorted;
 }
 
-/* Whether the call is as the specification wants it, as far as that matters here. */
+/* Tells whether the call is as the specification wants it, as far as that matters here. */
 static gboolean
 is_right (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
           const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)

@@ -12,8 +12,7 @@
 #include "common/limit-private.h"
 
 #define OFFSET_BITS                                                                                \
-  44 /* of an address, whose other bits are the number of the piece, from 1 on                     \
-      */
+  44 /* low bits of an address; its other bits are the number of the piece, from 1 on */
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
 /* Lists a piece; 0: there are too many. */
@@ -284,7 +283,7 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
 /* Contents, for TARN_DEBUG */
 
-/* What a command on the layer's own queue needs to reach memory. */
+/* The place of memory, as a command on the layer's own queue needs it. */
 typedef struct
 {
   cl_command_queue queue;

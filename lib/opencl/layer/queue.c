@@ -13,7 +13,7 @@
 typedef struct
 {
   LayerBuffer *buffer; /* a reference */
-  guint64 number;      /* of the queue's latest command when it began to wait */
+  guint64 number;      /* the queue's latest command's when it began to wait */
 } LayerWait;
 
 typedef struct
@@ -158,7 +158,7 @@ _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 nu
   g_autofree LayerWait *wait = g_new (LayerWait, 1);
   LAYER_LOCKED (&self->lock);
 
-  /* Under the lock: of a closed queue that is done nobody takes what waits. */
+  /* Under the lock: nobody takes the waits of a closed queue that is done. */
   if (_tarn_layer_queue_is_done (self, number))
     return FALSE;
   *wait = (LayerWait){ _tarn_layer_ref (buffer), _tarn_layer_queue_get_enqueued (self) };
@@ -166,7 +166,7 @@ _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 nu
   return TRUE;
 }
 
-/* Whether something waits that no mark is for. */
+/* Tells whether something waits that no mark is for. */
 static gboolean
 lacks_mark (LayerQueue *self)
 {
@@ -362,7 +362,7 @@ _tarn_layer_queue_mark (LayerQueue *self, gboolean notify)
     put_mark (self, notify);
 }
 
-/* Whether more waits behind the last mark than one should keep. */
+/* Tells whether more waits behind the last mark than should be kept. */
 static gboolean
 has_many (LayerQueue *self)
 {

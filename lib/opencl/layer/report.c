@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the layer tells whoever started the program, by lines at the end of a file that
- * TARN_LAYER_REPORT names, as tarn-run does:
+ * Reports to the caller that started the program, such as tarn-run: adds lines to the end of the
+ * file that TARN_LAYER_REPORT names:
  *
  *     loaded PID                                     the layer has been loaded
  *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers, as LayerCounts

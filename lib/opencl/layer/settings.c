@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the environment says, which a set-user-ID program does not listen to:
+ * Reads settings from the environment, except in a set-user-ID program:
  *
- *     TARN_LAYER_POOL=0       everything is passed on; what is counted stays
- *     TARN_LAYER_LIMIT=SIZE   the most that a context's pool has of the driver
+ *     TARN_LAYER_POOL=0       everything is passed on to the driver; counting goes on
+ *     TARN_LAYER_LIMIT=SIZE   the most that a context's pool allocates from the driver
  *     TARN_LAYER_STATS=1      a table on standard error at exit
- *     TARN_LAYER_FAULTS=LIST  what is made to fail: see faults.c
+ *     TARN_LAYER_FAULTS=LIST  the calls that fail: see faults.c
  *     TARN_LAYER_REPORT=FILE  a file that is there, to which report.c adds lines
  *     TARN_DEBUG              is Tarn's: see debug.c */
 

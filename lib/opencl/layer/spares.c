@@ -12,7 +12,7 @@
 
 #include "layer-private.h"
 
-#define OVERLAP 4 /* so many spares may have a byte of the pieces, on average */
+#define OVERLAP 4 /* number of spares that may have the same byte of a piece, on average */
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
 static guint

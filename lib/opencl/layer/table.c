@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the layer knows of the driver's objects, by handle.  Every command looks its queue and its
- * buffers up, from any thread, so that there are many tables, each under a lock of its own. */
+ * The layer's records of the driver's objects, by handle.  Every command looks up its queue and its
+ * buffers, from any thread.  So there are many tables, each under a lock of its own. */
 
 #include "layer-private.h"
 

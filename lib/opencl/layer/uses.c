@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is known of the commands that use a buffer: on each queue in order the latest one, and each
- * one of those out of order. */
+ * Records of the commands that use a buffer: the latest one on each queue in order, and each one on
+ * queues out of order. */
 
 #include "layer-private.h"
 
@@ -15,10 +15,10 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* So many uses are looked through for those that are done. */
+/* The number of uses at which they are looked through for those that are done. */
 #define MANY_USES 16
 
-/* Whether nobody has to wait for a use any more. */
+/* Tells whether nobody has to wait for a use any more. */
 static gboolean
 is_over (const LayerUse *use)
 {

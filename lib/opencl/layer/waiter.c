@@ -182,7 +182,7 @@ _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 numb
           != CL_SUCCESS)
         _tarn_layer_queue_mark (queue, TRUE);
     }
-  /* Of a context that has ended meanwhile, nobody may look again. */
+  /* Nobody may look again at a context that has ended meanwhile. */
   else if (__atomic_load_n (&queue->context->ended, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_mark (queue, TRUE);
 }
