@@ -292,7 +292,7 @@ take_slot (void)
   return slot;
 }
 
-/* What is written to the slot afterwards is not written before. */
+/* Begins a change, all of whose writes come afterwards. */
 static void
 begin_change (TarnDyingSlot *slot)
 {

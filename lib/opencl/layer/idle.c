@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a pool holds that no request needs.  Pools here hold much, because what they hold has a
- * sub-buffer of the driver's, or is an image; and a held block keeps a piece from going back.  So
- * the layer looks now and then how much is held.  The least that it has seen in a while is what no
- * request has needed, and goes back. */
+ * Gives back memory that pools hold without need.  The layer's pools hold much: a held block has a
+ * sub-buffer of the driver's already, or is an image.  But a held block also keeps its piece from
+ * going back.  So the layer looks now and then how much is held.  No request has needed the least
+ * amount that it saw within ten seconds, so that amount goes back. */
 
 #include "layer-private.h"
 

@@ -280,7 +280,7 @@ struct _LayerContext
   LayerSource sources[LAYER_N_KINDS];
   TarnOpenclImageKinds *image_kinds; /* the next pool's; NULL: not made yet */
   TarnPool *images;                  /* within the limit of the pool of plain buffers; NULL: ... */
-  LayerIdle idle[LAYER_N_KINDS];     /* what the pools hold, */
+  LayerIdle idle[LAYER_N_KINDS];     /* watches how much the pools hold, */
   LayerIdle image_idle;              /* and that of images */
   GHashTable *answers;               /* see ask.c */
 
