@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which of a row of calls is meant: "3", "3-5", or "3+", which is the third and all that follow. */
+ * Ranges of calls, as texts: "3", "3-5", or "3+", which is the third and all that follow. */
 
 #ifndef TARN_CALL_RANGE_PRIVATE_H
 #define TARN_CALL_RANGE_PRIVATE_H

@@ -24,11 +24,12 @@ typedef enum
 
 typedef struct
 {
-  guint flags;            /* TarnDebugFlags */
-  gsize quarantine_bytes; /* of freed blocks, that each allocator keeps from being used again */
-  guint check_interval;   /* requests of a pool, from one check of its invariants to the next */
-  guint exit_status;      /* of a program in which something was found; 0: its own */
-  guint stack_depth;      /* frames that are known of each block */
+  guint flags; /* TarnDebugFlags */
+  gsize
+      quarantine_bytes; /* the most freed blocks that each allocator keeps from being used again */
+  guint check_interval; /* requests of a pool, from one check of its invariants to the next */
+  guint exit_status;    /* for a program in which something was found; 0: its own */
+  guint stack_depth;    /* frames that are known of each block */
 } TarnDebugSettings;
 
 /* Those of a program that names what is to be looked for, and no more. */

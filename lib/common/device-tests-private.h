@@ -4,8 +4,8 @@
  * Tests that run once for each chosen device: one g_test for each, so that a report names the
  * device that a test failed on.
  *
- * What is chosen is found once in a process, when the first test is added, and stays for the rest
- * of it: g_test runs the tests later, and frees only what it has run. */
+ * A process chooses the devices once, when it adds the first test.  They stay until it ends,
+ * because g_test runs the tests later, and frees only the data of tests that it has run. */
 
 #ifndef TARN_DEVICE_TESTS_PRIVATE_H
 #define TARN_DEVICE_TESTS_PRIVATE_H
@@ -18,13 +18,13 @@
 /* A backend has one, which is static. */
 typedef struct
 {
-  const gchar *root;  /* of the paths */
-  const gchar *title; /* of the backend, for messages */
+  const gchar *root;  /* the start of the paths */
+  const gchar *title; /* the backend's, for messages */
   GPtrArray *devices; /* each once: g_test has one test for a path; NULL: not yet chosen */
   gchar *reason;      /* why there is none; NULL if there are some */
   gboolean is_error;  /* then the choice itself could not be made */
   gboolean was_said;
-  GPtrArray *cases; /* what g_test's tests are given */
+  GPtrArray *cases; /* the data of g_test's tests */
 } TarnDeviceTests;
 
 /* Leaves the first of those that are the same. */

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the backends' own pools are: driver, heap and pool. */
+ * Makes the backends' own pools: an allocator of the driver's, a heap and a pool. */
 
 #ifndef TARN_HEAP_POOL_PRIVATE_H
 #define TARN_HEAP_POOL_PRIVATE_H

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a backend's function says that was given another's block. */
+ * The message of a backend's function that was given a block of another backend. */
 
 #ifndef TARN_OTHER_BLOCK_PRIVATE_H
 #define TARN_OTHER_BLOCK_PRIVATE_H

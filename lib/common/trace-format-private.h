@@ -19,8 +19,8 @@ typedef struct
   gchar magic[8];
   guint32 header_size; /* bytes of this */
   guint32 pid;
-  guint64 real_time; /* of the start: nanoseconds since 1970 began */
-  guint64 start;     /* what the clock of events said then */
+  guint64 real_time; /* the start's: nanoseconds since 1970 began */
+  guint64 start;     /* the time then, by the clock of events */
   guint64 reserved[4];
 } TarnTraceHeader;
 
@@ -35,24 +35,24 @@ typedef struct
   guint32 size; /* bytes of the events behind it */
   guint32 stream;
   guint32 flags;
-  guint64 time; /* of the event before, of a first packet: nanoseconds since the start */
+  guint64 time; /* in a first packet, the event's before it: nanoseconds since the start */
   guint64 reserved;
 } TarnTracePacket;
 
 G_STATIC_ASSERT (sizeof (TarnTracePacket) == 32);
 
-/* An event is a byte that says what it is, the time since the event before in its stream, and what
- * is written here behind its name; all of these are numbers in LEB128 but for texts, which are a
- * length in bytes and these.  ~ is a difference from the latest number of that sort in the stream,
- * at first 0: it is modulo 2^64, and its sign is moved into the lowest bit. */
+/* An event is a byte with its kind, the time since the event before in its stream, and the
+ * arguments that are listed behind its name here.  All are numbers in LEB128 except texts, which
+ * are a length in bytes and the bytes.  ~ is a difference from the latest number of that sort in
+ * the stream, at first 0: it is modulo 2^64, and its sign is moved into the lowest bit. */
 typedef enum
 {
-  /* What numbers stand for; they hold for the whole file. */
+  /* The meanings of numbers; they hold for the whole file. */
   TARN_TRACE_STRING = 1, /* string, text */
   TARN_TRACE_FRAME,      /* address, module text, offset in it, symbol text, offset from it */
   TARN_TRACE_STACK,      /* stack, n, n addresses, the innermost first */
 
-  /* What goes for the events that follow in the stream */
+  /* The context of the events that follow in the stream */
   TARN_TRACE_THREAD,    /* the system's number, name text */
   TARN_TRACE_USE,       /* object: that events are of */
   TARN_TRACE_QUEUE,     /* ~queue: of requests; 0: none */
@@ -86,7 +86,7 @@ typedef enum
   TARN_TRACE_MOVE,       /* ~block, queue */
   TARN_TRACE_FORGET,     /* queue */
 
-  /* What a program, or too little memory, has a pool do */
+  /* Actions of a pool that a program asks for, or too little memory causes */
   TARN_TRACE_TRIM,          /* bytes to keep, is to stop holding */
   TARN_TRACE_LIMIT,         /* bytes */
   TARN_TRACE_RECLAIM,       /* bytes wanted, is something given, duration */
@@ -114,7 +114,7 @@ typedef enum
   TARN_TRACE_POOL
 } TarnTraceClass;
 
-/* What numbers of objects and of STATS are.  Others than these are passed over. */
+/* The numbers of an object's properties and of STATS.  Readers skip others than these. */
 typedef enum
 {
   /* Options of pools and heaps */
@@ -131,7 +131,7 @@ typedef enum
   TARN_TRACE_HAS_QUEUES,     /* 1: blocks may be asked for with a queue */
   TARN_TRACE_IDLE_SECONDS,   /* that a heap keeps idle pieces for */
   TARN_TRACE_PART_ALIGNMENT, /* 0: the backend makes no parts of memory */
-  TARN_TRACE_RELEASES_PARTS, /* 1: and they have to be given back */
+  TARN_TRACE_RELEASES_PARTS, /* 1: parts have to be released */
   TARN_TRACE_FREES_IN_ORDER, /* 1: memory may be given back while queues still use it */
   TARN_TRACE_RECORDS_ALL,    /* 1: a queue may be gone, so that events are of all queues */
 

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What people call what is in a recording, and in a snapshot. */
+ * The names that people use for the contents of recordings and snapshots. */
 
 #ifndef TARN_TRACE_NAMES_PRIVATE_H
 #define TARN_TRACE_NAMES_PRIVATE_H

@@ -12,7 +12,7 @@
 /* Who is told what an allocator is and has: a recording, or a snapshot.  Properties are pairs of a
  * TarnTraceProperty and a number.  The allocator's lock is held. */
 typedef struct _TarnListener TarnListener;
-typedef struct _TarnOrigin TarnOrigin; /* of a block: block-private.h */
+typedef struct _TarnOrigin TarnOrigin; /* a block's: block-private.h */
 struct _TarnListener
 {
   void (*object) (TarnListener *self, const TarnAllocator *allocator,
@@ -73,20 +73,20 @@ typedef struct
   gsize (*trim) (TarnAllocator *allocator);
 } TarnAllocatorClass;
 
-/* Constant after it is made, but for the reference count. */
+/* An allocator.  Constant after it is made, except the reference count. */
 struct _TarnAllocator
 {
   const TarnAllocatorClass *klass;
   TarnAllocatorOps ops;   /* ops.name is ours; nullable */
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
-  GDestroyNotify destroy; /* of user_data; nullable */
+  GDestroyNotify destroy; /* for user_data; nullable */
   TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
   guint level;            /* one more than that below; 0: nothing is (base/duty-private.h) */
   guint64 id;             /* no other allocator ever has it; 0: it is not published */
   GList registry_link;    /* behind the registry's lock */
-  TarnAllocator *given;   /* what a pool was to stand on that stands on this, so that it can be
-                             debugged (debug/); NULL: itself */
+  TarnAllocator *given; /* upstream as the pool above was given it, if this one stands between to be
+                           debugged (debug/); NULL: itself */
   gsize (*trim) (gpointer user_data); /* for TarnAllocatorClass.trim, of a direct one; nullable */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };

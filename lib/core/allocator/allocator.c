@@ -18,7 +18,7 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* What this thread does inside a reclaim function never asks reclaim functions again. */
+/* TRUE inside a reclaim function: the thread's requests there ask no reclaim functions again. */
 static _Thread_local gboolean in_reclaim = FALSE;
 
 /* Begins to ask reclaim functions; _tarn_reclaim_end () must follow. FALSE: this thread is inside
@@ -592,7 +592,7 @@ tarn_allocator_unref (TarnAllocator *allocator)
 {
   if (allocator == NULL || !g_atomic_int_dec_and_test (&allocator->ref_count))
     return;
-  /* What would follow are calls of a driver that did not survive fork (). */
+  /* Dispose would call a driver that did not survive fork (). */
   if (!_tarn_forked ())
     allocator->klass->dispose (allocator);
 }

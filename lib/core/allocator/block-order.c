@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which queues use a block.  What a pool makes of that is in order/; a block without a pool
- * is of no other request, so it is only waited for at its end. */
+ * Keeps the queues that use a block.  order/ has what a pool does with them.  A block without a
+ * pool serves no other request, so Tarn waits for its queues only at its end. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -108,7 +108,7 @@ drop_use (TarnBlock *block, guint i)
   _tarn_direct_queue_free (block->source->direct, queue);
 }
 
-/* Drops the queues that use a block, but for one; NULL: all. */
+/* Drops the queues that use a block, except one; NULL: all. */
 static void
 drop_uses_but (TarnBlock *block, gpointer handle)
 {
@@ -152,7 +152,7 @@ use_fresh_queue (TarnBlock *block, GError **error)
 }
 
 /* Gives a block without a pool to a queue alone; NULL: the host waits, and the block is nobody's.
- * Where that fails nothing has changed, but for waits that were in vain. */
+ * If that fails nothing has changed, except that queues may have waited for nothing. */
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {

@@ -22,15 +22,15 @@ typedef enum
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnEvent TarnEvent; /* of a pool: order/ */
-typedef struct _TarnBins TarnBins;   /* of a pool: pool/ */
+typedef struct _TarnEvent TarnEvent; /* a pool's: order/ */
+typedef struct _TarnBins TarnBins;   /* a pool's: pool/ */
 
 /* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
  * a pool. */
 struct _TarnQueue
 {
   gpointer handle;   /* a reference of the backend's */
-  gboolean in_order; /* what is put on it runs one after the other */
+  gboolean in_order; /* its commands run one after the other */
 
   /* Behind the pool's lock */
   guint n_refs;       /* uses of blocks, and calls that name it */
@@ -41,7 +41,7 @@ struct _TarnQueue
   gboolean has_unrecorded; /* held blocks could not be recorded when they were freed: it is in the
                               pool's list of such queues */
   GList unrecorded_link;
-  guint64 owner;   /* what a heap calls it since it gave it memory last; 0: it gave none */
+  guint64 owner;   /* its number in a heap that gave it memory last; 0: none did */
   TarnBins *bins;  /* owned: its share; NULL: it never had any */
   TarnQueue *next; /* once nobody has it any more */
 };
@@ -54,15 +54,15 @@ typedef struct
   TarnEvent *event; /* a reference; NULL: none yet */
 } TarnUse;
 
-/* What TarnBlock.share is of a block that goes to no share when it is freed: no queue's handle. */
+/* TarnBlock.share of a block that goes to no share when it is freed: no queue's handle. */
 extern const gchar _tarn_no_share __attribute__ ((visibility ("hidden")));
 #define TARN_NO_SHARE ((gpointer) &_tarn_no_share)
 
 /* A block lives as long as its memory: a pool holds the very structs that it handed out, so that
  * a hit allocates nothing.
  *
- * Invariants: size <= alloc_size, but for size 0 in a pool, whose alloc_size is 1.  In a pool share
- * is what _tarn_block_get_share () says.
+ * Invariants: size <= alloc_size, except for size 0 in a pool, whose alloc_size is 1.  In a pool
+ * share is what _tarn_block_get_share () says.
  *
  * state stands behind the first words, which malloc overwrites when a block is destroyed.  A block
  * has a cache line of its own, because the thread that uses it writes to it. */
@@ -87,20 +87,20 @@ struct _TarnBlock
   guint8 is_unready : 1;    /* nobody has waited yet for what makes it ready */
   guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
   guint8 is_told : 1;       /* a message has named it, which could not be given back */
-  guint8 is_away : 1; /* of a heap's: another queue's than the one whose it is there, or nobody's,
-                         so that it can go back only when nobody uses it */
-  guint8 is_own;      /* atomic: an arena's: pool/arenas.c */
-  guint16 number;     /* in its chunk, constant */
+  guint8 is_away : 1;       /* a heap's memory, and the block is another queue's than the memory, or
+                               nobody's,       so that it can go back only when nobody uses it */
+  guint8 is_own;            /* atomic: an arena's: pool/arenas.c */
+  guint16 number;           /* in its chunk, constant */
   gpointer share; /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
                      TARN_NO_SHARE */
   union
   {
     TarnUse *uses;              /* room for one is kept */
-    struct _TarnExtent *extent; /* of one that is an arena's own */
+    struct _TarnExtent *extent; /* if it is an arena's own */
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
-/* Whether a block of a pool may go from one state to another. */
+/* Tells whether a block of a pool may go from one state to another. */
 static inline gboolean
 _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {

@@ -6,7 +6,8 @@
 
 #include <tarn/allocator.h>
 
-/* Whether the environment has requests counted, or fail; constant once an allocator was made. */
+/* TRUE: the environment says to count requests, or fail some; constant once an allocator was made.
+ */
 extern gboolean _tarn_faults_are_on __attribute__ ((visibility ("hidden")));
 
 void _tarn_faults_from_environment (void);

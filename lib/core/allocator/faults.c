@@ -38,7 +38,8 @@
 #include "common/report-line-private.h"
 #include "common/whole-private.h"
 
-/* What fails; a field that is 0 has nothing fail.  Constant once the environment was read. */
+/* The requests that fail; a field that is 0 makes none fail.  Constant once the environment was
+ * read. */
 typedef struct
 {
   GArray *nth; /* of TarnCallRange; nullable */

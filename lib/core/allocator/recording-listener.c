@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What recordings are told of allocators, as events. */
+ * Tells recordings of allocators, as events. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"

@@ -8,7 +8,7 @@
 
 TarnClockFunc _tarn_clock_func;
 
-/* What it is, of these: the program's goes first. */
+/* _tarn_clock_func is one of these: the program's goes first. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnClockFunc program_func, recorder_func; /* NULL: there is none */
 

@@ -18,7 +18,8 @@ typedef struct
  * outermost value.  An opening is '{' or '[', and what closes it '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
-/* What is more than 63 bits hold, which many readers have, is null: it stands for no bound. */
+/* Adds a number.  One of more than 63 bits, which is all that many readers have, is null: it stands
+ * for no bound. */
 void _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number);
 void _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true);
 /* A text in UTF-8, of which what is not is replaced; NULL: null. */

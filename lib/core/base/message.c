@@ -5,7 +5,7 @@
 
 /* The calling thread's own. */
 static _Thread_local guint n_holds;
-static _Thread_local GSList *held; /* of gchar: the latest first */
+static _Thread_local GSList *held; /* texts, the latest first */
 
 void
 _tarn_messages_hold (void)

@@ -11,7 +11,7 @@
  *              it is inside, and uses the data.  Closed: it ends the visit, and takes the mutex
  *              that goes with the door instead.
  *     writer   holds that mutex, closes the door, then waits until every thread's counter is even,
- *              or has moved on: nobody is inside, and nobody comes in before the door is opened.
+ *              or has changed: nobody is inside, and nobody comes in before the door is opened.
  *
  * Each side stores one word and then loads the other's.  At least one of them must see the other's
  * store, so each needs a full fence between its store and its load.  Readers are many and writers
@@ -58,19 +58,19 @@ struct _TarnThread
 
   /* In the list of living threads, or of records that were left; behind the lists' locks. */
   TarnThread *next;
-  TarnThread **link; /* what points to it, in the former */
+  TarnThread **link; /* the pointer to it, in the former */
 
-  /* What pools keep with each thread, by their slots (_tarn_threads_take_slot ()).  The thread
-   * reads it without a lock.  The records' lock is held where it is written: by the thread itself,
-   * and by one that clears the slot of a pool which nobody calls any more. */
+  /* The items that pools keep with each thread, by their slots (_tarn_threads_take_slot ()).  The
+   * thread reads it without a lock.  The records' lock is held where it is written: by the thread
+   * itself, and by one that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
 
-  /* record/: the thread's own, but for the stream, which stays with the record. */
+  /* record/: the thread's own, except the stream, which stays with the record. */
   guint64 system_number; /* 0: not asked for yet */
   struct _TarnStream *stream;
-  gint64 step_time; /* of the latest event that is a step (record/stream.c); 0: none yet */
-  GArray *tags;     /* of guint32: the latest is last; NULL: it never had any */
+  gint64 step_time; /* the latest event's that is a step (record/stream.c); 0: none yet */
+  GArray *tags;     /* guint32 each: the latest is last; NULL: it never had any */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The calling thread's record.  Never NULL: a thread that has not registered has _tarn_no_thread,

@@ -29,15 +29,15 @@
 _Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
 TarnThread _tarn_no_thread, _tarn_ended_thread;
 
-/* Of records and slots.  It is taken before the locks of pools. */
+/* Guards records and slots.  It is taken before the locks of pools. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnThread *left_threads; /* records that ended threads have left; through next */
 static guint n_threads;          /* records that there are */
 static GArray *end_funcs;        /* of TarnThreadEndFunc, by slots; NULL: there never was one */
-static GArray *free_slots;       /* of guint; made with end_funcs */
+static GArray *free_slots;       /* guint each; made with end_funcs */
 
-/* Of the list of living threads, which changes with both locks held.  It is taken after the locks
- * of pools and memos, by those who close doors, and none is taken while it is held. */
+/* Guards the list of living threads, which changes with both locks held.  It is taken after the
+ * locks of pools and memos, by those who close doors, and none is taken while it is held. */
 static TarnMutex living_lock = TARN_MUTEX_INIT;
 static TarnThread *living_threads; /* through next */
 

@@ -39,7 +39,8 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
-/* Ends a call, and has those look again that wait for it.  @has_done: it was not in vain. */
+/* Ends a call, and wakes the threads that wait for it, which look again.  @has_done: it has done
+ * something. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {
