@@ -85,8 +85,8 @@ struct _TarnAllocator
   guint level;            /* one more than that below; 0: nothing is (base/duty-private.h) */
   guint64 id;             /* no other allocator ever has it; 0: it is not published */
   GList registry_link;    /* behind the registry's lock */
-  TarnAllocator *given; /* upstream as the pool above was given it, if this one stands between to be
-                           debugged (debug/); NULL: itself */
+  TarnAllocator *given;   /* the upstream that the pool above was given, if this one stands between,
+                             for debugging (debug/); NULL: itself */
   gsize (*trim) (gpointer user_data); /* for TarnAllocatorClass.trim, of a direct one; nullable */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };

@@ -88,7 +88,7 @@ struct _TarnBlock
   guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
   guint8 is_told : 1;       /* a message has named it, which could not be given back */
   guint8 is_away : 1;       /* a heap's memory, and the block is another queue's than the memory, or
-                               nobody's,       so that it can go back only when nobody uses it */
+                               nobody's, so that it can go back only when nobody uses it */
   guint8 is_own;            /* atomic: an arena's: pool/arenas.c */
   guint16 number;           /* in its chunk, constant */
   gpointer share; /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the environment says to every pool: TARN_LIMIT and TARN_STATS, which are not read in a
+ * Settings of every pool from the environment: TARN_LIMIT and TARN_STATS, which are not read in a
  * set-user-ID program. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */

@@ -202,7 +202,7 @@ record_timely (TarnPool *pool, TarnUse *use)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records events for all uses of a block that is being freed, but for those of queues that were
+/* Records events for all uses of a block that is being freed, except those of queues that were
  * forgotten, which have one: its user vouches that the others live.  Where an event cannot be
  * recorded, there is none afterwards.  The lock is held, and is given up meanwhile. */
 void

@@ -32,7 +32,7 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
   return NULL;
 }
 
-/* What can be had at once.  The lock is held. */
+/* Blocks that a request can have at once.  The lock is held. */
 
 /* Takes a block that nobody uses for a request's queue, also from this thread's cache. */
 static TarnBlock *
@@ -108,7 +108,7 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return block;
 }
 
-/* What may be had later.  The lock is held. */
+/* Blocks that a request may have later.  The lock is held. */
 
 /* Tells whether a request asks about an event already. */
 static gboolean
@@ -193,7 +193,7 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return NULL;
 }
 
-/* What the driver has to be asked about.  The lock is not held. */
+/* Blocks about which the driver has to be asked.  The lock is not held. */
 
 /* Serves a request at once, after all, or notes anew what it may have. */
 static TarnBlock *

@@ -10,8 +10,9 @@
  * blocks blocks like any other; those that come later are of the new kind.  The numbers of bins
  * mean the same in both.
  *
- * What a visit reads changes with the door closed.  How many blocks threads hand over together does
- * not depend on the bound, and never changes: they look at that before they begin a visit. */
+ * The fields that a visit reads change with the door closed.  How many blocks threads hand over
+ * together does not depend on the bound, and never changes: they look at that before they begin a
+ * visit. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"

@@ -63,7 +63,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
-      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* which others know of by now */
+      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* others know of it by now */
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
     }
@@ -112,7 +112,7 @@ pool_finalize (TarnAllocator *allocator)
   g_assert (pool->blocks.n == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
-      &pool->blocks.chunks); /* which threads that were ending looked at in checked builds */
+      &pool->blocks.chunks); /* in checked builds, threads that were ending looked at them */
   g_assert (g_hash_table_size (pool->queues.table) == 0);
   g_hash_table_unref (pool->queues.table);
   g_free (pool->met.places);

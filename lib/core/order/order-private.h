@@ -9,9 +9,9 @@
  * unless it is told to forget the queue.  Where a reference keeps no queue alive, a pool knows some
  * that nothing refers to for longer (queue.c).
  *
- * What one in-order queue alone has used, that queue can use again at once: what comes next on it
- * comes after what was there before.  So such memory goes to the queue's share of the pool when it
- * is freed, without any call of the driver, and to threads' caches in front of that, without a lock
+ * An in-order queue can use memory again at once that it alone has used: its next commands run
+ * after the earlier ones.  So such memory goes to the queue's share of the pool when it is freed,
+ * without any call of the driver, and to threads' caches in front of that, without a lock
  * (pool/cache-private.h).
  *
  * Memory changes queues in two ways.
@@ -30,19 +30,23 @@
  *                    queues alive, the request that asks records it.  The event may stand for more
  *                    than was on the queue when the memory was freed.
  *
- * A request does not make its queue wait for a late event: commands that came after the free may
- * wait for the host, and the host for this queue, and then none of them would ever go on.  The
- * event is only asked whether the memory is idle by now.  The host waits for it where no memory is
- * left, and where memory goes back.  A queue waits for one where the caller says so, by moving a
- * block in use, and for the queue that makes fresh memory ready.
+ * A request does not make its queue wait for a late event.  The event may stand for commands that
+ * came after the free; these may wait for the host, and the host for this queue: a deadlock.  The
+ * request only asks the driver whether the event is completed, so that the memory is idle.
+ *
+ * These do wait for a late event:
+ *
+ *     the host       where no memory is left, and where memory goes back
+ *     a queue        where the caller says so, by moving a block in use; and for the queue that
+ * makes fresh memory ready
  *
  * Over a heap, which has ranges for each queue, blocks that only the queue they were allocated for
  * has used go back without an event at any time, and requests have memory of their own queue's from
  * there.  Blocks that go from queue to queue record events when they are freed, and go back when
  * these are done.
  *
- * What cannot be told idle, because no event can be recorded (as on a stream that captures a
- * graph), stays with its queue, or is stuck in the pool if it was to go back.
+ * If no event can be recorded, as on a stream that captures a graph, the pool cannot tell when
+ * memory is idle.  It stays with its queue, or is stuck in the pool if it was to go back.
  *
  * The driver is never called with the pool's lock held.  So a call that uses queues and events
  * without the lock has references on them, or has the block that does.  What nobody has any more is
@@ -81,7 +85,7 @@ struct _TarnEvent
   TarnEvent *next;  /* once nobody has it any more */
 };
 
-/* How many frees of a size record events after a block of it was handed on. */
+/* How many frees of a size record events after a block of it was handed over to another queue. */
 #define TARN_RECORDED_FREES 32
 
 /* How many events one request asks the driver about at most, and on how many queues that a backend
@@ -95,7 +99,7 @@ typedef struct
 {
   gsize size;
   gsize alignment;  /* that only fresh memory of a heap has; 0: what all memory has */
-  guint32 number;   /* of the bin */
+  guint32 number;   /* the bin's */
   TarnQueue *queue; /* a reference; NULL: the host, or a queue that the pool is yet to meet */
 
   gboolean finds_unready; /* idle blocks that no queue has made ready */

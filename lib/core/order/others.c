@@ -7,7 +7,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* So many queues with blocks of one size in their shares, or more, are many. */
+/* The number of queues with blocks of one size in their shares that counts as many. */
 #define MANY_SHARES 64
 
 /* The lock is held. */
@@ -28,7 +28,7 @@ _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
   return queue != NULL && (queue->is_wanted || has_unrecorded_excess (pool, queue));
 }
 
-/* Notes that a block was handed on to another queue, or had to be: the next frees of its size
+/* Notes that a block was handed over to another queue, or had to be: the next frees of its size
  * record events, so that another queue need only wait for these. */
 void
 _tarn_pool_hand_on (TarnPool *pool, guint32 number)

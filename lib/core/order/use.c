@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the caller says of blocks in use. */
+ * Calls by which a program tells of its use of blocks. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"

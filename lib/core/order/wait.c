@@ -112,7 +112,7 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 
 /* The lock is not held. */
 
-/* What stands between a queue and a use. */
+/* The obstacle between a queue and a use. */
 typedef enum
 {
   NOTHING,

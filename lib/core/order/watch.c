@@ -51,7 +51,7 @@ _tarn_pool_free_watched (TarnBlock *block)
     unfind (pool, block);
   if (!pool->policy.asks_retained || block->state != TARN_BLOCK_ACTIVE)
     {
-      _tarn_pool_free_block (block); /* which says so if the block was freed before */
+      _tarn_pool_free_block (block); /* it says so if the block was freed before */
       return;
     }
   _tarn_pool_look_aside (pool, _tarn_pool_free_block);
@@ -70,7 +70,7 @@ _tarn_pool_free_watched (TarnBlock *block)
  * address and have no place for the block. It takes constant time.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
- * @param memory  what tarn_block_get_memory() gives: an address within a block is not found
+ * @param memory  as tarn_block_get_memory() returns it: an address within a block is not found
  * @return (transfer none): the block, or NULL where no block in use has that memory; valid until
  *         tarn_block_free(). Any thread may call it.
  * @since 0.1
@@ -127,7 +127,7 @@ set_not_found_error (const TarnPool *pool, TarnMemory memory, GError **error)
  *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
  *
  * @param pool    a pool with TARN_POOL_FINDABLE; any thread may call it
- * @param memory  what tarn_block_get_memory() gave
+ * @param memory  as tarn_block_get_memory() returned it
  * @param queue   nullable: as for tarn_block_free_on()
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT where no block in use has
  *                that memory, for it was freed before; TARN_ERROR_NOT_SUPPORTED for a pool without

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Whether blocks are followed, and what for. */
+ * Decides if blocks are traced one by one, and keeps the reasons. */
 
 #include "record/record-private.h"
 

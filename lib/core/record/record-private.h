@@ -32,7 +32,7 @@
 /* Open while events are recorded.  Behind it is what streams write to. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* Whether blocks are followed, one by one: events are recorded, or blocks are to know their tags.
+/* TRUE: blocks are followed, one by one: events are recorded, or blocks are to know their tags.
  * Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
  * unseen. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */

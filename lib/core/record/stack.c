@@ -17,11 +17,13 @@
 #endif
 #endif
 
-/* Of frames, and of different stacks: whatever comes beyond them is not told apart. */
+/* The most frames of a stack, and the most different stacks.  Stacks that differ beyond the former
+ * are one; those beyond the latter are not kept. */
 #define MAX_DEPTH 64
 #define MAX_STACKS (1U << 16)
 
-/* Of this library's own functions: _tarn_stack_take () and who calls it. */
+/* The number of frames at the top that are this library's own: _tarn_stack_take () and its caller.
+ */
 #define N_OWN 1
 
 typedef struct
@@ -34,8 +36,8 @@ typedef struct
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GHashTable *known;  /* of Stack */
 static GPtrArray *stacks;  /* of Stack: number 1 is the first */
-static guint n_recorded;   /* of them: that are in the file */
-static GHashTable *frames; /* of addresses, that are in the file */
+static guint n_recorded;   /* number of stacks that are in the file */
+static GHashTable *frames; /* set of addresses that are in the file */
 static guint kept_depth;   /* atomic: of what snapshots say */
 
 static guint

@@ -15,13 +15,14 @@
 
 #include "base/fork-private.h"
 
-/* Bytes that an event may have, but for its texts and properties: with all that goes before it. */
+/* The most bytes of an event, without its texts and properties, and with all that goes before it.
+ */
 #define MAX_EVENT 512
 
 /* Bytes of a name: what is longer is cut. */
 #define MAX_TEXT 1024
 
-/* Of an object or a pool's counters. */
+/* The most properties of an object, or counters of a pool. */
 #define MAX_PROPERTIES 64
 
 G_STATIC_ASSERT (MAX_EVENT + 2 * MAX_TEXT + 20 * MAX_PROPERTIES < TARN_RECORD_BUFFER_BYTES);
@@ -56,7 +57,8 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* Of threads without a record, which are ending, or have yet to call what gives them one. */
+/* The stream of threads without a record: they are ending, or have yet to make a call that gives
+ * them one. */
 static TarnMutex others_lock = TARN_MUTEX_INIT;
 static TarnStream *others;
 
@@ -236,7 +238,7 @@ typedef struct
   TarnThread *visitor; /* inside the door; NULL: the lock of others' stream is held */
   TarnStream *stream;
   guint64 thread;
-  guint64 now;  /* of the clock, */
+  guint64 now;  /* the clock's time, */
   guint64 time; /* and since the recording began */
   guchar *next;
 } Writer;

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What threads call their requests.  A tag is a number for a text, for the rest of the process. */
+ * Tags, by which threads name their requests.  A tag is a number for a text, for the rest of the
+ * process. */
 
 #include <tarn/trace.h>
 
@@ -12,7 +13,7 @@
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GHashTable *numbers; /* text -> number */
 static GPtrArray *texts;    /* tag 1 is the first */
-static guint n_recorded;    /* of them: that are in the file */
+static guint n_recorded;    /* number of tags that are in the file */
 
 /* Gets the number of a text. */
 static guint32
