@@ -28,7 +28,7 @@ G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longe
 
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
-/* Behind the lock, but for what is constant while events are recorded.
+/* The recorder.  Behind the lock, except fields that are constant while events are recorded.
  *
  * Invariants: of n_buffers buffers each is spare, full, a stream's, or with the recorder's thread.
  */
@@ -60,7 +60,7 @@ static TarnOnce changed_once = TARN_ONCE_INIT;
 
 static void (*last_words) (void); /* atomic */
 
-/* Of start and stop.  It is taken before all other locks. */
+/* Guards start and stop.  It is taken before all other locks. */
 static TarnMutex session_lock = TARN_MUTEX_INIT;
 
 guint64
@@ -315,7 +315,7 @@ open_file (const gchar *path, GError **error)
   if (!lock_file (recorder.file))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: another process records to this file", quoted);
-  else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* which a pipe says */
+  else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* EINVAL: it is a pipe */
     set_file_error (error, path);
   else
     return TRUE;

@@ -22,8 +22,8 @@
 #define MAX_DEPTH 64
 #define MAX_STACKS (1U << 16)
 
-/* The number of frames at the top that are this library's own: _tarn_stack_take () and its caller.
- */
+/* The number of innermost frames that are left out: that of _tarn_stack_take () itself.  Its
+ * callers in this library stay. */
 #define N_OWN 1
 
 typedef struct

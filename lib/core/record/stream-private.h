@@ -19,7 +19,7 @@ struct _TarnRecordBuffer
   guint32 stream;
   guint64 time;    /* of the event before the first: nanoseconds since the start */
   gsize committed; /* atomic: bytes of whole events */
-  gsize written;   /* of them, to the file; the recorder's thread's */
+  gsize written;   /* committed bytes that are in the file; the recorder's thread's */
   gsize n_events;  /* committed */
   gsize n_written; /* of them: about as many as are in the file */
   guchar bytes[TARN_RECORD_BUFFER_BYTES];
@@ -49,7 +49,7 @@ struct _TarnStream
 TarnStream *_tarn_recorder_add_stream (void);
 /* Gets an empty buffer in place of one that is full (NULL: there was none).  NULL: all are full. */
 TarnRecordBuffer *_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full);
-/* What the clock said when recording began. */
+/* Gets the clock's time when recording began. */
 guint64 _tarn_recorder_get_start (void);
 guint _tarn_recorder_get_stack_depth (void);
 
