@@ -17,7 +17,8 @@ cd "$top_srcdir" || exit
 
 # Sources and pages.  tools/view has a source that its makefile writes.
 list_files () {
-  find include lib tools doc \( -name built -o -path tools/view/texts.c \) -prune -o -type f \( \
+  find include lib tools doc \( -name built -o -path doc/reference/man3 -o -path doc/reference/html \
+    -o -path doc/reference/xml -o -path tools/view/texts.c \) -prune -o -type f \( \
     -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.h.in' -o -name '*.md' -o -name '*.[1-9]' \) -print
   find doc -maxdepth 1 -type f
   ls CONTRIBUTING NEWS README SECURITY

@@ -20,9 +20,9 @@ static LayerSettings settings;
 
 /* Where one of these is set, a block has just the bytes that the program asked for: a limit is to
  * be used to the last byte, or somebody reads the sizes. */
-static const gchar *const of_exact_sizes[]
-    = { "TARN_LAYER_LIMIT",        "TARN_LIMIT", "TARN_DEBUG", "TARN_TRACE", "TARN_SNAPSHOT_ON_OOM",
-        "TARN_SNAPSHOT_ON_SIGNAL", NULL };
+static const gchar *const of_exact_sizes[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
+                                               "TARN_DEBUG",           "TARN_TRACE",
+                                               "TARN_SNAPSHOT_ON_OOM", NULL };
 
 static gboolean
 is_on (const gchar *name, gboolean by_default)
