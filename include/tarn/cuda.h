@@ -95,7 +95,7 @@ gboolean tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError *
 /* Memory */
 
 /**
- * Options for tarn_cuda_device_allocator_new_with_options().
+ * Options for allocators of device memory.
  *
  * All but plain_memory is about virtual memory, of which a heap over the allocator may make its
  * blocks. What tarn_allocator_allocate() takes from the allocator itself is plain memory in any
