@@ -30,8 +30,8 @@ const gchar *
 _tarn_layer_describe_reason (LayerReason reason)
 {
   static const gchar *const texts[LAYER_N_REASONS]
-      = { [LAYER_OF_HOST] = "over memory of the host, or filled from it "
-                            "(CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR)",
+      = { [LAYER_OF_HOST] = ("over memory of the host, or filled from it "
+                             "(CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR)"),
           [LAYER_OF_DEVICES] = "in a context of several devices, or of one older than OpenCL 1.2",
           [LAYER_FLAGS] = "with flags or properties that the layer does not know",
           [LAYER_TOO_LARGE] = "larger than the device's largest buffer",
