@@ -245,9 +245,9 @@ typedef struct
 /* How much a pool holds: see idle.c. */
 typedef struct
 {
-  gint64 look_at;    /* atomic: monotonic time */
-  gsize least_bytes; /* behind the context's lock: that were held, */
-  gint64 since;      /* ... since then */
+  gint64 look_at TARN_WHOLE; /* atomic: monotonic time */
+  gsize least_bytes;         /* behind the context's lock: that were held, */
+  gint64 since;              /* ... since then */
 } LayerIdle;
 
 struct _LayerContext
