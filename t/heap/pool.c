@@ -329,8 +329,8 @@ skips_virtual (const HeapFixture *fixture)
   return fixture->is_virtual;
 }
 
-/* What fits into the limit is served, although pieces cannot move: always if it leaves a little of
- * the limit, which may be stranded; and mostly if it leaves nothing. */
+/* A request that fits into the limit is served, although pieces cannot move: always if it leaves a
+ * little of the limit, which may be stranded, and mostly if it leaves nothing. */
 static void
 test_limit_fits (HeapFixture *fixture, gconstpointer unused)
 {

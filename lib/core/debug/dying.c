@@ -205,7 +205,8 @@ end_by (int signal, const siginfo_t *info)
   struct sigaction by_default = { .sa_handler = SIG_DFL };
 
   sigaction (signal, &by_default, NULL);
-  /* What a machine instruction has caused, it causes once more, so that a core shows the place. */
+  /* A machine instruction that failed runs again and fails again, so that a core shows the place.
+   */
   if (info->si_code <= 0)
     raise (signal);
 }

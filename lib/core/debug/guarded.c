@@ -351,7 +351,7 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
     g_free (block);
 }
 
-/* What the host sees */
+/* Guards that the host sees */
 
 static gboolean
 host_sees (const TarnDebugBlock *block, gsize start, gsize end, guint8 byte)

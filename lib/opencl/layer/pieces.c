@@ -442,7 +442,8 @@ _tarn_layer_pool_new (LayerSource *source)
   TarnPool *pool = NULL;
 
   options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
-  options.hold_bytes = HELD_BYTES;
+  if (_tarn_layer_get_settings ()->rounds_sizes) /* else no two buffers may have one size */
+    options.hold_bytes = HELD_BYTES;
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;
   if (_tarn_layer_get_settings ()->may_debug)

@@ -329,7 +329,7 @@ for_ever (const TarnOpenclDevice *device, OpenclState *state)
 
 /* Images of buffers */
 
-/* Whether a device makes them; FALSE: and the test is skipped. */
+/* Tells whether a device makes them.  FALSE: it does not, and the test is skipped. */
 static gboolean
 has_images_of_buffers (const TarnOpenclDevice *device)
 {

@@ -212,7 +212,7 @@ right_images (void)
     }
 }
 
-/* Of the three kinds, and one more that is released. */
+/* Makes an image of each of the three kinds, and one more that is released. */
 static void
 unreleased_images (void)
 {

@@ -96,7 +96,7 @@ released_behind (World *world)
 
 #define AT_ONCE 2750000 /* bytes: 8 of them are 22,000,000 */
 
-/* So many buffers there are at the same time. */
+/* This many buffers are there at the same time. */
 static void
 all_at_once (World *world)
 {

@@ -63,7 +63,7 @@ read_buffer_others (cl_command_queue queue, cl_mem buffer, cl_uint value)
   return count_others (bytes, value);
 }
 
-/* What is said of images */
+/* Questions about images */
 
 static const cl_image_desc descs[] = {
   { .image_type = CL_MEM_OBJECT_IMAGE1D, .image_width = 33 },
@@ -170,7 +170,7 @@ show_status (cl_mem image, cl_int status, const gchar *what)
     OK (clReleaseMemObject (image));
 }
 
-/* What is no image is none, also after images that are nearly so. */
+/* The driver refuses a wrong image, also after right ones that are nearly the same. */
 static void
 refused (World *world)
 {
@@ -595,7 +595,7 @@ wait_context (World *world, cl_uint expected)
   return count;
 }
 
-/* What is counted of a context includes its images, but none that the program does not have. */
+/* A context's references include its images, and none that the program does not have. */
 static void
 contexts (World *world)
 {

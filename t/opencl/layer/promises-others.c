@@ -224,7 +224,7 @@ images (World *world)
     }
 }
 
-/* What a program sees of an image with each flags that a buffer's can have. */
+/* Asks all about an image, with each flags that a buffer can have. */
 static void
 show_image_flags (World *world, cl_mem_flags flags, cl_mem buffer)
 {
