@@ -179,6 +179,15 @@ give_images_back (TarnPool *buffers, gsize wanted, gpointer context)
   return TRUE;
 }
 
+static void
+end_images (gpointer data)
+{
+  LayerContext *context = data;
+
+  tarn_pool_unref (context->pools[LAYER_PLAIN]);
+  _tarn_layer_context_drop_user (context);
+}
+
 static TarnPool *
 pool_new (LayerContext *context, TarnPool *buffers)
 {
@@ -194,7 +203,8 @@ pool_new (LayerContext *context, TarnPool *buffers)
   ops.allocate = image_allocate;
   ops.free = image_free;
   ops.below = TARN_ALLOCATOR (buffers);
-  allocator = tarn_allocator_new (&ops, context, NULL);
+  tarn_pool_ref (buffers);
+  allocator = tarn_allocator_new (&ops, _tarn_layer_context_add_user (context), end_images);
   _tarn_layer_driver->clGetDeviceInfo (context->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes,
                                        &bytes, NULL);
   options.name = "images";
@@ -265,8 +275,6 @@ _tarn_layer_images_clear (LayerContext *context)
     context->images = NULL;
   }
   tarn_pool_unref (images);
-  if (context->image_kinds != NULL)
-    _tarn_opencl_image_kinds_unref (context->image_kinds);
 }
 
 /* Images */

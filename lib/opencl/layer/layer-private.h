@@ -299,9 +299,15 @@ struct _LayerContext
   guint spare_images;   /* the driver's images in the pool that the program does not have */
   gint64 looked;        /* when the queues were looked at last, monotonic */
   guint pending;        /* buffers that wait for commands */
+  guint n_users;        /* allocators of its memory, and one for the context itself */
   gboolean ended;       /* the program has no reference any more */
   gboolean is_debugged; /* TARN_DEBUG looks at its buffers */
 };
+
+/* An allocator of a context's memory uses the context until it ends, which may be after the last
+ * reference.  The last user frees the context. */
+LayerContext *_tarn_layer_context_add_user (LayerContext *self);
+void _tarn_layer_context_drop_user (LayerContext *self);
 
 /* Finds out why a buffer, which is not invalid, is not from a pool. */
 LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);

@@ -397,6 +397,14 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
+static void
+source_drop (gpointer data)
+{
+  LayerSource *source = data;
+
+  _tarn_layer_context_drop_user (source->context);
+}
+
 static TarnAllocator *
 allocator_new (LayerSource *source)
 {
@@ -410,7 +418,8 @@ allocator_new (LayerSource *source)
   ops.read = piece_read;
   ops.fill = piece_fill;
   ops.find_host = piece_find_host;
-  return tarn_allocator_new (&ops, source, NULL);
+  _tarn_layer_context_add_user (source->context);
+  return tarn_allocator_new (&ops, source, source_drop);
 }
 
 /* Makes a pool whose buffers TARN_DEBUG looks at, if it looks at any; NULL: it does not, or the
