@@ -11,9 +11,21 @@
 #define TARN_DEVICE_TESTS_PRIVATE_H
 
 #include <glib.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "common/shorten-private.h"
+
+/* One of g_test's tests. */
+typedef struct
+{
+  gchar *path;
+  GTestDataFunc run;
+  gpointer item; /* for run */
+  gboolean has_run;
+} TarnDeviceTest;
 
 /* A backend has one, which is static. */
 typedef struct
@@ -24,7 +36,7 @@ typedef struct
   gchar *reason;      /* why there is none; NULL if there are some */
   gboolean is_error;  /* then the choice itself could not be made */
   gboolean was_said;
-  GPtrArray *cases; /* the data of g_test's tests */
+  GPtrArray *cases; /* of TarnDeviceTest */
 } TarnDeviceTests;
 
 /* Leaves the first of those that are the same. */
@@ -95,18 +107,137 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
+/* A path that is asked for with -p, and that no test has: g_test runs nothing, and succeeds. */
+
+/* Tells whether a path is @wanted, or of a folder of that name. */
+static inline gboolean
+_tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
+{
+  gsize length = strlen (wanted);
+
+  return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
+}
+
+/* Tells whether @wanted can mean a test whose path is "/opencl/0:1/pool/reuse": by that path or a
+ * folder of it, or by a path that lacks the device. */
+static inline gboolean
+_tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
+{
+  gsize root_length = strlen (tests->root) + 1;
+  const gchar *name = strchr (path + root_length + 1, '/');
+
+  return _tarn_device_tests_is_within (path, wanted) || _tarn_device_tests_is_within (name, wanted)
+         || (strncmp (path, wanted, root_length) == 0
+             && (g_ascii_isdigit (wanted[root_length + 1])
+                 || _tarn_device_tests_is_within (name, wanted + root_length)));
+}
+
+static inline gboolean
+_tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
+{
+  gboolean is_meant = FALSE;
+
+  for (guint i = 0; i < tests->cases->len; i++)
+    {
+      const TarnDeviceTest *test = g_ptr_array_index (tests->cases, i);
+
+      if (test->has_run && _tarn_device_tests_is_within (test->path, wanted))
+        return FALSE;
+      is_meant |= _tarn_device_tests_means (tests, test->path, wanted);
+    }
+  return is_meant;
+}
+
+/* Lists the program's arguments of -p, which g_test_init () has taken out of argv.  There are none
+ * if the program only lists its tests, or skips some. */
+static inline GPtrArray *
+_tarn_device_tests_list_wanted (void)
+{
+  GPtrArray *wanted = g_ptr_array_new_with_free_func (g_free);
+  g_autofree gchar *words = NULL;
+  gsize size = 0;
+  gboolean is_next = FALSE;
+
+  if (!g_file_get_contents ("/proc/self/cmdline", &words, &size, NULL))
+    return wanted;
+  for (const gchar *word = words; word < words + size; word += strlen (word) + 1)
+    {
+      if (g_str_equal (word, "-l") || g_str_equal (word, "-s") || g_str_has_prefix (word, "-s="))
+        {
+          g_ptr_array_set_size (wanted, 0);
+          return wanted;
+        }
+      if (is_next)
+        g_ptr_array_add (wanted, g_strdup (word));
+      else if (g_str_has_prefix (word, "-p="))
+        g_ptr_array_add (wanted, g_strdup (word + 3));
+      is_next = !is_next && g_str_equal (word, "-p");
+    }
+  return wanted;
+}
+
+static TarnDeviceTests *_tarn_device_tests_watched;
+
+/* Fails the program, and shows which paths there are. */
+static inline void
+_tarn_device_tests_check_wanted (void)
+{
+  const TarnDeviceTests *tests = _tarn_device_tests_watched;
+  g_autoptr (GPtrArray) wanted = _tarn_device_tests_list_wanted ();
+  gboolean is_wrong = FALSE;
+
+  for (guint i = 0; i < wanted->len; i++)
+    if (_tarn_device_tests_lacks (tests, g_ptr_array_index (wanted, i)))
+      {
+        fprintf (stderr, "-p %s: no test of a device has this path\n",
+                 (const gchar *) g_ptr_array_index (wanted, i));
+        is_wrong = TRUE;
+      }
+  if (!is_wrong)
+    return;
+  fprintf (stderr, "The paths of %s tests are:\n", tests->title);
+  for (guint i = 0; i < tests->cases->len; i++)
+    fprintf (stderr, "  %s\n",
+             ((const TarnDeviceTest *) g_ptr_array_index (tests->cases, i))->path);
+  fflush (NULL);
+  _exit (1);
+}
+
+static inline void
+_tarn_device_tests_watch (TarnDeviceTests *tests)
+{
+  if (_tarn_device_tests_watched == NULL)
+    atexit (_tarn_device_tests_check_wanted);
+  _tarn_device_tests_watched = tests;
+}
+
+static inline void
+_tarn_device_tests_run (gconstpointer data)
+{
+  TarnDeviceTest *test = (TarnDeviceTest *) data;
+
+  test->has_run = TRUE;
+  test->run (test->item);
+}
+
 /* Adds a test of what @selector names; takes over @item, which @run is given. */
 static inline void
 _tarn_device_tests_add (TarnDeviceTests *tests, const gchar *selector, const gchar *path,
                         GTestDataFunc run, gpointer item)
 {
   const gchar *slash = path[0] == '/' ? "" : "/";
-  g_autofree gchar *full = g_strdup_printf ("/%s/%s%s%s", tests->root, selector, slash, path);
+  TarnDeviceTest *test = g_new0 (TarnDeviceTest, 1);
 
+  test->path = g_strdup_printf ("/%s/%s%s%s", tests->root, selector, slash, path);
+  test->run = run;
+  test->item = item;
   if (tests->cases == NULL)
-    tests->cases = g_ptr_array_new ();
-  g_ptr_array_add (tests->cases, item);
-  g_test_add_data_func (full, item, run);
+    {
+      tests->cases = g_ptr_array_new ();
+      _tarn_device_tests_watch (tests);
+    }
+  g_ptr_array_add (tests->cases, test);
+  g_test_add_data_func (test->path, test, _tarn_device_tests_run);
 }
 
 #endif

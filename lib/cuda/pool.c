@@ -9,6 +9,7 @@
 #include <tarn/cuda.h>
 
 #include "common/heap-pool-private.h"
+#include "common/variable-private.h"
 #include "memory-private.h"
 
 #define MAX_DEVICES 64 /* more than a machine was seen to have */
@@ -20,9 +21,7 @@ static gboolean wants_plain; /* as TARN_CUDA_PLAIN says; never in a set-user-ID 
 static void
 read_wants_plain (void)
 {
-  const gchar *plain = secure_getenv ("TARN_CUDA_PLAIN");
-
-  wants_plain = plain != NULL && *plain != '\0' && !g_str_equal (plain, "0");
+  wants_plain = _tarn_get_switch ("TARN_CUDA_PLAIN", FALSE);
 }
 
 static TarnAllocator *

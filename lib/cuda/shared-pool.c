@@ -8,12 +8,12 @@
 
 #include "shared-pool-private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/heap-pool-private.h"
 #include "common/limit-private.h"
 #include "common/lock-private.h"
+#include "common/variable-private.h"
 #include "memory-private.h"
 
 #define MAX_DEVICES 64 /* more than a machine was seen to have */
@@ -34,10 +34,8 @@ static Settings settings;
 static void
 read_settings (void)
 {
-  const gchar *stats = secure_getenv ("TARN_CUDA_STATS");
-
-  settings.limit = g_strdup (secure_getenv ("TARN_CUDA_LIMIT"));
-  settings.prints_stats = stats != NULL && *stats != '\0' && !g_str_equal (stats, "0");
+  settings.limit = g_strdup (_tarn_get_variable ("TARN_CUDA_LIMIT"));
+  settings.prints_stats = _tarn_get_switch ("TARN_CUDA_STATS", FALSE);
 }
 
 static const Settings *

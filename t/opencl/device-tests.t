@@ -24,11 +24,12 @@ lists () { # EXPECTED-PATHS...
 }
 
 # Whether it succeeds, and one line of the output.
-runs () { # yes|no REGEX
-  success=no
-  "$program" >"$scratch/run" 2>&1 && success=yes
+runs () { # yes|no REGEX ARGUMENT...
+  success=no expected=$1 regex=$2
+  shift 2
+  "$program" "$@" >"$scratch/run" 2>&1 && success=yes
   cat "$scratch/run"
-  [ $success = "$1" ] && [ "$(grep -c -e "$2" "$scratch/run")" -eq 1 ]
+  [ $success = "$expected" ] && [ "$(grep -c -e "$regex" "$scratch/run")" -eq 1 ]
 }
 
 on_each () {
@@ -59,6 +60,15 @@ if [ "$n_devices" -gt 0 ]; then
   export TARN_TEST
   check "TARN_TEST=$one" lists "$two" "$three" "$context"
   check "they pass" runs yes "^ok 1 $two"
+  for path in "$two" "/opencl/$one/saxpy"; do
+    check "-p $path" runs yes "^ok .* $two" -p "$path"
+  done
+  for path in /opencl/9:9 /opencl/saxpy/two /saxpy "/opencl/${one%:*}/contex" "$two/"; do
+    check "-p $path, which is no path, fails and lists those that are" runs no "^  $two\$" -p "$path"
+    check "... and names it" runs no "^-p $path: no test of a device has this path\$" -p "$path"
+  done
+  check "-p $two -l lists" runs yes "$two" -p "$two" -l
+  check "-p of another kind of test" runs yes '^1\.\.0' -p /other
   TARN_TEST="$one;$one"
   check "a device that is named twice is one test" lists "$two" "$three" "$context"
   TARN_TEST=cuda:0

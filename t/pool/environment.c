@@ -177,6 +177,43 @@ test_limit (void)
     run ("/core/environment/subprocess/bad", bad[i], NULL);
 }
 
+static gint
+run_for_status (const gchar *path)
+{
+  gchar *words[] = { (gchar *) "/proc/self/exe", (gchar *) "--GTestSubprocess", (gchar *) "-p",
+                     (gchar *) path, NULL };
+  gint status;
+
+  g_assert_true (g_spawn_sync (NULL, words, NULL,
+                               G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                               NULL, NULL, &status, NULL));
+  g_assert_true (WIFEXITED (status));
+  return WEXITSTATUS (status);
+}
+
+/* A program that is to be checked, and is not, fails where it says with which status. */
+static void
+test_debug (void)
+{
+  const struct
+  {
+    const gchar *words;
+    gint status;
+  } cases[] = { { "guards,exit=9", 0 },
+                { "guards,lekas,exit=9", 9 },
+                { "nonsense,exit=8", 8 },
+                { "nonsense", 0 },
+                { "", 0 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_setenv ("TARN_DEBUG", cases[i].words, TRUE);
+      g_unsetenv ("TARN_LIMIT");
+      g_assert_cmpint (run_for_status ("/core/environment/subprocess/empty"), ==, cases[i].status);
+    }
+  g_unsetenv ("TARN_DEBUG");
+}
+
 #define LINE(name, in_use, held)                                                                   \
   "Tarn: pool '" name "': 1 request: 0 served without the driver, 1 driver call; " in_use          \
   " bytes in use, " held " bytes held; at most 3000 bytes in use, 3071 bytes taken\n"
@@ -209,5 +246,6 @@ main (int argc, char **argv)
   g_test_add_func ("/core/environment/subprocess/flag", run_flag);
   g_test_add_func ("/core/environment/limit", test_limit);
   g_test_add_func ("/core/environment/stats", test_stats);
+  g_test_add_func ("/core/environment/debug", test_debug);
   return g_test_run ();
 }

@@ -36,6 +36,7 @@
 #include "common/limit-private.h"
 #include "common/lock-private.h"
 #include "common/report-line-private.h"
+#include "common/variable-private.h"
 #include "common/whole-private.h"
 
 /* The requests that fail; a field that is 0 makes none fail.  Constant once the environment was
@@ -125,21 +126,13 @@ read_faults (const gchar *text, Faults *read)
   return TRUE;
 }
 
-static const gchar *
-get_text (const gchar *variable)
-{
-  const gchar *text = secure_getenv (variable);
-
-  return text != NULL && *text != '\0' ? text : NULL;
-}
-
 static void
 begin (void)
 {
-  const gchar *text = get_text ("TARN_FAULTS");
+  const gchar *text = _tarn_get_variable ("TARN_FAULTS");
   Faults read = { .nth = NULL };
 
-  report = g_strdup (get_text ("TARN_FAULTS_REPORT"));
+  report = g_strdup (_tarn_get_variable ("TARN_FAULTS_REPORT"));
   reporter = getpid ();
   if (text != NULL && read_faults (text, &read))
     {

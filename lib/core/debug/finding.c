@@ -16,16 +16,23 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-static gint n_findings; /* atomic */
+static gint n_findings;     /* atomic */
+static gboolean has_failed; /* set once, before the exit is watched */
 
 /* Nothing else says so to who only sees the program's status. */
 static void
 exit_if_found (void)
 {
-  if (g_atomic_int_get (&n_findings) == 0 || _tarn_forked ())
+  if ((g_atomic_int_get (&n_findings) == 0 && !has_failed) || _tarn_forked ())
     return;
   fflush (NULL);
   _exit ((int) _tarn_debug_get_settings ()->exit_status);
+}
+
+void
+_tarn_finding_fail_at_exit (void)
+{
+  has_failed = TRUE;
 }
 
 void

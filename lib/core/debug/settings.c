@@ -7,9 +7,8 @@
 
 #include "debug/debug-private.h"
 
-#include <stdlib.h>
-
 #include "base/message-private.h"
+#include "common/variable-private.h"
 #include "record/record-private.h"
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
@@ -50,16 +49,18 @@ prepare (const TarnDebugSettings *settings)
 static void
 read_environment (void)
 {
-  const gchar *text = secure_getenv ("TARN_DEBUG");
+  const gchar *text = _tarn_get_variable ("TARN_DEBUG");
   gboolean is_right;
 
-  if (text == NULL || text[0] == '\0')
+  if (text == NULL)
     return;
   is_right = read_words (text);
-  if (program.flags == 0 && is_right)
+  if (!is_right)
+    _tarn_finding_fail_at_exit ();
+  else if (program.flags == 0)
     _tarn_message ("TARN_DEBUG names nothing to look for, such as all");
   prepare (&program);
-  if (program.flags != 0 && program.exit_status != 0)
+  if ((program.flags != 0 || !is_right) && program.exit_status != 0)
     _tarn_finding_watch_exit ();
 }
 

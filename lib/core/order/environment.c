@@ -12,6 +12,7 @@
 #include "base/fork-private.h"
 #include "common/limit-private.h"
 #include "common/lock-private.h"
+#include "common/variable-private.h"
 #include "order/order-private.h"
 #include "upstream/upstream-private.h"
 
@@ -24,11 +25,8 @@ static struct
 static void
 read_settings (void)
 {
-  const gchar *limit = secure_getenv ("TARN_LIMIT"), *stats = secure_getenv ("TARN_STATS");
-
-  if (limit != NULL && *limit != '\0')
-    settings.limit = g_strdup (limit);
-  settings.prints_stats = stats != NULL && *stats != '\0' && !g_str_equal (stats, "0");
+  settings.limit = g_strdup (_tarn_get_variable ("TARN_LIMIT"));
+  settings.prints_stats = _tarn_get_switch ("TARN_STATS", FALSE);
 }
 
 /* Reads TARN_LIMIT for a pool over an allocator.  *limit is 0 if it says nothing of that memory. */

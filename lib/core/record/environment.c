@@ -12,6 +12,7 @@
 
 #include "base/message-private.h"
 #include "common/shorten-private.h"
+#include "common/variable-private.h"
 #include "record/record-private.h"
 
 static gchar *snapshot_path; /* constant once the environment was read */
@@ -28,7 +29,7 @@ _tarn_path_expand (const gchar *path)
 static guint
 read_depth (void)
 {
-  const gchar *depth = secure_getenv ("TARN_TRACE_STACKS");
+  const gchar *depth = _tarn_get_variable ("TARN_TRACE_STACKS");
   g_autofree gchar *quoted = NULL;
   guint64 number = 0;
 
@@ -55,25 +56,16 @@ begin_to_record (const gchar *path, guint depth)
     _tarn_message ("TARN_TRACE: %s", error->message);
 }
 
-/* Gets what a variable is set to; NULL: nothing. */
-static const gchar *
-get_path (const gchar *variable)
-{
-  const gchar *path = secure_getenv (variable);
-
-  return path != NULL && path[0] != '\0' ? path : NULL;
-}
-
 static void
 begin (void)
 {
-  const gchar *path = get_path ("TARN_TRACE");
+  const gchar *path = _tarn_get_variable ("TARN_TRACE");
   guint depth = read_depth ();
 
   _tarn_stack_set_depth (depth);
   if (path != NULL)
     begin_to_record (path, depth);
-  snapshot_path = g_strdup (get_path ("TARN_SNAPSHOT_ON_OOM"));
+  snapshot_path = g_strdup (_tarn_get_variable ("TARN_SNAPSHOT_ON_OOM"));
   if (snapshot_path != NULL)
     _tarn_follow (TARN_FOLLOW_FOR_OUT_OF_MEMORY, TRUE);
 }

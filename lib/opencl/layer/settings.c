@@ -14,7 +14,7 @@
 
 #include "layer-private.h"
 
-#include <stdlib.h>
+#include "common/variable-private.h"
 
 static LayerSettings settings;
 
@@ -25,17 +25,9 @@ static const gchar *const of_exact_sizes[] = { "TARN_LAYER_LIMIT",     "TARN_LIM
                                                "TARN_SNAPSHOT_ON_OOM", NULL };
 
 static gboolean
-is_on (const gchar *name, gboolean by_default)
-{
-  const gchar *value = secure_getenv (name);
-
-  return value == NULL || *value == '\0' ? by_default : !g_str_equal (value, "0");
-}
-
-static gboolean
 has_any (const gchar *const *names)
 {
-  while (*names != NULL && secure_getenv (*names) == NULL)
+  while (*names != NULL && _tarn_get_variable (*names) == NULL)
     names++;
   return *names != NULL;
 }
@@ -43,13 +35,13 @@ has_any (const gchar *const *names)
 void
 _tarn_layer_read_settings (void)
 {
-  settings.uses_pool = is_on ("TARN_LAYER_POOL", TRUE);
-  settings.limit = g_strdup (secure_getenv ("TARN_LAYER_LIMIT"));
-  settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
-  settings.faults = g_strdup (secure_getenv ("TARN_LAYER_FAULTS"));
-  settings.may_debug = secure_getenv ("TARN_DEBUG") != NULL;
+  settings.uses_pool = _tarn_get_switch ("TARN_LAYER_POOL", TRUE);
+  settings.limit = g_strdup (_tarn_get_variable ("TARN_LAYER_LIMIT"));
+  settings.prints_stats = _tarn_get_switch ("TARN_LAYER_STATS", FALSE);
+  settings.faults = g_strdup (_tarn_get_variable ("TARN_LAYER_FAULTS"));
+  settings.may_debug = _tarn_get_variable ("TARN_DEBUG") != NULL;
   settings.rounds_sizes = !has_any (of_exact_sizes);
-  settings.report = g_strdup (secure_getenv ("TARN_LAYER_REPORT"));
+  settings.report = g_strdup (_tarn_get_variable ("TARN_LAYER_REPORT"));
 }
 
 const LayerSettings *

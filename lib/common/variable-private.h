@@ -1,0 +1,32 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Variables of the environment.  An empty one counts as unset, and a set-user-ID program has none.
+ * A file that includes this defines _GNU_SOURCE first, for secure_getenv (). */
+
+#ifndef TARN_VARIABLE_PRIVATE_H
+#define TARN_VARIABLE_PRIVATE_H
+
+#include <glib.h>
+#include <stdlib.h>
+
+/* Returns NULL if the variable is unset or empty. */
+static inline const gchar *
+_tarn_get_variable (const gchar *name)
+{
+  const gchar *text = secure_getenv (name);
+
+  return text != NULL && *text != '\0' ? text : NULL;
+}
+
+/* Returns FALSE for "0", TRUE for any other text, and @by_default if the variable is unset or
+ * empty. */
+static inline gboolean
+_tarn_get_switch (const gchar *name, gboolean by_default)
+{
+  const gchar *text = _tarn_get_variable (name);
+
+  return text != NULL ? !g_str_equal (text, "0") : by_default;
+}
+
+#endif
