@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What it costs to allocate CUDA's memory and to free it again: by the driver, by the driver's own
- * pool, and by Tarn's, all in one run, with malloc() as the yardstick.
+ * Measures the cost of allocating and freeing CUDA memory in one run: with the driver, the driver's
+ * own pool, Tarn's pool, and malloc() for comparison.
  *
  *     ./allocation-cost                  on the first device that gives a context
  *     CUDA_DEVICE=1 ./allocation-cost    on device 1
  *     ./allocation-cost --size 1048576   blocks of that size alone
  *
- * A round allocates one block of each size and then frees them all, so that their sum is all that
- * is ever in use.  Each way has a function for a round, with nothing between it and the calls that
- * are measured. */
+ * A round allocates one block of each size and then frees them all, so no more than their sum is in
+ * use.  Each way to allocate has its own function for a round, which calls the measured functions
+ * directly. */
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -38,7 +38,8 @@ static const gsize mixed_sizes[]
 
 typedef struct CUstream_st *CUstream;
 
-/* X (name, "symbol", arguments): what is measured against Tarn, and what that needs. */
+/* X (name, "symbol", arguments): the driver functions that are measured, and those that they need.
+ */
 #define REQUIRED(X)                                                                                \
   X (cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t size))                            \
   X (cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                             \
@@ -104,8 +105,8 @@ check_status (unsigned int status, const gchar *call, GError **error)
 
 /* Rounds */
 
-/* What rounds work on.  A block that could not be allocated is all zero, and the first error is
- * kept: what is measured after it does not count. */
+/* The state of the rounds.  A block that could not be allocated is all zero.  The first error is
+ * kept; later measurements do not count. */
 typedef struct
 {
   CUdevice device;
@@ -125,11 +126,11 @@ note_status (Bench *bench, unsigned int status, const gchar *call)
     check_status (status, call, &bench->error);
 }
 
-/* The yardstick: as many blocks, but of 64 bytes. */
+/* For comparison: as many blocks, but of 64 bytes each. */
 static void
 round_of_malloc (Bench *bench)
 {
-  /* Volatile, or a compiler might see that nobody uses the memory, and allocate none. */
+  /* Volatile, so that the compiler cannot leave out allocations that nobody uses. */
   gpointer volatile blocks[MAX_SIZES];
 
   for (guint i = 0; i < bench->n_sizes; i++)
@@ -186,7 +187,7 @@ round_of_host_memory (Bench *bench)
       note_status (bench, cuda.cuMemFreeHost (blocks[i]), "cuMemFreeHost");
 }
 
-/* On the default stream. */
+/* Uses the default stream. */
 static void
 round_of_async_memory (Bench *bench)
 {
@@ -200,8 +201,9 @@ round_of_async_memory (Bench *bench)
       note_status (bench, cuda.cuMemFreeAsync (blocks[i], NULL), "cuMemFreeAsync");
 }
 
-/* Unless it is told to keep memory, the driver's pool gives it back where the host waits for the
- * stream, which every program does now and then.  The wait counts, for it does the freeing. */
+/* By default, the driver's pool returns its memory to the device when the host waits for the
+ * stream, which every program does now and then.  The wait frees the memory, so it is measured too.
+ */
 static void
 round_of_async_memory_and_wait (Bench *bench)
 {
@@ -209,7 +211,7 @@ round_of_async_memory_and_wait (Bench *bench)
   note_status (bench, cuda.cuCtxSynchronize (), "cuCtxSynchronize");
 }
 
-/* What a way needs before its rounds; all return NULL, or why it cannot be measured. */
+/* Prepare a way to allocate for its rounds.  All return NULL, or why it cannot be measured. */
 
 static const gchar *
 prepare_async (Bench *bench)
@@ -228,7 +230,7 @@ prepare_async (Bench *bench)
   return NULL;
 }
 
-/* Has the driver's pool keep all memory, as Tarn's does. */
+/* Makes the driver's pool keep all memory, as Tarn's does. */
 static const gchar *
 prepare_keeping_async (Bench *bench)
 {
@@ -249,10 +251,10 @@ prepare_keeping_async (Bench *bench)
   return NULL;
 }
 
-/* In the order of the table, the yardstick first.  Tarn's pools go before the driver and hold what
- * they have: the driver finds memory of the program in use, as in any real one, which makes small
- * allocations cheaper than in an empty context.  The driver's pool comes last, because what it
- * keeps in the end nobody else can have. */
+/* The rows of the table, in order; malloc comes first.  Tarn's pools run before the driver and keep
+ * their memory.  So the driver finds memory in use, as in a real program, which makes small
+ * allocations cheaper than in an empty context.  The driver's pool comes last, because nobody else
+ * can use the memory that it keeps. */
 static const struct
 {
   const gchar *label;
@@ -270,7 +272,7 @@ static const struct
 
 /* Measurement */
 
-/* Of one allocation and its free, in nanoseconds. */
+/* The cost of one allocation and its free, in nanoseconds. */
 typedef struct
 {
   gdouble median, low, high; /* low and high: a tenth is below, or above */
@@ -303,8 +305,8 @@ time_rounds (Bench *bench, Round round, guint n)
   return (gdouble) (now_ns () - start);
 }
 
-/* So many that looking at the clock does not count.  The rounds that find it out also fill the
- * pools, and warm up whatever else there is. */
+/* Gets a number of rounds for which reading the clock takes no time that counts.  The rounds that
+ * find this number also fill the pools, and warm up everything else. */
 static guint
 count_rounds (Bench *bench, Round round)
 {
@@ -325,7 +327,7 @@ measure (Bench *bench, Round round, guint n_repetitions, Cost *cost)
   for (guint i = 0; i < n_repetitions && bench->error == NULL; i++)
     {
       costs[i] = time_rounds (bench, round, n_rounds) / n_rounds / bench->n_sizes;
-      /* What still is on a stream is no business of the next repetition. */
+      /* The next repetition must not wait for commands of this one. */
       note_status (bench, cuda.cuCtxSynchronize (), "cuCtxSynchronize");
     }
   if (bench->error != NULL)
@@ -396,9 +398,9 @@ print_table (Bench *bench, guint n_repetitions)
       if (!measure (bench, ways[i].round, n_repetitions, &cost))
         return FALSE;
       if (i == 0)
-        yardstick = MAX (cost.median, 0.1); /* some ratio must come out */
+        yardstick = MAX (cost.median, 0.1); /* avoids a division by zero */
       print_row (ways[i].label, &cost, yardstick);
-      fflush (stdout); /* the driver takes its time over page-locked memory */
+      fflush (stdout); /* the driver is slow with page-locked memory */
     }
   if (cuda.cuMemAllocAsync != NULL)
     printf ("\ncuMemFreeAsync's memory goes back to the system when the host waits for the\n"
@@ -459,11 +461,11 @@ parse_options (Options *options, int argc, char **argv, GError **error)
     { "repetitions", 0, 0, G_OPTION_ARG_INT, &options->n_repetitions,
       "Times to measure each way [51]", "N" },
     { "size", 0, 0, G_OPTION_ARG_INT64, &options->size,
-      "Of all blocks; 0: a mix, 256 B to 64 MiB [0]", "BYTES" },
+      "Size of each block; 0: a mix, 256 B to 64 MiB [0]", "BYTES" },
     { NULL, 0, 0, 0, NULL, NULL, NULL },
   };
   static const gchar summary[]
-      = "Prints what one allocation of CUDA's memory and its free cost: by the driver,\n"
+      = "Prints the cost of one allocation of CUDA memory and its free: by the driver,\n"
         "by the driver's own pool, and by Tarn's, beside malloc ().";
   static const gchar description[]
       = "CUDA_DEVICE is the number of the device to use [the first that can be used].\n\n"
@@ -540,8 +542,8 @@ execute (const Options *options, GError **error)
   return FALSE;
 }
 
-/* At the start, before a driver opens a file in the place of a closed output; and at the end, which
- * may be in GLib, after --help. */
+/* Checks standard output: at the start, before a driver opens a file with the number of a closed
+ * output, and at the end, which may be in GLib, after --help. */
 static void
 check_output (void)
 {

@@ -1,6 +1,6 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
-"""CuPy's memory on GPUs from Tarn: import this, and call use_tarn ().  Run as a program, it sorts."""
+"""Gives CuPy memory from Tarn: import this, and call use_tarn ().  As a program, it sorts numbers."""
 
 import ctypes
 

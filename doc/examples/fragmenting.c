@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A program that runs out of memory of which half is free, as the guide looks for it:
+ * A program that runs out of memory although half of it is free.  The guide finds the reason:
  * debugging-out-of-memory.md.
  *
- *     ./fragmenting          runs until no piece of memory has room for a frame
- *     ./fragmenting --fixed  has thumbnails in a pool of their own
+ *     ./fragmenting          runs until no free range has room for a frame
+ *     ./fragmenting --fixed  keeps thumbnails in a pool of their own
  *
  * It decodes frames of a video, whose size varies, and keeps a thumbnail of each for a while. */
 
@@ -50,7 +50,7 @@ run (TarnPool *frames, TarnPool *thumbnails, GError **error)
       *thumbnail = allocate (thumbnails, 132 * 1024, "thumbnail", error);
       if (*thumbnail == NULL)
         break;
-      g_clear_pointer (&before, tarn_block_free); /* which this one was decoded from */
+      g_clear_pointer (&before, tarn_block_free); /* this frame was decoded from it */
       before = g_steal_pointer (&decoded);
       n_frames++;
     }

@@ -44,7 +44,7 @@ check (cl_int status, const char *call, GError **error)
   return FALSE;
 }
 
-/* Gets an image of the pool's, for the session's queue. */
+/* Gets an image from the pool, for the session's queue. */
 static TarnBlock *
 make_image (Session *session, size_t side, GError **error)
 {
@@ -56,7 +56,7 @@ make_image (Session *session, size_t side, GError **error)
                                           session->queue, error);
 }
 
-/* Makes a level of the one before it. */
+/* Makes a level from the one before it. */
 static gboolean
 halve (Session *session, TarnBlock *from, TarnBlock *to, size_t side, GError **error)
 {

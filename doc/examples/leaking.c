@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A program that runs out of memory because it forgets blocks, as the guide looks for them:
+ * A program that runs out of memory because it forgets to free blocks.  The guide finds them:
  * debugging-out-of-memory.md.
  *
  *     ./leaking          runs until the device is full
- *     ./leaking --fixed  does not forget them
+ *     ./leaking --fixed  frees them
  *
- * It sends images of several shapes through a network.  For each shape it computes a plan, which it
- * keeps, since most images have the shape of the one before; for a few shapes at a time. */
+ * It sends images of several shapes through a network.  It computes a plan for each shape, and
+ * keeps the plans of a few shapes, because most images have the shape of the one before. */
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ find_plan (TarnPool *pool, guint shape, GError **error)
 
   if (slot->plan != NULL && slot->shape == shape)
     return TRUE;
-  if (is_fixed) /* without this, the one that was there is nobody's any more */
+  if (is_fixed) /* without this, nobody can free the old plan any more */
     g_clear_pointer (&slot->plan, tarn_block_free);
   slot->shape = shape;
   slot->plan = allocate (pool, 256 * 1024 + shape * 1024, "plan", error);

@@ -1,12 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A backend outside of Tarn: memory that is files, one for each allocation, mapped into the
- * process.  To make a file, find room for it and map it takes many times as long as to use one
- * again, so a pool over them helps as it does over a device's memory.  The guide tells of it:
- * writing-a-backend.md.
+ * A backend outside of Tarn: each allocation is a file that is mapped into the process.  Making a
+ * file, finding room for it and mapping it takes many times as long as reusing one.  So a pool
+ * helps as it does with device memory.  The guide explains it: writing-a-backend.md.
  *
- *     ./mapped-files [FOLDER]     uses files in FOLDER, or where temporary files are */
+ *     ./mapped-files [FOLDER]     uses files in FOLDER, or in the folder of temporary files */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,7 @@
 #include <tarn/tarn.h>
 #include <unistd.h>
 
-/* What a pool can do something about: to give back what it holds makes room. */
+/* Tells whether room is missing: a pool can then make room by freeing cached blocks. */
 static gboolean
 is_lack_of_room (int code)
 {
@@ -33,7 +32,7 @@ fail (const gchar *call, int code, gsize size, GError **error)
   return FALSE;
 }
 
-/* An open file without a name, which is gone once nobody has it mapped; or -1. */
+/* Opens a file without a name, which disappears when nobody has it mapped; or returns -1. */
 static int
 open_file (const gchar *folder)
 {
@@ -48,7 +47,7 @@ open_file (const gchar *folder)
 static gboolean
 map_file (int file, gsize size, TarnMemory *memory, GError **error)
 {
-  /* Room on the disk now, and no SIGBUS later. */
+  /* Allocates the room on the disk now, so that no write ends in SIGBUS later. */
   int code = posix_fallocate (file, 0, (off_t) size);
   gpointer data;
 
@@ -85,7 +84,7 @@ free_file (gpointer user_data, TarnMemory memory, gsize size)
     munmap (memory.pointer, size);
 }
 
-/* For a heap: a part of a file is an address plus an offset. */
+/* Makes a part for a heap: an address plus an offset. */
 static gboolean
 make_part (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
            GError **error)
@@ -117,7 +116,7 @@ fill_file (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guin
   return TRUE;
 }
 
-/* An allocator of files in a folder; for tarn_allocator_unref (). */
+/* Makes an allocator of files in a folder, for tarn_allocator_unref (). */
 static TarnAllocator *
 file_allocator_new (const gchar *folder)
 {
@@ -133,8 +132,8 @@ file_allocator_new (const gchar *folder)
   return tarn_allocator_new (&ops, g_strdup (folder), g_free);
 }
 
-/* The memory of a block that is from here, by whatever pools: a block of another kind is a mistake
- * of the caller's. */
+/* Gets the memory of a block of this backend, through any pools.  Another kind of block is a
+ * mistake of the caller. */
 static gpointer
 file_block_get_data (const TarnBlock *block)
 {

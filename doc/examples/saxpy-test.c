@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A test of one kernel that runs once for each OpenCL device: the whole of a test program.
+ * Tests one kernel, once for each OpenCL device: a complete test program.
  *
  *     ./saxpy-test                      on every device
  *     TARN_TEST=0:1 ./saxpy-test        on device 1 of platform 0
- *     PYOPENCL_TEST=intel ./saxpy-test  as PyOpenCL's tests choose
+ *     PYOPENCL_TEST=intel ./saxpy-test  on the devices that PyOpenCL's tests choose
  *     tarn-test ./saxpy-test            once for each device, in processes of their own */
 
 #include <tarn/opencl.h>

@@ -1,11 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A test of what a program does with memory, on any machine, as the guide has it:
- * testing-your-program.md.
+ * Tests how a program uses memory, on any machine.  The guide explains it: testing-your-program.md.
  *
  *     ./testing-memory           passes
- *     ./testing-memory --hazard  the program hands memory on without telling its pool
+ *     ./testing-memory --hazard  the program uses memory on a second queue without telling its pool
  *     ./testing-memory --leak    it forgets a block
  *
  * The program has a queue that uploads images, and one that looks at them. */
@@ -26,7 +25,7 @@ typedef struct
 
 static gboolean has_hazard, has_leak;
 
-/* Where there is a device, these are its commands. */
+/* The commands of the device, or of the fake in a test. */
 static void (*put_write) (gpointer queue, TarnBlock *block);
 static void (*put_read) (gpointer queue, TarnBlock *block);
 

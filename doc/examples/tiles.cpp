@@ -47,7 +47,7 @@ check (cl_int status, const char *call)
     throw std::runtime_error (std::string (call) + ": " + tarn_opencl_status_name (status));
 }
 
-/* An owner of each of OpenCL's objects. */
+/* Owns one OpenCL object. */
 struct release
 {
   void

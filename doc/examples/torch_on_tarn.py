@@ -1,7 +1,7 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
-"""PyTorch's memory on GPUs from Tarn: import this, and call use_tarn () before anything else is done
-with a GPU.  Run as a program, it trains a small network, by itself and as a CUDA graph."""
+"""Gives PyTorch memory from Tarn: import this, and call use_tarn () before anything else uses a GPU.
+As a program, it trains a small network, with and without a CUDA graph."""
 
 import ctypes
 
@@ -28,7 +28,7 @@ def use_tarn(library="libtarn-cuda.so.0"):
 
 
 def train(is_graph):
-    """Gives the last loss of a hundred steps."""
+    """Returns the last loss of a hundred steps."""
     torch.manual_seed(1)
     network = torch.nn.Sequential(
         torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1)).cuda()
@@ -45,7 +45,7 @@ def train(is_graph):
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # PyTorch wants this before a capture
+    with torch.cuda.stream(stream):  # PyTorch requires this before a capture
         for _ in range(3):
             loss = step()
     torch.cuda.current_stream().wait_stream(stream)
@@ -58,7 +58,7 @@ def train(is_graph):
             graph.replay()
         else:
             loss = step()
-        torch.full((1000, 1000), 7.0, device="cuda")  # what else goes on is not in the graph's way
+        torch.full((1000, 1000), 7.0, device="cuda")  # other work does not disturb the graph
     return loss.item()
 
 

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A device that is a number of bytes and nothing else, so that a program can run out of its memory
- * on any machine.  Of leaking.c and fragmenting.c. */
+ * A device that only counts bytes, so that a program can run out of its memory on any machine.
+ * leaking.c and fragmenting.c use it. */
 
 #ifndef TOY_DEVICE_H
 #define TOY_DEVICE_H
@@ -56,7 +56,7 @@ toy_device_make_part (gpointer user_data, TarnMemory memory, gsize offset, gsize
   return TRUE;
 }
 
-/* A pool over a heap, as those for OpenCL and CUDA are.  The device must outlive it. */
+/* Makes a pool over a heap, like those for OpenCL and CUDA.  The device must outlive it. */
 static TarnPool *
 toy_device_pool_new (ToyDevice *device, const gchar *name, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * vector-expression on CUDA.  It needs no toolkit to be built: Tarn opens the driver, and so does
- * this file, for what Tarn has no business with.  The kernels are text for the driver's compiler.
+ * vector-expression on CUDA.  Its build needs no toolkit: Tarn opens the driver, and so does this
+ * file for functions that Tarn does not use.  The kernels are text for the driver's compiler.
  */
 
 #include <dlfcn.h>
@@ -17,8 +17,8 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 
-/* X (name, "symbol", arguments): what is called here, beside what Tarn calls.  Enums and their
- * like, which a status is, are unsigned int. */
+/* X (name, "symbol", arguments): the driver functions that this file calls.  Enums, such as a
+ * status, are unsigned int. */
 #define FUNCTIONS(X)                                                                               \
   X (cuLaunchKernel, "cuLaunchKernel",                                                             \
      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,          \
@@ -86,18 +86,18 @@ check_status (unsigned int status, const gchar *call, GError **error)
 
 /* Kernels
  *
- * PTX of a version and a target that are old enough for every driver and GPU of the last years: the
- * driver compiles it for the GPU that it finds.  ".rn" rounds as IEEE 754 has it, and keeps the
- * compiler from fusing operations.  A vector may have more than 2^32 elements, so their indices
- * have 64 bits.  They are shifted by 2, because a float has 4 bytes. */
+ * PTX of an old version and for an old target, so that every driver and GPU of the last years
+ * accepts it: the driver compiles it for the GPU that it finds.  ".rn" rounds as IEEE 754 has it,
+ * and keeps the compiler from fusing operations.  A vector may have more than 2^32 elements, so
+ * their indices have 64 bits.  They are shifted by 2, because a float has 4 bytes. */
 
-#define THREADS 256 /* of a block */
+#define THREADS 256 /* in each block */
 
 static const gchar module_start[] = ".version 6.0\n"
                                     ".target sm_50\n"
                                     ".address_size 64\n";
 
-/* Between a kernel's name and what it does. */
+/* The code between a kernel's name and its operation. */
 static const gchar kernel_start[]
     = " (.param .u64 param_a, .param .u64 param_b, .param .f32 param_c,\n"
       "  .param .u64 param_out, .param .u64 param_length)\n"
@@ -136,8 +136,8 @@ static const gchar kernel_end[] = "  ld.param.u64 address, [param_out];\n"
   "  ld.global.f32 y, [address];\n"
 #define LOAD_C "  ld.param.f32 y, [param_c];\n"
 
-/* What leaves its result in x.  0f45800000 is 4096, and 0f3F800000 is 1.  No name is plainly "add":
- * those of instructions are reserved. */
+/* The operations, which leave their result in x.  0f45800000 is 4096, and 0f3F800000 is 1.  No
+ * kernel is called just "add", because names of instructions are reserved. */
 static const struct
 {
   const gchar *name, *instructions;
@@ -182,7 +182,7 @@ add_device (GArray *devices, const TarnCudaDevice *info, GError **error)
   return TRUE;
 }
 
-/* Where there is a device, the driver must be one that can run kernels. */
+/* If there is a device, the driver must be able to run kernels. */
 static gboolean
 find_devices (GArray *devices, GError **error)
 {
@@ -202,7 +202,7 @@ find_devices (GArray *devices, GError **error)
 
 struct _Session
 {
-  CUcontext context; /* current in this thread, which is all that the calls below ask for */
+  CUcontext context; /* current in this thread, as the calls below require */
   CUmodule module;
   CUfunction functions[N_OPERATORS]; /* the kernels */
 };
@@ -238,7 +238,7 @@ fill_session (Session *session, guint index, GError **error)
 {
   gchar number[16];
 
-  /* What makes the context asks this variable for the device. */
+  /* tarn_cuda_make_default_context () reads the device from this variable. */
   g_snprintf (number, sizeof number, "%u", index);
   g_setenv ("CUDA_DEVICE", number, TRUE);
   session->context = tarn_cuda_make_default_context (NULL, error);
@@ -286,7 +286,7 @@ pointer_to (const TarnBlock *vector)
   return vector != NULL ? tarn_cuda_block_get_device_pointer (vector) : 0;
 }
 
-/* The default stream is a queue that is in order. */
+/* The default stream is an in-order queue. */
 static gboolean
 launch (Session *session, Operator op, const TarnBlock *a, const TarnBlock *b, gfloat c,
         const TarnBlock *out, guint64 length, GError **error)

@@ -73,7 +73,7 @@ add_device (GArray *devices, cl_device_id id, guint platform, guint index, GErro
   return TRUE;
 }
 
-/* That there is no platform, or no device of one, is not an error: there are just none. */
+/* A missing platform or device is not an error: the list is just shorter. */
 static gboolean
 find_devices (GArray *devices, GError **error)
 {
@@ -162,8 +162,8 @@ open_session (const Device *device, GError **error)
   return NULL;
 }
 
-/* A pool belongs over an immediate allocator.  Over a deferred one memory runs out in some later
- * command, where the pool cannot give back what it holds. */
+/* The pool has an immediate allocator.  With a deferred one, memory runs out in a later command,
+ * where the pool cannot free its cached blocks and retry. */
 static TarnAllocator *
 allocator_new (Session *session, GError **error)
 {
@@ -191,7 +191,7 @@ launch (Session *session, Operator op, const TarnBlock *a, const TarnBlock *b, g
   cl_kernel kernel = session->kernels[op];
   cl_mem a_buffer = buffer_of (a), b_buffer = buffer_of (b), out_buffer = buffer_of (out);
   cl_ulong n = length;
-  gsize n_items = (length + 63) / 64 * 64; /* divides into work-groups of a good size */
+  gsize n_items = (length + 63) / 64 * 64; /* can be divided into work-groups of a good size */
   cl_int status;
 
   if ((status = clSetKernelArg (kernel, 0, sizeof a_buffer, &a_buffer)) != CL_SUCCESS

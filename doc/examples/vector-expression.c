@@ -6,8 +6,8 @@
  * the driver and once with a pool in between, checks both results, and prints what the
  * allocations cost.
  *
- * To see how Tarn is used, read vector_new(), drop(), and compare().  What a driver must do for it
- * stands in vector-expression.h, and how it does in a file for each. */
+ * To see how Tarn is used, read vector_new(), drop(), and compare().  vector-expression.h declares
+ * the functions of a driver; a file for each driver defines them. */
 
 #include <fcntl.h>
 #include <locale.h>
@@ -22,7 +22,7 @@
 
 #define EXPRESSION "w sqrt (x x + y y) + x y - (x + y) / 4"
 
-#define PROGRESS_WIDTH 60 /* more than any line of progress has */
+#define PROGRESS_WIDTH 60 /* longer than any progress line */
 
 #define EXIT_WRONG 1 /* a wrong result, or an error of the driver */
 #define EXIT_USAGE 2 /* bad usage, or no such device */
@@ -48,7 +48,7 @@ typedef struct
 
 /* Devices */
 
-/* Those that are built, the preferred one first. */
+/* The backends that are built, the preferred one first. */
 static const Backend *const backends[] = {
 #ifdef WITH_CUDA
   &cuda_backend,
@@ -58,7 +58,7 @@ static const Backend *const backends[] = {
 #endif
 };
 
-/* A selector says by itself which backend it is about: CUDA's begin with "cuda:". */
+/* Tells whether a selector is for a backend: CUDA's selectors begin with "cuda:". */
 static gboolean
 is_wanted (const Backend *backend, const Options *options)
 {
@@ -71,8 +71,8 @@ is_wanted (const Backend *backend, const Options *options)
   return g_str_has_prefix (options->selector, "cuda:") == is_cuda;
 }
 
-/* The devices of all backends that are wanted.  One whose driver is of no use is an error if no
- * other has a device; else it is left out, and *left_out says why. */
+/* Gets the devices of all chosen backends.  If a driver does not work, this is an error unless
+ * another backend has a device; then the backend is left out, and *left_out says why. */
 static GArray *
 find_devices (const Options *options, GError **left_out, GError **error)
 {
@@ -102,7 +102,7 @@ find_devices (const Options *options, GError **left_out, GError **error)
   return NULL;
 }
 
-/* The device of that selector; without one the first GPU, or else the first device. */
+/* Finds the device of that selector; without one the first GPU, or else the first device. */
 static const Device *
 select_device (GArray *devices, const gchar *selector, GError **error)
 {
@@ -120,7 +120,7 @@ select_device (GArray *devices, const gchar *selector, GError **error)
   return NULL;
 }
 
-/* Whether the device has memory for vectors of that length. */
+/* Checks that the device has memory for vectors of that length. */
 static gboolean
 check_length (const Device *device, guint64 length, GError **error)
 {
@@ -136,21 +136,21 @@ check_length (const Device *device, guint64 length, GError **error)
   return FALSE;
 }
 
-/* What evaluates operators on a device.  It does not know whether its allocator is a pool.  It
+/* An evaluator of operators on a device.  It does not know whether its allocator is a pool.  It
  * keeps the first error, and does nothing more from then on. */
 typedef struct
 {
   const Backend *backend;
   Session *session;
   gsize length;  /* floats in a vector */
-  gboolean wait; /* for every kernel */
+  gboolean wait; /* after every kernel */
   TarnAllocator *allocator;
   GError *error;
 
-  gint64 spent_ns; /* in allocations and frees of this step, looks at the clock included */
+  gint64 spent_ns; /* in allocations and frees of this step, including the time to read the clock */
   guint n_calls;   /* allocations and frees in this step */
   gsize n_made;    /* vectors in this run */
-  gsize n_alive;   /* of them in use */
+  gsize n_alive;   /* vectors in use */
   gsize n_at_peak; /* the most that were in use at a time */
 } Calculator;
 
@@ -220,8 +220,8 @@ finish (Calculator *calc)
   return calc->error == NULL && calc->backend->finish (calc->session, &calc->error);
 }
 
-/* A fresh vector with an operator's result, or NULL after an error, this time or before.  What an
- * operator does not use is NULL or 0. */
+/* Makes a vector with an operator's result; returns NULL after an error, now or before.  Arguments
+ * that an operator does not use are NULL or 0. */
 static TarnBlock *
 apply (Calculator *calc, Operator op, const TarnBlock *a, const TarnBlock *b, gfloat c)
 {
@@ -236,8 +236,9 @@ apply (Calculator *calc, Operator op, const TarnBlock *a, const TarnBlock *b, gf
   return NULL;
 }
 
-/* The expression: ten vectors are made, three at a time are needed.  There is no early return, so
- * nothing can leak: after an error all that is still to come is NULL, and dropped as such. */
+/* Evaluates the expression: it makes ten vectors, and needs three at a time.  There is no early
+ * return, so nothing can leak: after an error all later vectors are NULL, and drop() ignores them.
+ */
 static TarnBlock *
 evaluate (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gfloat weight)
 {
@@ -263,15 +264,16 @@ evaluate (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gfloat weigh
   return result;
 }
 
-/* The inputs' elements, from 1 to 2 and exact in single precision, recur after so many. */
+/* The elements of the inputs repeat after this many.  They go from 1 to 2, and are exact in single
+ * precision. */
 #define X_PERIOD 1021
 #define Y_PERIOD 4093
 
-/* The largest relative error of the result: every element is computed again here. */
+/* Gets the largest relative error of the result: computes every element again on the host. */
 static gdouble
 check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
 {
-  gfloat part[4096]; /* of the result, so that any size fits into the host's memory */
+  gfloat part[4096]; /* a part of the result, so that any size fits into the host's memory */
   gdouble worst = 0;
 
   for (gsize i = 0; i < calc->length && calc->error == NULL; i++)
@@ -297,24 +299,24 @@ check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
 
 /* Measurement
  *
- * Allocations and frees are measured where they happen, between kernels, and as the host sees
- * them.  Every kernel is waited for, so that each call finds the device idle, and the figures are
- * much the same in every run.  A part of what a driver's call takes then is to wake its threads,
- * which without it the next kernel would pay for: what is gained on the whole is in the time per
- * step.  With --pipeline the device is busy meanwhile, and a driver's calls may be cheaper, because
- * its threads are awake, or far dearer, because memory goes back to the system. */
+ * Allocations and frees are measured between kernels, as the host sees them.  The host waits for
+ * every kernel, so that each call finds the device idle and the figures hardly vary.  A driver call
+ * then includes the time to wake the driver's threads, which the next kernel would otherwise take.
+ * So compare the time per step to see the whole gain.  With --pipeline the device is busy.  Driver
+ * calls may then be faster, because the threads are awake, or much slower, because memory is
+ * returned to the system. */
 
 typedef struct
 {
-  const gchar *label;  /* for somebody who waits */
-  gdouble clock_ns;    /* taken off every call that is measured */
+  const gchar *label;  /* for the progress line */
+  gdouble clock_ns;    /* subtracted from every measured call */
   gdouble step_ns;     /* one evaluation: the median, as below, of all steps but the first */
   gdouble pair_ns;     /* one allocation and one free: the median of the steps' means */
-  gdouble first_ns;    /* the same in the first step, when a pool has nothing to hand out yet */
+  gdouble first_ns;    /* the same in the first step, when the pool is empty */
   gdouble all_ns;      /* all allocations and frees of all steps */
   TarnPoolStats stats; /* after the last step */
-  gdouble kept_bytes;  /* at that time: not in use, and not given back to the driver */
-  gdouble peak_bytes;  /* the most that there were of the driver's */
+  gdouble kept_bytes;  /* then: not in use, and not returned to the driver */
+  gdouble peak_bytes;  /* the most bytes from the driver */
   gdouble worst;       /* relative error */
 } Report;
 
@@ -333,8 +335,9 @@ median (gdouble *values, gsize n)
   return values[n / 2];
 }
 
-/* What measuring adds to a call: one look at the clock.  Means, because the clock may tick more
- * slowly than that; the least of them, because anything may interrupt. */
+/* Measures the time of one clock reading, which each measured call includes.  It takes means,
+ * because the clock may tick more slowly than that, and the least mean, because interrupts may add
+ * time. */
 static gdouble
 measure_clock (void)
 {
@@ -351,8 +354,8 @@ measure_clock (void)
   return (gdouble) least / 100;
 }
 
-/* Shows somebody who waits at a terminal which step comes next, at most five times a second; a step
- * beyond the last one clears the line. */
+/* Shows the next step on a terminal, at most five times a second.  A step beyond the last one
+ * clears the line. */
 static void
 show_progress (const gchar *label, gsize step, gsize n_steps)
 {
@@ -370,14 +373,14 @@ show_progress (const gchar *label, gsize step, gsize n_steps)
     }
 }
 
-/* Each step has a weight of its own, so that a stale result cannot pass for the last one. */
+/* Gets the weight of a step.  Each step has another one, so that an old result is noticed. */
 static gfloat
 weight_of_step (gsize step)
 {
   return 0.5f + (gfloat) (step % 64) / 128;
 }
 
-/* A first step, and n_steps for the medians.  Returns the last result. */
+/* Runs a first step, and n_steps for the medians.  Returns the last result. */
 static TarnBlock *
 run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_steps, Report *report)
 {
@@ -396,10 +399,10 @@ run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_ste
       calc->spent_ns = calc->n_calls = 0;
       drop (calc, result);
       result = evaluate (calc, x, y, weight_of_step (step));
-      finish (calc); /* or the queue would grow with every step */
+      finish (calc); /* otherwise the queue would grow with every step */
       steps[step] = (gdouble) (now_ns () - start);
 
-      /* At least 1 ns, because some ratio must come out. */
+      /* At least 1 ns, to avoid a division by zero. */
       ns = MAX ((gdouble) calc->spent_ns - calc->n_calls * report->clock_ns, 1);
       pairs[step] = 2 * ns / MAX (calc->n_calls, 1);
       report->all_ns += ns;
@@ -411,7 +414,7 @@ run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_ste
   return result;
 }
 
-/* Notes what a pool did, and what it keeps: itself, or in its heap. */
+/* Stores the counters of a pool, and the bytes that it or its heap keeps. */
 static void
 report_pool (TarnPool *pool, Report *report)
 {
@@ -427,7 +430,7 @@ report_pool (TarnPool *pool, Report *report)
   report->peak_bytes = (gdouble) heap.peak_upstream_bytes;
 }
 
-/* Notes what a driver did: every vector is an allocation of its own. */
+/* Stores the counters of the driver: every vector is an allocation of its own. */
 static void
 report_allocator (const Calculator *calc, Report *report)
 {
@@ -438,7 +441,7 @@ report_allocator (const Calculator *calc, Report *report)
   report->peak_bytes = (gdouble) (calc->n_at_peak * size);
 }
 
-/* From the inputs to the report, with a pool or without. */
+/* Makes the inputs, measures, and fills in the report, with a pool or without. */
 static void
 run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, Report *report)
 {
@@ -478,7 +481,7 @@ compare (const Device *device, const Options *options, Report *alone, Report *po
   if (pool != NULL)
     {
       alone->clock_ns = pooled->clock_ns = measure_clock ();
-      run (&calc, allocator, NULL, 1, alone); /* to warm up: drivers compile at the first launch */
+      run (&calc, allocator, NULL, 1, alone); /* warms up: drivers compile at the first launch */
       run (&calc, allocator, NULL, options->n_steps, alone);
       run (&calc, TARN_ALLOCATOR (pool), pool, options->n_steps, pooled);
     }
@@ -540,7 +543,7 @@ print_table (const Report *left, const Report *right)
   printf ("%-28s %24.1e %24.1e\n", "largest relative error", left->worst, right->worst);
 }
 
-/* Says what the pool saved of a step, and what to expect of other devices. */
+/* Prints the time that the pool saved in a step, and what to expect on other devices. */
 static void
 print_saving (const Device *device, const Report *alone, const Report *pooled)
 {
@@ -579,7 +582,7 @@ print_report (const Device *device, const Options *options, const Report *alone,
 
 /* The command line */
 
-/* A number from 1 to max, which K, M or G may follow. */
+/* Parses a number from 1 to max, which K, M or G may follow. */
 static gboolean
 parse_number (const gchar *option, const gchar *text, guint64 max, guint64 *number, GError **error)
 {
@@ -603,7 +606,7 @@ parse_number (const gchar *option, const gchar *text, guint64 max, guint64 *numb
   return FALSE;
 }
 
-/* A name of what is built, or "auto". */
+/* Checks the name of a backend that is built, or "auto". */
 static gboolean
 check_backend (const gchar *name, GError **error)
 {
@@ -641,8 +644,8 @@ parse_options (Options *options, int argc, char **argv, GError **error)
   };
   static const gchar summary[]
       = "Evaluates " EXPRESSION " over large vectors,\n"
-        "operator by operator, without a memory pool and with one, and tells what the\n"
-        "allocations cost.";
+        "operator by operator, without a memory pool and with one, and prints the\n"
+        "cost of the allocations.";
   static const gchar description[]
       = "N may end in K, M or G: 2^10, 2^20 or 2^30.\n\n"
         "Exit status: 0 all is well; 1 a wrong result, or an error of the driver;\n"
@@ -686,7 +689,7 @@ run_on (const Device *device, const Options *options, GError **error)
           "vectors  %" G_GUINT64_FORMAT " floats, %" G_GUINT64_FORMAT " bytes\n",
           device->selector, device->name, N_VECTORS - 2, options->length,
           options->length * sizeof (gfloat));
-  fflush (stdout); /* what follows may take minutes */
+  fflush (stdout); /* the measurement may take minutes */
   if (!compare (device, options, &alone, &pooled, error))
     return FALSE;
   print_report (device, options, &alone, &pooled);
@@ -718,8 +721,8 @@ execute (const Options *options, GError **error)
   return TRUE;
 }
 
-/* At the start, before a driver opens a file in the place of a closed output; and at the end, which
- * may be in GLib, after --help. */
+/* Checks standard output: at the start, before a driver opens a file with the number of a closed
+ * output, and at the end, which may be in GLib, after --help. */
 static void
 check_output (void)
 {
