@@ -199,6 +199,20 @@ test_bad_limit (const TarnCudaTest *test, gconstpointer unused)
   g_assert_nonnull (strstr (error->message, "'8X'"));
 }
 
+/* An empty variable is unset. */
+static void
+test_empty_limit (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPool *shared;
+
+  (void) unused;
+  if (!is_in_process ("", ""))
+    return;
+  shared = tarn_cuda_get_shared_pool (test->device, NULL);
+  g_assert_nonnull (shared);
+  g_assert_cmpuint (tarn_pool_get_limit_bytes (shared), ==, 0);
+}
+
 /* There is no more than the limit; what is freed can be had again; and the table says so. */
 static void
 test_limit (const TarnCudaTest *test, gconstpointer unused)
@@ -504,6 +518,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("frameworks/one", test_one, NULL);
   tarn_cuda_test_add ("frameworks/no-device", test_no_device, NULL);
   tarn_cuda_test_add ("frameworks/bad-limit", test_bad_limit, NULL);
+  tarn_cuda_test_add ("frameworks/empty-limit", test_empty_limit, NULL);
   tarn_cuda_test_add ("frameworks/limit", test_limit, NULL);
   tarn_cuda_test_add ("frameworks/no-stats", test_no_stats, NULL);
   tarn_cuda_test_add ("frameworks/sizes", test_sizes, NULL);
