@@ -47,10 +47,10 @@ new_machine () { # USER
 }
 
 # What it asks apt-get for is in $scratch/asked, and what else it calls in $scratch/log.
-bootstrap () { # STATUS COMMAND
+bootstrap () { # STATUS COMMAND...
   : >"$scratch/asked"
   : >"$scratch/log"
-  status_is "$1" env PATH="$bin" JOBS=1 "$tree/bootstrap" "$2"
+  status_is "$1" env PATH="$bin" JOBS=1 "$tree/bootstrap" $2
 }
 
 asks_for () { # PACKAGE...
@@ -114,6 +114,46 @@ check "... and no package that decides on objects" decides_on_no_object
 check "... and not what is there" asks_not_for autoconf g++ gcc pocl-opencl-icd
 check "then all again" bootstrap 0 check
 check "... installs nothing" test ! -s "$scratch/asked"
+
+# ---- install and uninstall ----
+
+cp "$bin/make" "$scratch/make"
+fake "$bin/make" <<'PROGRAM'
+case "$*" in *' print') echo "$scratch/prefix/usr" ;; esac
+echo "make $*" >>"$scratch/log"
+PROGRAM
+fake "$bin/ldconfig" <<'PROGRAM'
+echo ldconfig >>"$scratch/log"
+PROGRAM
+touch "$tree/Makefile" "$tree/config.status"
+logs () { # LINE...: these are the last
+  tail -n $# "$scratch/log" >"$scratch/logged"
+  printf '%s\n' "$@" | diff - "$scratch/logged"
+}
+
+new_machine 0
+check "root, install" bootstrap 0 install
+check "... by make, and the linker is told" logs "make -s --no-print-directory install" ldconfig
+check "... which names the folder" grep -q "^bootstrap: install: done, in $scratch/prefix/usr\$" "$scratch/err"
+check "uninstall" bootstrap 0 uninstall
+check "... by make" logs "make -s --no-print-directory uninstall" ldconfig
+new_machine 1000
+check "no root, where the user may write" bootstrap 0 install
+check "... the linker's cache is the system's" logs "make -s --no-print-directory install"
+check "... with DESTDIR" bootstrap 0 "install DESTDIR=/elsewhere"
+check "... for make" logs "make -s --no-print-directory install DESTDIR=/elsewhere"
+mv "$tree/Makefile" "$scratch/"
+check "uninstall in a tree that is not configured" bootstrap 1 uninstall
+mv "$scratch/Makefile" "$tree/"
+mkdir "$scratch/prefix"
+chmod a-w "$scratch/prefix"
+if [ -w "$scratch/prefix" ]; then
+  skip "no root, and no sudo" "root may write everywhere"
+else
+  check "no root, and no sudo" bootstrap 1 install
+  check "... with where it may not write" grep -q "you may not write in $scratch/prefix/usr" "$scratch/err"
+fi
+mv "$scratch/make" "$bin/make"
 
 new_machine 0
 check "root, check" bootstrap 0 check
