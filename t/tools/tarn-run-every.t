@@ -64,7 +64,7 @@ prints () { # TEXT
 }
 has_none () {
   status_is 0 "$runner" --every true && [ ! -s "$scratch/err" ] && prints 'TAP version 13
-1..0 # SKIP the program has loaded no OpenCL loader that knows layers, and asks Tarn for nothing
+1..0 # SKIP the program has loaded no OpenCL loader that knows layers, and allocates nothing from Tarn
 0 passed, 0 failed, 0 skipped'
 }
 check "nothing to fail" has_none
@@ -128,7 +128,7 @@ takes_reports () {
 ok 1 - clFinish:1, exit status 4
 not ok 2 - tarn:1+, leaked: 40 bytes of Tarn's
 # again: tarn-run --no-pool --fail tarn:1+ -- $scratch/fake $scratch/told
-ok 3 - clFinish:2 # SKIP it did not come to that call
+ok 3 - clFinish:2 # SKIP the program did not make that call
 1 passed, 1 failed, 1 skipped" && printf '%s\n' '0 count unset' '0 count unset' '0 count,clFinish=1 unset' \
     '0 count nth=1+' '0 count,clFinish=2 unset' | diff - "$scratch/told"
 }
@@ -184,12 +184,12 @@ not ok 1 - clFinish:1, found: pool 'a': is written
 # said: mistake pool 'a': is written
 # said: mistake another one
 $again clFinish:1 -- $scratch/debugged $scratch/told
-ok 2 - tarn:1+ # SKIP it did not come to that call
+ok 2 - tarn:1+ # SKIP the program did not make that call
 not ok 3 - clFinish:2, found: two are left
 # said: leak two are left
 $again clFinish:2 -- $scratch/debugged $scratch/told
-ok 4 - tarn:2+ # SKIP it did not come to that call
-ok 5 - tarn:3+ # SKIP it did not come to that call
+ok 4 - tarn:2+ # SKIP the program did not make that call
+ok 5 - tarn:3+ # SKIP the program did not make that call
 0 passed, 2 failed, 3 skipped" "$scratch/debugged" "$scratch/told"
 check "... leaks are not with --no-leaks" debugs "TAP version 13
 1..2
@@ -235,7 +235,7 @@ looks_at_none () { # ANSWER ARGUMENT...
   chmod +x "$scratch/made"
   shift
   status_is 0 "$runner" --every "$@" "$scratch/made" \
-    && [ "$(grep -c -x '# --debug looks at no buffer: none is from a pool, see NOTES in tarn-run(1)' "$scratch/out")" -eq "$answer" ]
+    && [ "$(grep -c -x '# --debug checks no buffer: none is from a pool, see NOTES in tarn-run(1)' "$scratch/out")" -eq "$answer" ]
 }
 check "... buffers that are all the driver's" looks_at_none 1 0 --debug=guards
 check "... some of them" looks_at_none 0 2 --debug=guards

@@ -89,6 +89,8 @@ check "another word that varies" accepts 'echo "file /tmp/$(echo $k | md5sum | c
   'echo "file /tmp/qqqqqq is right"'
 check "a count that varies, and is another one" accepts 'echo "tries $((k * 7919 % 97))"' 'echo "tries 5000"'
 check "an address" accepts 'echo "at 0x7f$((k * 7919 % 97))0a"' 'echo "at 0x55e0"'
+check "bytes that stand for numbers inside" finds 'printf "a\\036\\037 b$k\n"' 'echo c' \
+  "line 1: 'a\\x7f\\x7f b...' expected, 'c' printed"
 rounded='set 2 5 3 2 4 6 5 3 4 2; shift $((k - 1)); echo "sum 1234.567$1"'
 check "a result that varies by rounding, as it does" accepts "$rounded" 'echo "sum 1234.5679"'
 check "... and is wrong" finds "$rounded" 'echo "sum 1000.5"' \

@@ -7,8 +7,8 @@
 
 #include "agreement-private.h"
 
-/* Lines of one kind that came in another order: any may be the one that is looked for, and the work
- * grows as the square.  More are not compared. */
+/* Lines of one kind that are compared if they came in another order.  Each of them may be the one
+ * that is expected, so the work grows with the square. */
 #define MAX_UNORDERED 2000
 
 /* A decimal that varies by rounding is wrong if it differs by more, relative to the largest. */
@@ -38,14 +38,14 @@ fits (const Expected *expected, const Line *line)
     {
       if (!g_str_equal (expected->skeleton, line->skeleton))
         return FALSE;
+      g_assert (expected->numbers->len == line->numbers->len);
       for (guint i = 0; i < line->numbers->len; i++)
         if (!fits_number (&g_array_index (expected->numbers, ExpectNumber, i),
                           &g_array_index (line->numbers, LineNumber, i)))
           return FALSE;
       return TRUE;
     }
-  if (expected->words == NULL)
-    return TRUE;
+  g_assert (expected->words != NULL);
   words = g_strsplit (line->key, " ", -1);
   if (g_strv_length (words) != g_strv_length (expected->words))
     return FALSE;
@@ -55,7 +55,7 @@ fits (const Expected *expected, const Line *line)
   return TRUE;
 }
 
-/* Moves the lines that are not in a set. */
+/* Removes the lines that are in a set. */
 static void
 keep_unused (GPtrArray *lines, GHashTable *used)
 {
@@ -77,8 +77,9 @@ take (gpointer *line, const Expected *expected, GHashTable *used)
   return TRUE;
 }
 
-/* Looks for lines of one kind in their order, and then, as threads may print them, in any.  Takes
- * those that come from @expected, and leaves NULL in @lines. */
+/* Finds expected lines of one kind, first in their order and then in any, because threads may print
+ * in any order.  Removes those that it finds from @expected, adds their lines to @used and sets
+ * them to NULL in @lines. */
 static void
 match (GPtrArray *expected, GPtrArray *lines, GHashTable *used)
 {
@@ -115,7 +116,8 @@ add_all (GPtrArray *array, const GPtrArray *others)
     g_ptr_array_add (array, others->pdata[i]);
 }
 
-/* Takes away the lines that one kind expects, and adds what it misses. */
+/* Finds the expected lines of one kind.  Removes them from @lines, and adds the ones that are not
+ * there to @missing. */
 static void
 match_kind (const Agreement *self, ExpectKind kind, GPtrArray *lines, GPtrArray *missing)
 {
@@ -158,7 +160,7 @@ match_kind (const Agreement *self, ExpectKind kind, GPtrArray *lines, GPtrArray 
   keep_unused (lines, used);
 }
 
-/* Gets the line that came in place of one; NULL: none is like it. */
+/* Finds the printed line that is most like a missing one.  Returns NULL if none is like it. */
 static const Line *
 find_similar (const Agreement *self, const Expected *expected, const GPtrArray *lines)
 {

@@ -43,7 +43,8 @@ agreement_describe (const Agreement *self)
                           n_whole, n_part, self->first->len);
 }
 
-/* For a message: printable, without what is alike and far from the difference. */
+/* Quotes a line for a message: printable, and shortened.  A long line begins shortly before its
+ * first difference, which is after @n_alike bytes. */
 static gchar *
 quote (const gchar *text, gsize n_alike)
 {
@@ -78,6 +79,7 @@ agreement_format_expected (const Agreement *self, const Expected *expected)
     {
       const ExpectNumber *number = NULL;
 
+      g_assert (*c != LINE_NUMBER || n < expected->numbers->len);
       if (*c == LINE_NUMBER)
         number = &g_array_index (expected->numbers, ExpectNumber, n++);
       if (number == NULL && *c != LINE_OPAQUE)

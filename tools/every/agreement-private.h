@@ -19,34 +19,44 @@ typedef enum
   EXPECT_WORDS
 } ExpectKind;
 
+/* A number of an expected line.
+ *
+ * Invariant: min <= max, unless one is NaN.  If text is not NULL, all runs printed it; is_rounded
+ * is then FALSE. */
 typedef struct
 {
-  gchar *text; /* that it is; NULL: it may vary */
-  gboolean is_rounded;
-  gboolean rises, falls; /* from run to run, without exception */
-  gdouble last, min, max;
+  gchar *text;            /* as each run printed it; NULL: it varies */
+  gboolean is_rounded;    /* it varies as little as rounding does, and is compared so */
+  gboolean rises, falls;  /* from each run to the next */
+  gdouble last, min, max; /* in the runs */
 } ExpectNumber;
 
-/* A line that each run has. */
+/* A line that each run has.
+ *
+ * Invariant: exactly one of key, skeleton and words is set, the one of its kind. */
 typedef struct
 {
   ExpectKind kind;
-  guint number;    /* of the line in the first run, from 1 */
-  gchar *key;      /* EXPECT_WHOLE */
-  gchar *skeleton; /* EXPECT_NUMBERS */
-  GArray *numbers; /* of ExpectNumber */
-  gchar **words;   /* EXPECT_WORDS: "" where it may be any */
+  guint number;    /* the line's place in the first run, from 1 */
+  gchar *key;      /* with EXPECT_WHOLE */
+  gchar *skeleton; /* with EXPECT_NUMBERS */
+  GArray *numbers; /* ExpectNumbers, one for each LINE_NUMBER of the skeleton */
+  gchar **words;   /* with EXPECT_WORDS; "" for a word that varies */
 } Expected;
 
+/* The lines on which several runs agree.
+ *
+ * Invariant: expected, free_keys and free_skeletons are empty if is_complete or is_too_long; not
+ * both are set. */
 struct _Agreement
 {
-  GPtrArray *first; /* of Line: those of the first run */
-  gboolean is_complete;
-  gboolean is_too_long;
-  gboolean is_open;      /* runs have lines that have nothing in common: others may come */
-  GPtrArray *expected;   /* of Expected, in the order of the first run */
-  GHashTable *free_keys; /* set of gchar *: lines that come in any number */
-  GHashTable *free_skeletons;
+  GPtrArray *first;           /* Lines of the first run */
+  gboolean is_complete;       /* all runs printed the same lines in the same order */
+  gboolean is_too_long;       /* output varies and has too many lines: nothing is compared */
+  gboolean is_open;           /* runs have lines with nothing in common: other lines may come */
+  GPtrArray *expected;        /* Expecteds, in the order of the first run */
+  GHashTable *free_keys;      /* a set of keys whose lines may come any number of times */
+  GHashTable *free_skeletons; /* the same for skeletons */
 };
 
 /* Orders pointers to Expected by the place of their lines in the first run. */

@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * If all runs print the same, another run's lines have to be the same, in the same order.  Else
- * threads may print in any order, and each line is expected in the strictest of these ways:
+ * Learns which lines another run must print.  If all runs print the same, another run must print
+ * the same lines in the same order.  If they do not, threads may print in any order, and each line
+ * is expected in the strictest of these ways that holds for it:
  *
- *     whole    the line comes equally often in each run, as do those that have other numbers
- *     numbers  lines with the same text between their numbers come equally often: those numbers are
- *              compared that are the same in each run, or nearly
- *     words    of the lines that are left, if there are equally many in each run: those words are
- *              compared that are the same
+ *     whole    the line comes equally often in each run, and so do the lines that differ from it
+ *              only in numbers
+ *     numbers  lines with the same text between their numbers come equally often: the numbers that
+ *              are the same in each run, or nearly the same, are compared
+ *     words    each run has equally many lines left: they are compared in their order, and in each
+ *              the words that are the same in each run
  *
- * Lines of which one run has more than another are never missed, nor too many.  Numbers that varied
- * are durations, counts, addresses and numbers of processes, of which a run in which a call failed
- * may well have others; only a result that varies by rounding is compared.  See line.h for times,
- * which are not compared even if they were the same. */
+ * A line that one run has more often than another is never reported, neither as missing nor as
+ * surplus.  Numbers that vary are durations, counts, addresses and process numbers; a run with a
+ * fault may print any of them.  The exception is a result that varies only by rounding: it is
+ * compared.  Times are not compared even if they were the same (line.h). */
 
 #include "agreement.h"
 
@@ -61,7 +63,7 @@ count_lines (GHashTable *table, const gchar *text)
   return lines != NULL ? lines->len : 0;
 }
 
-/* Finds how often each run has the text: equally often, or at least once. */
+/* Counts how often the runs have a text: the least and the greatest number of times. */
 static void
 count_in_runs (const GPtrArray *tables, const gchar *text, guint *min, guint *max)
 {
@@ -135,7 +137,8 @@ add_value (ExpectNumber *number, const LineNumber *value)
   number->is_rounded &= value->is_decimal;
 }
 
-/* What only rises is a clock. */
+/* Finds out whether the number varies only by rounding.  One that rises or falls from each run to
+ * the next is a clock. */
 static void
 end_number (ExpectNumber *number)
 {
@@ -144,7 +147,8 @@ end_number (ExpectNumber *number)
          && number->max - number->min <= ROUNDING * MAX (fabs (number->max), fabs (number->min));
 }
 
-/* Learns from the line that is at one place among those of its skeleton, in each run. */
+/* Learns the numbers of one line: the one at @place among the lines of its skeleton, in each
+ * run. */
 static GArray *
 learn_line (const GPtrArray *tables, const gchar *skeleton, guint place)
 {
@@ -156,6 +160,7 @@ learn_line (const GPtrArray *tables, const gchar *skeleton, guint place)
       const GPtrArray *lines = g_hash_table_lookup (tables->pdata[i], skeleton);
       const Line *line = lines->pdata[place];
 
+      g_assert (i == 0 || line->numbers->len == numbers->len);
       for (guint j = 0; j < line->numbers->len; j++)
         {
           const LineNumber *value = &g_array_index (line->numbers, LineNumber, j);
@@ -209,7 +214,8 @@ learn_numbers (Agreement *self, const GPtrArray *runs)
   remove_from_runs (runs, known, line_get_skeleton);
 }
 
-/* Clears the words that a line has not; FALSE: it has not as many. */
+/* Sets the words that differ from the line's to "".  Returns FALSE if the line has another number
+ * of words. */
 static gboolean
 agree_on_words (gchar **words, const Line *line)
 {
@@ -264,7 +270,7 @@ agreement_compare_places (gconstpointer a, gconstpointer b)
   return left->number < right->number ? -1 : left->number > right->number;
 }
 
-/* All lines are the first run's, in its order. */
+/* Tells whether two runs printed the same lines in the same order. */
 static gboolean
 are_equal (const GPtrArray *lines, const GPtrArray *others)
 {
@@ -293,6 +299,7 @@ learn (Agreement *self, const GPtrArray *outputs)
       self->is_too_long |= lines->len > AGREEMENT_MAX_LINES;
     }
   self->is_too_long &= !self->is_complete;
+  g_assert (self->expected->len == 0);
   if (self->is_complete || self->is_too_long)
     return;
   learn_whole (self, runs);
@@ -306,6 +313,7 @@ agreement_new (const GPtrArray *outputs)
 {
   Agreement *self = g_new0 (Agreement, 1);
 
+  g_assert (outputs->len >= 2);
   self->expected = g_ptr_array_new_with_free_func (expected_free);
   self->free_keys = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->free_skeletons = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);

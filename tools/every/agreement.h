@@ -1,6 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * The output on which several runs of a program agree, and where another run's differs. */
+ * The output on which several runs of a program agree; finds where the output of another run
+ * differs. */
 
 #ifndef AGREEMENT_H
 #define AGREEMENT_H
@@ -9,19 +10,19 @@
 
 typedef struct _Agreement Agreement;
 
-/* Learns from outputs, in the order of the runs: two at least, of GString. */
+/* Learns from the outputs (GStrings) of at least two runs, in their order. */
 Agreement *agreement_new (const GPtrArray *outputs);
 void agreement_free (Agreement *agreement);
 
-/* Whether all runs printed the same, except for times. */
+/* Tells whether all runs printed the same, except for times. */
 gboolean agreement_is_complete (const Agreement *agreement);
 
-/* Says how much of output that varies is compared; NULL: it does not vary.  Free it with
- * g_free (). */
+/* Describes how much of the output is compared.  Returns NULL if the output does not vary.  Free it
+ * with g_free (). */
 gchar *agreement_describe (const Agreement *agreement);
 
-/* Gets the first line that differs, with what was expected and what was printed; NULL: none does.
- * Free it with g_free (). */
+/* Describes the first line that differs: the line that was expected, and the one that was printed.
+ * Returns NULL if none differs.  Free it with g_free (). */
 gchar *agreement_find_difference (const Agreement *agreement, const GString *output);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Agreement, agreement_free)

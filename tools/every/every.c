@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Two runs without a fault say what there is to fail, and whether the program prints the same each
- * time.  If it does not, there are more of them, as there are before the first output is called
- * wrong.  The runs that follow are in an order that does not depend on how long each takes: the
- * first call of each name, the second of each name, and so on, so that the first few are of all
- * sorts. */
+ * First the program runs twice without a fault ("good runs").  They show which calls there are, and
+ * whether the program prints the same each time.  If its output varies, more good runs follow; they
+ * also follow before output is called wrong for the first time.
+ *
+ * Then each call fails in a run of its own (a trial), in a fixed order: the first call of each
+ * name, the second call of each name, and so on.  So the first few trials are of all sorts. */
 
 #include "every.h"
 
@@ -25,28 +26,31 @@
 #include "trial.h"
 #include "verdict.h"
 
-#define MAX_ERROR_LINES 8  /* of a program that did wrong */
-#define MAX_FOUND_LINES 30 /* ... with stacks of what TARN_DEBUG found */
+#define MAX_ERROR_LINES 8  /* shown of a failed program's standard error */
+#define MAX_FOUND_LINES 30 /* the same if it has stacks that TARN_DEBUG found */
 
-/* Runs without a fault: first; where output varies, or seems to be wrong; and where it varies and
- * seems to be wrong. */
+/* Numbers of good runs: at first; if output varies or a trial's output seems to be wrong; if it
+ * varies and seems to be wrong. */
 #define FEW_GOOD 2
 #define MORE_GOOD 5
 #define MOST_GOOD 10
 
-/* Invariant: n_printed <= n_started <= trials->len; those before n_printed are freed, and those
- * that run are between the two. */
+/* All trials of a program.
+ *
+ * Invariant: n_printed <= n_started <= trials->len.  Trials before n_printed are freed and NULL.
+ * Those that run are from n_printed on and before n_started; n_running counts them and a good
+ * run. */
 typedef struct
 {
   const EverySettings *settings;
-  gchar *folder;        /* of reports */
-  GPtrArray *good;      /* of Trial: runs without a fault */
-  Agreement *agreement; /* of them; NULL: none as yet */
-  gboolean is_over;     /* nobody reads the results */
+  gchar *folder;        /* has the reports */
+  GPtrArray *good;      /* Trials: the good runs */
+  Agreement *agreement; /* on the output of good runs; NULL before they have run */
+  gboolean is_over;     /* standard output is closed: nobody reads the results */
   Verdict verdict;
-  GPtrArray *trials; /* of Trial, NULL once it was printed; in the order of the points */
+  GPtrArray *trials; /* Trials in the order in which they are printed; NULL when printed */
   guint n_started, n_running, n_printed;
-  guint n[3]; /* of each TapResult */
+  guint n[3]; /* number of trials with each TapResult */
   gboolean has_color;
 } Session;
 
@@ -83,8 +87,9 @@ remove_requests (GList *names)
   return g_list_delete_link (names, link);
 }
 
-/* Gets the names of what can fail, those that were asked for or else all, in their order; borrowed.
- * Requests of the layer's own pool are not the program's. */
+/* Lists the names of the calls that can fail, in their order: those of the command line, or else
+ * all.  Requests of the layer's own pool are left out, because they are not the program's.  The
+ * names are borrowed. */
 static GList *
 list_calls (const Session *session)
 {
@@ -100,14 +105,16 @@ list_calls (const Session *session)
   return g_list_sort (names, compare_ranks);
 }
 
-/* A pool that is refused once asks again: only for ever is it seen by the program. */
+/* Tells whether all later calls fail as well.  A pool whose request fails once retries, so the
+ * program sees only requests that fail for ever. */
 static gboolean
 fails_for_ever (const Session *session, const gchar *call)
 {
   return session->settings->all || g_str_equal (call, FAULTS_REQUESTS);
 }
 
-/* Adds the runs in which the call of that number fails; FALSE: there is none of any name. */
+/* Adds the trials in which call @number of each name fails.  Returns FALSE if no name has so many
+ * calls. */
 static gboolean
 plan_number (Session *session, const GList *calls, guint64 number)
 {
@@ -153,7 +160,7 @@ print_agreement (const Session *session)
     printf ("# %s\n", text);
 }
 
-/* Says why there is nothing to run. */
+/* Explains why there are no trials. */
 static const gchar *
 explain_nothing (const Session *session)
 {
@@ -161,7 +168,7 @@ explain_nothing (const Session *session)
     return "the program makes none of these calls";
   return session->verdict.good->has_layer ? "the program makes no call that can fail"
                                           : "the program has loaded no OpenCL loader that knows "
-                                            "layers, and asks Tarn for nothing";
+                                            "layers, and allocates nothing from Tarn";
 }
 
 static void
@@ -182,12 +189,12 @@ print_plan (const Session *session)
     }
   print_agreement (session);
   if (session->settings->debug != NULL && good->n_buffers > 0 && good->n_served == 0)
-    printf ("# --debug looks at no buffer: none is from a pool, see NOTES in tarn-run(1)\n");
+    printf ("# --debug checks no buffer: none is from a pool, see NOTES in tarn-run(1)\n");
   fflush (stdout);
   g_list_free (calls);
 }
 
-/* A point */
+/* Printing a trial */
 
 static void
 print_errors (const Trial *trial)
@@ -201,7 +208,7 @@ print_errors (const Trial *trial)
     printf ("# %s\n", lines[i]);
 }
 
-/* One command that does the same again. */
+/* Prints the command that repeats the trial. */
 static void
 print_again (const Session *session, const Trial *trial)
 {
@@ -246,7 +253,7 @@ print_point (Session *session, const Trial *trial)
   else if (result == TAP_FAILED)
     printf (", %s", escaped);
   else
-    printf (" # SKIP it did not come to that call");
+    printf (" # SKIP the program did not make that call");
   printf ("%s\n", is_red ? "\033[0m" : "");
   if (problem != NULL)
     {
@@ -274,6 +281,7 @@ on_ended (Trial *trial, gpointer data)
 {
   Session *session = data;
 
+  g_assert (session->n_running > 0 && trial->is_done);
   session->n_running--;
   if (trial->call != NULL && trial->output != NULL
       && (!verdict_compares_output (&session->verdict, trial)
@@ -290,7 +298,7 @@ kill_trial (const Trial *trial)
     process_kill (trial->process);
 }
 
-/* What was started must not outlive us. */
+/* Kills all programs that run, so that none outlives tarn-run. */
 static void
 kill_all (const Session *session)
 {
@@ -322,7 +330,7 @@ die_of_signal (Session *session)
   interrupt_die ();
 }
 
-/* Waits for something to happen.  FALSE: nobody reads the results. */
+/* Waits for an event of the main loop.  Returns FALSE if standard output is closed. */
 static gboolean
 wait_for_more (Session *session)
 {
@@ -331,7 +339,7 @@ wait_for_more (Session *session)
     die_of_signal (session);
   if (!ferror (stdout))
     return TRUE;
-  kill_all (session); /* output_guard () says it at the end */
+  kill_all (session); /* output_guard () reports it at the end */
   return FALSE;
 }
 
@@ -353,7 +361,7 @@ get_error_status (const Trial *trial)
   return trial->error_code >= 0 ? EXIT_NOT_EXECUTED : EXIT_OURS;
 }
 
-/* Runs the program without a fault; NULL: nobody reads the results. */
+/* Runs the program without a fault.  Returns NULL if standard output is closed. */
 static Trial *
 run_good_once (Session *session)
 {
@@ -378,7 +386,8 @@ learn (Session *session)
   session->agreement = agreement_new (outputs);
 }
 
-/* Our exit status if there is nothing more to run; EXIT_SUCCESS: there is. */
+/* Runs the program until there are @n good runs.  Returns EXIT_SUCCESS, or tarn-run's exit status
+ * if one of them is not well. */
 static gint
 run_good (Session *session, guint n)
 {
@@ -418,8 +427,8 @@ begin (Session *session)
   return status;
 }
 
-/* Learns from more runs without a fault, as output seems to be wrong.  FALSE: there have been
- * enough of them, or one of them is not well, from which nothing is learnt. */
+/* Learns from more good runs, because a trial's output seems to be wrong.  Returns FALSE if there
+ * are enough of them already, or if one of them is not well. */
 static gboolean
 learn_more (Session *session)
 {
@@ -465,7 +474,7 @@ find_difference (Session *session, Trial *trial)
   while (trial->difference != NULL && learn_more (session));
 }
 
-/* Prints those that are done, up to the first that is not. */
+/* Prints the trials that are done, up to the first one that is not. */
 static void
 print_points (Session *session)
 {
@@ -474,8 +483,10 @@ print_points (Session *session)
     {
       Trial **trial = (Trial **) &session->trials->pdata[session->n_printed];
 
+      g_assert (session->n_started <= session->trials->len);
       if (!(*trial)->is_done)
         break;
+      g_assert (session->n_printed < session->n_started);
       find_difference (session, *trial);
       if (session->is_over)
         return;
@@ -544,7 +555,7 @@ every_run (const EverySettings *settings)
     }
   session.has_color = terminal_has_color (STDOUT_FILENO);
   interrupt_init ();
-  interrupt_watch (); /* a pipe that nobody reads is seen by wait_for_more () */
+  interrupt_watch (); /* wait_for_more () notices a pipe that nobody reads */
   signal (SIGCHLD, SIG_DFL);
   status = begin (&session);
   if (status == EXIT_SUCCESS)

@@ -1,5 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Checks faults that the command line names, and formats them for TARN_LAYER_FAULTS and
+ * TARN_FAULTS. */
 
 #include "faults.h"
 
@@ -73,7 +76,7 @@ faults_check (const Faults *faults, GError **error)
   return TRUE;
 }
 
-/* Gets a value from a list of words, which is taken over. */
+/* Joins words with commas, and frees their list.  Returns NULL if there are none. */
 static gchar *
 join (GPtrArray *words)
 {
@@ -86,7 +89,8 @@ join (GPtrArray *words)
   return value;
 }
 
-/* Adds what the calls of a program, or else its requests, are to come to: "clCreateBuffer=3". */
+/* Adds the faults of a program's calls, or else of its requests, as words such as
+ * "clCreateBuffer=3". */
 static void
 add_calls (const Faults *faults, gboolean is_requests, GPtrArray *words)
 {

@@ -1,5 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Splits lines of output into text and numbers, and finds numbers that cannot be compared, such as
+ * durations. */
 
 #include "line.h"
 
@@ -18,18 +21,21 @@ static const gchar *const units[] = {
   "gflops",      "tflops",
 };
 
-/* Words between the number before and this one that do. */
+/* Words before a number, after the number before it, that make it a duration or a rate. */
 static const gchar *const quantities[] = {
   "times",  "timing",    "timings",    "elapsed", "took",    "duration",    "seconds", "latency",
   "sec",    "bandwidth", "throughput", "speed",   "speedup", "flops",       "mflops",  "gflops",
   "tflops", "fps",       "ms",         "us",      "ns",      "performance",
 };
 
+/* A line that is being split.
+ *
+ * Invariant: start <= text <= rest. */
 typedef struct
 {
   const gchar *start;
-  const gchar *rest; /* what is not read yet */
-  const gchar *text; /* the end of the last number: what is before the next one begins here */
+  const gchar *rest; /* the part that is not read yet */
+  const gchar *text; /* the end of the last number, where the words before the next one begin */
   GString *key, *skeleton;
   GArray *numbers;
 } Reader;
@@ -48,7 +54,7 @@ count_digits (const gchar *text)
   return strspn (text, G_CSET_DIGITS);
 }
 
-/* Gets the length of 12:34, 12:34:56 or 12:34:56.789; 0: it is no time of day. */
+/* Gets the length of a time of day: 12:34, 12:34:56 or 12:34:56.789.  Returns 0 if it is none. */
 static gsize
 measure_clock (const gchar *text)
 {
@@ -67,7 +73,7 @@ measure_clock (const gchar *text)
   return n_parts > 1 && !g_ascii_isdigit (text[length]) ? length : 0;
 }
 
-/* Gets the length of 2026-11-24, or with slashes. */
+/* Gets the length of a date: 2026-11-24 or 2026/11/24.  Returns 0 if it is none. */
 static gsize
 measure_date (const gchar *text)
 {
@@ -90,7 +96,7 @@ measure_hexadecimal (const gchar *text)
   return n > 0 ? n + 2 : 0;
 }
 
-/* "nan" and "inf" are numbers where they are words of their own. */
+/* Gets the length of "nan" or "inf".  They are numbers only as words of their own. */
 static gsize
 measure_special (const gchar *text)
 {
@@ -107,7 +113,7 @@ measure_special (const gchar *text)
   return 0;
 }
 
-/* Without a sign. */
+/* Gets the length of a decimal number without a sign.  Returns 0 if there is none. */
 static gsize
 measure_decimal (const gchar *text, gboolean *is_decimal)
 {
@@ -128,7 +134,7 @@ measure_decimal (const gchar *text, gboolean *is_decimal)
   return length + 1 + sign + n;
 }
 
-/* Gets the length of a number with its sign; 0: there is none. */
+/* Gets the length of a number with its sign.  Returns 0 if there is none. */
 static gsize
 measure_number (const Reader *reader, gboolean *is_decimal)
 {
@@ -146,7 +152,7 @@ measure_number (const Reader *reader, gboolean *is_decimal)
   return length > 0 ? sign + length : 0;
 }
 
-/* What a number is */
+/* Durations, rates and times */
 
 static gboolean
 has_word (const gchar *const *words, gsize n, const gchar *word)
@@ -157,8 +163,8 @@ has_word (const gchar *const *words, gsize n, const gchar *word)
   return FALSE;
 }
 
-/* Gets the length of what is behind a number if that is a unit of time, or something for each
- * second. */
+/* Gets the length of a unit behind a number if it is one of time, or one for each second.  Returns
+ * 0 if it is neither. */
 static gsize
 measure_unit (const gchar *text)
 {
@@ -174,7 +180,8 @@ measure_unit (const gchar *text)
   return 0;
 }
 
-/* Whether the text before a number calls it a duration or a rate: "kernelTime=", "took". */
+/* Tells whether the text before a number calls it a duration or a rate, as "kernelTime=" and "took"
+ * do. */
 static gboolean
 names_quantity (const gchar *text, gsize length)
 {
@@ -193,7 +200,7 @@ names_quantity (const gchar *text, gsize length)
   return FALSE;
 }
 
-/* Whether it is a time since 1970, in seconds or thousandths, millionths, billionths of one. */
+/* Tells whether a number is about the time since 1970, in s, ms, us or ns. */
 static gboolean
 is_now (gdouble value)
 {
@@ -224,7 +231,7 @@ add_number (Reader *reader, gsize length, gboolean is_decimal)
 
   number.value = g_ascii_strtod (number.text, NULL);
   number.is_decimal &= isfinite (number.value);
-  /* A rate by which nothing was done may be infinite, but is never no number. */
+  /* A rate may be infinite, but NaN is never one: it is compared. */
   if (!isnan (number.value)
       && (unit > 0 || is_now (number.value)
           || names_quantity (reader->text, (gsize) (reader->rest - reader->text))))
@@ -246,6 +253,9 @@ add_text (Reader *reader)
   gsize n_spaces = strspn (reader->rest, " \t\r");
   gchar c = n_spaces > 0 ? ' ' : *reader->rest;
 
+  /* These two stand for numbers, so binary output must not add any. */
+  if (c == LINE_NUMBER || c == LINE_OPAQUE)
+    c = '\x7f';
   g_string_append_c (reader->key, c);
   g_string_append_c (reader->skeleton, c);
   reader->rest += MAX (n_spaces, 1);
@@ -313,7 +323,7 @@ lines_new (const GString *output)
       gsize length = (gsize) ((newline != NULL ? newline : end) - start);
       g_autofree gchar *text = g_malloc (length + 1);
 
-      /* A text ends at a zero byte, which output that is no text may have. */
+      /* Binary output may have zero bytes, at which the text would end. */
       for (gsize i = 0; i < length; i++)
         text[i] = start[i] != '\0' ? start[i] : '\x7f';
       text[length] = '\0';

@@ -7,10 +7,11 @@
 
 #include <glib.h>
 
-/* They stand for a number that can be compared, and for one that cannot. */
+/* Characters that stand for a number that is compared, and for one that is not ("opaque"). */
 #define LINE_NUMBER '\x1e'
 #define LINE_OPAQUE '\x1f'
 
+/* A number of a line. */
 typedef struct
 {
   gchar *text; /* as printed */
@@ -18,21 +19,24 @@ typedef struct
   gboolean is_decimal; /* it has a point or an exponent, and is finite */
 } LineNumber;
 
+/* A line of output.
+ *
+ * Invariant: the skeleton has as many LINE_NUMBERs as there are numbers. */
 typedef struct
 {
-  guint number;    /* from 1 */
+  guint number;    /* its place in the output, from 1 */
   gchar *text;     /* as printed */
-  gchar *key;      /* the text; spaces count as one, opaque numbers as LINE_OPAQUE */
+  gchar *key;      /* the text, with one space for several and LINE_OPAQUE for opaque numbers */
   gchar *skeleton; /* the key, with LINE_NUMBER for each of the numbers */
-  GArray *numbers; /* of LineNumber: those that are not opaque */
+  GArray *numbers; /* LineNumbers: those that are not opaque */
 } Line;
 
-/* Splits a line.  Opaque numbers are times of day, dates, times since 1970 that are within a day of
- * now, and what a word beside them calls a duration or a rate. */
+/* Splits a line.  These numbers are opaque: times of day, dates, times since 1970 that are within a
+ * day of now, and numbers that a word beside them calls a duration or a rate. */
 Line *line_new (guint number, const gchar *text);
 void line_free (Line *line);
 
-/* Splits output into lines; an array of Line. */
+/* Splits output into an array of Lines. */
 GPtrArray *lines_new (const GString *output);
 
 #endif

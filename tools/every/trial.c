@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the layer and the core report is read from a file of each run's own: tarn (7) has the lines.
- */
+ * Runs the program once with one fault.  The layer and the core report into a file of this run
+ * alone, which is read when the program has ended.  tarn(7) describes its lines. */
 
 #include "trial.h"
 
@@ -15,13 +15,15 @@ trial_new (const gchar *call, guint64 number, gboolean all)
 {
   Trial *trial = g_new0 (Trial, 1);
 
+  g_assert (call == NULL || number >= 1);
   trial->call = g_strdup (call);
   trial->number = number;
   trial->all = all;
   return trial;
 }
 
-/* Makes what a run is written to: there may be a hundred thousand trials, of which few run. */
+/* Creates the containers for results.  trial_new () does not: there may be a hundred thousand
+ * trials, and few run at a time. */
 static void
 prepare (Trial *trial)
 {
@@ -84,7 +86,7 @@ set_count (GHashTable *counts, const gchar *name, guint64 value)
 
 /* The report */
 
-/* Keeps the first text of "found PID KIND TEXT". */
+/* Reads a line "found PID KIND TEXT", and keeps the TEXT of the first one. */
 static void
 read_finding (gchar **finding, const gchar *line, const gchar *kind)
 {
@@ -94,7 +96,8 @@ read_finding (gchar **finding, const gchar *line, const gchar *kind)
     *finding = g_strdup (text + 1 + strlen (kind));
 }
 
-/* A process by itself counts its calls, as it counts those that fail; what each leaves adds up. */
+/* Reads a line of the report.  Each process counts its calls from 1, so the largest number is kept;
+ * the objects that the processes leave are added up. */
 static void
 read_line (Trial *trial, const gchar *line)
 {
@@ -168,6 +171,7 @@ on_ended (gpointer data, ProcessEnd end, gint code, gdouble seconds)
   Trial *trial = data;
 
   (void) seconds;
+  g_assert (!trial->is_done);
   trial->process = NULL;
   trial->end = end;
   trial->code = code;
@@ -183,8 +187,8 @@ set_or_unset (GStrv environment, const gchar *variable, const gchar *value)
                        : g_environ_unsetenv (environment, variable);
 }
 
-/* Without a pool the program's own calls are those that the driver gets; but only what is from a
- * pool is debugged. */
+/* Gets the environment of the program.  Without a pool, the driver gets exactly the program's own
+ * calls.  Only buffers from a pool can be debugged, so --debug needs one. */
 static GStrv
 environment_for (const Trial *trial, const TrialSettings *settings)
 {

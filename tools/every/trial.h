@@ -1,6 +1,6 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * One run of a program in which one thing fails, or nothing, and what came of it. */
+ * A trial: one run of a program in which one call fails, or none, and its results. */
 
 #ifndef TRIAL_H
 #define TRIAL_H
@@ -10,61 +10,69 @@
 
 typedef struct _Trial Trial;
 
+/* A run of the program.
+ *
+ * Invariant: process is NULL unless it runs; is_done is set when it ends, or could not be started.
+ * number >= 1 if call is not NULL. */
 struct _Trial
 {
-  /* What is to fail; NULL: nothing, and all is counted. */
+  /* The call that fails.  NULL: none fails, and all are counted. */
   gchar *call;
   guint64 number;
-  gboolean all; /* and all later ones of that name */
+  gboolean all; /* all later calls of that name fail as well */
 
   Process *process; /* while it runs */
-  gchar *report;    /* the file by which the program is reported on, until it was read */
+  gchar *report;    /* the file into which layer and core report; NULL when it was read */
   gboolean is_done;
 
-  /* Then, and NULL before it was started: */
+  /* Results; NULL before it was started: */
   ProcessEnd end;
   gint code;
   gchar *error; /* why it could not be run; nullable */
   gint error_code;
-  GString *output;     /* its standard output; NULL where nobody compares it */
-  gchar *difference;   /* of it from what good runs print; nullable */
+  GString *output;     /* its standard output; NULL when it is not needed any more */
+  gchar *difference;   /* a line of output in which it differs from good runs; nullable */
   GString *errors;     /* its standard error */
-  gboolean has_failed; /* what was to fail did */
-  gchar *mistake;      /* the first that TARN_DEBUG found; nullable */
-  gchar *leak;         /* ... of leaks; nullable */
-  gboolean has_layer;  /* it was loaded */
-  guint64 n_buffers;   /* that the program made, as far as the layer has told */
-  guint64 n_served;    /* of these, from the layer's pool */
-  gboolean has_pool;   /* the layer has a pool: requests and bytes of Tarn's are that one's, too */
-  GHashTable *calls; /* name -> guint64 *: how often it was called, by the process that did most */
-  GHashTable *left;  /* kind -> guint64 *: what is left at the end, in all processes */
+  gboolean has_failed; /* the call that should fail did */
+  gchar *mistake;      /* the first mistake that TARN_DEBUG found; nullable */
+  gchar *leak;         /* the first leak that it found; nullable */
+  gboolean has_layer;  /* the program loaded the layer */
+  guint64 n_buffers;   /* that the program created, as far as the layer reported */
+  guint64 n_served;    /* those from the layer's pool */
+  gboolean has_pool;   /* the layer has a pool: it adds to the requests and bytes of Tarn's */
+  GHashTable *calls;   /* name -> guint64 *: the calls of the process that made most of them */
+  GHashTable *left;    /* kind -> guint64 *: objects left at the end, in all processes */
 
   void (*ended) (Trial *trial, gpointer user_data);
   gpointer user_data;
 };
 
+/* Creates a trial in which call @number of the name @call fails, and with @all all later ones. */
 Trial *trial_new (const gchar *call, guint64 number, gboolean all);
 void trial_free (Trial *trial);
 
-/* Frees its standard output, of which there may be much. */
+/* Frees its standard output, which may be long. */
 void trial_drop_output (Trial *trial);
 
+/* Settings that all trials of a program have in common. */
 typedef struct
 {
-  gchar **program;
-  gchar **environment; /* that has the layer's path */
+  gchar **program;     /* with its arguments */
+  gchar **environment; /* has the layer's path */
   const gchar *budget; /* nullable */
-  const gchar *debug;  /* what the layer looks for, in buffers of its pool; NULL: no pool */
-  gdouble timeout;     /* seconds; 0: any */
+  const gchar *debug;  /* value of TARN_DEBUG for the layer's pool; NULL: no pool */
+  gdouble timeout;     /* seconds; 0: none */
 } TrialSettings;
 
-/* Runs the program; @report: a file that is not there.  Calls @ended when all in it is final. */
+/* Starts the program.  Layer and core report into the file @report, which must not exist.  Calls
+ * @ended when the results are complete, which may be before trial_start () returns. */
 void trial_start (Trial *trial, const TrialSettings *settings, const gchar *report,
                   void (*ended) (Trial *trial, gpointer user_data), gpointer user_data);
 
-/* "clCreateBuffer:3", as --fail takes it; free it with g_free (). */
+/* Gets the fault as --fail takes it, such as "clCreateBuffer:3".  Free it with g_free (). */
 gchar *trial_get_fault (const Trial *trial);
 
+/* Gets a number of trial->calls or trial->left; 0 if there is none of that name. */
 guint64 trial_get_count (GHashTable *counts, const gchar *name);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trial, trial_free)

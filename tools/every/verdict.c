@@ -1,15 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Judges trials.  In this order it looks for crashes and hangs, reports of sanitizers, mistakes
+ * that TARN_DEBUG found, wrong exit statuses or output, and leaks. */
 
 #include "verdict.h"
 
 #include <string.h>
 
-/* What shells add to the number of the signal that ended a program. */
+/* The number that shells add to the signal that killed a program. */
 #define SHELL_SIGNALLED 128
 #define MAX_SIGNAL 64
 
-/* As the sanitizers, and valgrind with --error-exitcode, begin what they found. */
+/* The beginnings of reports by sanitizers, and by valgrind with --error-exitcode. */
 static const gchar *const findings[] = {
   "ERROR: AddressSanitizer",   "ERROR: LeakSanitizer",     "WARNING: MemorySanitizer",
   "ERROR: HWAddressSanitizer", "WARNING: ThreadSanitizer", "runtime error: ",
@@ -33,7 +36,7 @@ is_expected (const Verdict *verdict, gint status)
   return FALSE;
 }
 
-/* As a shell has it: what the program is may be a script. */
+/* Gets the exit status as a shell does, because the program may be a script. */
 static gint
 get_status (const Trial *trial)
 {
@@ -64,7 +67,7 @@ find_crash (const Verdict *verdict, const Trial *trial)
     }
 }
 
-/* The line of standard error; nullable. */
+/* Finds a sanitizer's report in standard error.  Returns its first line, or NULL. */
 static gchar *
 find_finding (const Trial *trial)
 {
@@ -78,7 +81,7 @@ find_finding (const Trial *trial)
   return NULL;
 }
 
-/* @found: nullable. */
+/* Makes a problem of a finding, which may be NULL. */
 static gchar *
 find_mistake (const gchar *found)
 {
@@ -91,7 +94,8 @@ compare_names (gconstpointer a, gconstpointer b)
   return strcmp (a, b);
 }
 
-/* What is left beyond what the good run leaves; nullable. */
+/* Describes the objects that the trial leaves beyond those that a good run leaves.  Returns NULL if
+ * there are none. */
 static gchar *
 find_leak (const Verdict *verdict, const Trial *trial)
 {
@@ -104,7 +108,7 @@ find_leak (const Verdict *verdict, const Trial *trial)
       guint64 usual = trial_get_count (verdict->good->left, kind);
       guint64 n = trial_get_count (trial->left, kind);
 
-      /* What the layer's pool keeps, the program did not leave. */
+      /* These bytes are cached by the layer's pool: the program did not leak them. */
       if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
         continue;
       if (n > usual)
@@ -150,8 +154,9 @@ verdict_find (const Verdict *verdict, const Trial *trial)
     problem = find_wrong_end (verdict, trial);
   if (problem == NULL && !verdict->ignores_leaks)
     problem = find_leak (verdict, trial);
-  /* Buffers that the program released may be in use in the layer's pool if a call failed: one whose
-   * unmapping failed stays mapped.  References, which find_leak () counts, tell them apart. */
+  /* After a failed call, buffers that the program released may stay in use in the layer's pool: one
+   * whose unmapping failed stays mapped.  They are no leaks of the program, whose references
+   * find_leak () counts. */
   if (problem == NULL && !verdict->ignores_leaks && !trial->has_pool)
     problem = find_mistake (trial->leak);
   return problem;

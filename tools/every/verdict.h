@@ -1,29 +1,31 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * What is wrong with how a program took it that something failed. */
+ * The verdict on a trial: how the program handled the failed call, and what is wrong with that. */
 
 #ifndef VERDICT_H
 #define VERDICT_H
 
 #include "trial.h"
 
+/* Settings and data by which trials are judged. */
 typedef struct
 {
-  GArray *statuses; /* of gint: exit statuses that are right, 128+N of signal N; NULL: see
-                       verdict_find () */
+  GArray *statuses; /* gints: exit statuses that are right, 128+N for signal N.  NULL: any but those
+                       of crashes */
   gboolean ignores_leaks;
-  gdouble timeout; /* seconds, for messages */
-  const Trial *good;
+  gdouble timeout;   /* seconds, for messages */
+  const Trial *good; /* a run without a fault */
 } Verdict;
 
-/* Whether it is wrong if the trial printed something else than good runs: without statuses of its
- * own, any is right, but 0 says that all went well. */
+/* Tells whether the trial must print the same as good runs.  It must if no statuses are given and
+ * its exit status is 0, by which it says that all went well. */
 gboolean verdict_compares_output (const Verdict *verdict, const Trial *trial);
 
-/* NULL: nothing.  Its difference must have been found by then.  Free it with g_free (). */
+/* Describes what is wrong with a trial, whose difference must have been found before.  Returns NULL
+ * if nothing is wrong.  Free it with g_free (). */
 gchar *verdict_find (const Verdict *verdict, const Trial *trial);
 
-/* What is wrong with the run in which nothing is to fail; nullable, as above. */
+/* Describes what is wrong with a run without a fault, as verdict_find () does. */
 gchar *verdict_find_in_good (const Verdict *verdict, const Trial *trial);
 
 #endif
