@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Demangles symbols with C++'s library, which is loaded only if a symbol needs it. */
 
 #include "demangle.h"
 
@@ -7,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A symbol of a file may be anything; that of a function is hardly ever as long. */
+/* Longest symbol that is demangled.  A damaged file may have longer ones; functions hardly ever
+ * have. */
 #define MAX_LENGTH 2000
 
-/* The C++ ABI's, in section 3.4: memory is from malloc (). */
+/* __cxa_demangle () of the C++ ABI, section 3.4.  It returns memory from malloc (). */
 typedef char *(*Demangle) (const char *symbol, char *buffer, size_t *size, int *status);
 
-/* Opened, and kept open, when it is first needed: programs without C++ in them need no C++ here. */
+/* Finds the demangler.  The library is opened on the first call and stays open.  Returns NULL if
+ * there is none. */
 static Demangle
 find_function (void)
 {

@@ -1,13 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Names of C++ symbols for people. */
 
 #ifndef DEMANGLE_H
 #define DEMANGLE_H
 
 #include <glib.h>
 
-/* The name that a symbol has in C++, as far as it has one, and C++'s library is there; else the
- * symbol.  Free it with g_free (). */
+/* Gets the name that a symbol has in C++.  Returns the symbol itself if it has none, or if C++'s
+ * library is not installed.  Free it with g_free (). */
 gchar *demangle (const gchar *symbol);
 
 #endif

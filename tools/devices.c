@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A library chooses among the devices of its own kind.  Here the choice is made among all of them
- * at once, so that "*:h200" need not find one of each kind. */
+ * Selects devices of all kinds at once.  Each library selects among devices of its own kind only,
+ * and would refuse "*:h200" if its kind has none. */
 
 #include <config.h>
 
@@ -20,16 +20,21 @@
 
 #include "text.h"
 
-/* Everything that there is: a platform's devices are in the order of their places. */
+/* All platforms and devices of the machine.
+ *
+ * Invariant: platforms, devices and choices have the same length.  devices and choices of a
+ * platform have the same length, and are in the order of the devices' places; a place without a
+ * usable device is NULL. */
 typedef struct
 {
-  GArray *platforms;  /* of TarnSelectionPlatform */
-  GPtrArray *devices; /* for each platform a GPtrArray of Device */
-  GPtrArray *choices; /* for each platform a GArray of TarnSelectionDevice, which point to these */
-  GPtrArray *names;   /* strings that the platforms point to */
+  GArray *platforms;  /* TarnSelectionPlatforms */
+  GPtrArray *devices; /* for each platform a GPtrArray of Devices */
+  GPtrArray *choices; /* for each platform a GArray of TarnSelectionDevices; their texts are the
+                         Devices' */
+  GPtrArray *names;   /* the platforms' strings */
 } Everything;
 
-/* NULL: it was taken, or never there. */
+/* Frees a device.  It may be NULL: one that was taken, or was never there. */
 static void
 device_free (gpointer data)
 {
@@ -67,7 +72,7 @@ everything_clear (Everything *everything)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Everything, everything_clear)
 
-/* Takes over the strings. */
+/* Adds a platform without devices.  Takes over the strings. */
 static void G_GNUC_UNUSED
 add_platform (Everything *everything, const gchar *kind, gchar *name, gchar *vendor)
 {
@@ -80,8 +85,8 @@ add_platform (Everything *everything, const gchar *kind, gchar *name, gchar *ven
   g_ptr_array_add (everything->names, vendor);
 }
 
-/* At a place of a platform: a library leaves out a device that has no name, but the others keep
- * theirs.  Takes over @device. */
+/* Adds a device at its place in a platform, and takes it over.  Places may be empty: libraries
+ * leave out devices without a name, and the others keep their places. */
 static void G_GNUC_UNUSED
 add_device (Everything *everything, guint platform, guint place, Device *device,
             const gchar *vendor)
@@ -91,6 +96,7 @@ add_device (Everything *everything, guint platform, guint place, Device *device,
   GPtrArray *devices = g_ptr_array_index (everything->devices, platform);
   GArray *choices = g_ptr_array_index (everything->choices, platform);
 
+  g_assert (devices->len == choices->len);
   if (place >= devices->len)
     {
       g_ptr_array_set_size (devices, (gint) place + 1);
@@ -101,7 +107,7 @@ add_device (Everything *everything, guint platform, guint place, Device *device,
 }
 
 #ifdef HAVE_OPENCL
-/* Empty if the driver does not say. */
+/* Asks a platform for a string.  Returns "" if the driver does not answer. */
 static gchar *
 get_platform_string (cl_platform_id platform, cl_platform_info info)
 {
@@ -116,7 +122,7 @@ get_platform_string (cl_platform_id platform, cl_platform_info info)
   return text;
 }
 
-/* Also those that have no device: a platform's number is its place among all. */
+/* Adds all platforms, even those without devices: a platform's number is its place among all. */
 static void
 add_opencl_platforms (Everything *everything)
 {
@@ -227,7 +233,7 @@ find_everything (Everything *everything, GError **error)
   return TRUE;
 }
 
-/* Takes what was chosen out of everything, each once. */
+/* Moves the selected devices into an array, each once. */
 static GPtrArray *
 take (Everything *everything, const GArray *items)
 {
@@ -238,6 +244,7 @@ take (Everything *everything, const GArray *items)
       TarnSelectionItem item = g_array_index (items, TarnSelectionItem, i);
       GPtrArray *devices = g_ptr_array_index (everything->devices, item.platform);
 
+      g_assert (item.device < devices->len);
       if (g_ptr_array_index (devices, item.device) == NULL)
         continue;
       g_ptr_array_add (chosen, g_ptr_array_index (devices, item.device));
@@ -274,10 +281,10 @@ devices_select (const gchar *selection, GError **error)
   return NULL;
 }
 
-/* Why there is none */
+/* Explanations */
 
 #ifdef HAVE_OPENCL
-/* NULL: there is one. */
+/* Explains why OpenCL has no device.  Returns NULL if it has one. */
 static gchar *
 explain_opencl (void)
 {
@@ -315,7 +322,7 @@ explain_opencl (void)
 #endif
 
 #ifdef HAVE_CUDA
-/* NULL: there is one. */
+/* Explains why CUDA has no device.  Returns NULL if it has one. */
 static gchar *
 explain_cuda (void)
 {
@@ -348,7 +355,7 @@ devices_explain_none (void)
     text_complain (g_get_prgname (), "CUDA: %s", cuda);
 }
 
-/* "GPU-" before a UUID is nvidia-smi's. */
+/* Skips the "GPU-" that nvidia-smi writes before a UUID. */
 static const gchar *
 skip_prefix (const gchar *uuid)
 {

@@ -1,36 +1,39 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The devices that the programs choose from, of every kind that Tarn was built for. */
+ * Devices of every kind that Tarn was built for, from which the tools let users choose. */
 
 #ifndef DEVICES_H
 #define DEVICES_H
 
 #include <glib.h>
 
+/* A device.
+ *
+ * Invariant: exactly one of opencl and cuda is set; owner keeps it alive. */
 typedef struct
 {
   const gchar *kind; /* "opencl" or "cuda" */
-  gchar *place;      /* "0:1", "cuda:0": chooses it in this environment */
-  gchar *selector;   /* goes on choosing it where devices come and go */
+  gchar *place;      /* "0:1", "cuda:0": selects it in this environment */
+  gchar *selector;   /* selects it even after devices were added or removed */
   gchar *name;
   gchar *platform;
   gchar *uuid, *pci;    /* nullable */
-  gconstpointer opencl; /* its TarnOpenclDevice; NULL: it is of another kind */
-  gconstpointer cuda;   /* its TarnCudaDevice; likewise */
-  GPtrArray *owner;     /* of that */
+  gconstpointer opencl; /* its TarnOpenclDevice; NULL for other kinds */
+  gconstpointer cuda;   /* its TarnCudaDevice; NULL for other kinds */
+  GPtrArray *owner;     /* the array that has it */
 } Device;
 
-/* Those that a text chooses, or the environment where it is NULL, each once; an array of Device, or
- * NULL with an error that names the option --select or the variable. */
+/* Lists the devices that a text selects, each once.  NULL: the text is from the environment.
+ * Returns an array of Devices, or NULL with an error that names --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
-/* Says on standard error of each kind that has no device why: no platform, platforms without one,
- * no driver. */
+/* Explains on standard error why a kind has no device: no driver, no platform, or platforms without
+ * devices. */
 void devices_explain_none (void);
 
-/* Whether they are the same hardware, as far as that is known: OpenCL's and CUDA's view of a GPU.
- */
+/* Tells whether two devices are known to be the same hardware, such as a GPU in OpenCL and in
+ * CUDA. */
 gboolean devices_are_one (const Device *left, const Device *right);
 
 #endif

@@ -1,6 +1,6 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * The exit statuses of a program that runs another one, as env(1) and timeout(1) have them. */
+ * Exit statuses of a program that runs another one, as of env(1) and timeout(1). */
 
 #ifndef EXIT_STATUS_H
 #define EXIT_STATUS_H
@@ -9,6 +9,6 @@
 #define EXIT_OURS 125
 #define EXIT_NOT_EXECUTED 126
 #define EXIT_NOT_FOUND 127
-#define EXIT_SIGNALLED 128 /* and the signal's number */
+#define EXIT_SIGNALLED 128 /* plus the signal's number */
 
 #endif

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is known of a CUDA device: where it is the same as of an OpenCL device, it has that name. */
+ * Collects facts about a CUDA device.  A fact that OpenCL devices have, too, has the same key. */
 
 #include <stddef.h>
 #include <tarn/cuda.h>
@@ -49,7 +49,7 @@ add_execution (Facts *facts, const TarnCudaDeviceData *data, const GError *error
   fact->text = g_strdup_printf ("%d.%d", data->major, data->minor);
 }
 
-/* What occupancy is reckoned from. */
+/* Adds the numbers from which occupancy is computed. */
 static void
 add_multiprocessor (Facts *facts, const TarnCudaDeviceData *data, const GError *error)
 {

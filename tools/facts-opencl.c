@@ -1,21 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is known of an OpenCL device.  A driver that does not answer one question is asked the
- * others all the same. */
+ * Collects facts about an OpenCL device.  If the driver does not answer one query, the others are
+ * made all the same. */
 
 #include "opencl-calls.h"
 #include <string.h>
 
 #include "facts-private.h"
 
+/* A device, and the list that is being filled. */
 typedef struct
 {
   Facts facts;
   const TarnOpenclDevice *device;
 } Collector;
 
-/* What one query answers */
+/* Facts of one query */
 
 static GError *
 query_error (const gchar *call, cl_int status)
@@ -24,6 +25,7 @@ query_error (const gchar *call, cl_int status)
                       tarn_opencl_status_name (status), status);
 }
 
+/* The type that the driver answers with. */
 typedef enum
 {
   QUERY_STRING,
@@ -34,6 +36,7 @@ typedef enum
   QUERY_BITS /* a cl_uint, shown in bytes */
 } QueryType;
 
+/* A query of clGetDeviceInfo (), and the fact that it gives. */
 typedef struct
 {
   const gchar *key, *label;
@@ -114,7 +117,7 @@ add_queries (Collector *collector, const Query *queries, gsize n_queries)
 
 /* The sections */
 
-/* "GPU, CPU": some simulators are everything. */
+/* Names the types of a device, such as "GPU, CPU": some simulators have several. */
 static gchar *
 name_types (cl_device_type types)
 {
@@ -376,7 +379,7 @@ add_quirks (Collector *collector)
     }
 }
 
-/* What is else guessed, of the local memory. */
+/* Adds measurements of local memory, whose values are otherwise guessed. */
 static void
 add_measured (Collector *collector)
 {

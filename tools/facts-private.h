@@ -1,26 +1,30 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Lists of facts, for the files that fill them. */
 
 #ifndef FACTS_PRIVATE_H
 #define FACTS_PRIVATE_H
 
 #include "facts.h"
 
-/* A list that is being filled, and where in it. */
+/* A list of facts that is being filled, and the section that new ones belong to. */
 typedef struct
 {
   GPtrArray *list;
   const gchar *section;
 } Facts;
 
-/* At the end of the section; a fact with an error has no value.  Take over @guess and @error. */
+/* Add a fact to the section.  A fact with an error has no value.  They take over @guess and
+ * @error. */
 Fact *facts_add (Facts *facts, const gchar *key, const gchar *label, FactType type, gchar *guess,
                  GError *error);
 void facts_add_number (Facts *facts, const gchar *key, const gchar *label, FactType type,
                        guint64 number, gchar *guess, GError *error);
-/* @text is copied; NULL: there is none. */
+/* Adds a text, which is copied.  NULL: the device has none. */
 void facts_add_text (Facts *facts, const gchar *key, const gchar *label, const gchar *text);
 
+/* Add all facts of an OpenCL or a CUDA device. */
 void facts_add_opencl (GPtrArray *list, const Device *device, gboolean measure);
 void facts_add_cuda (GPtrArray *list, const Device *device);
 

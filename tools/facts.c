@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Collects the facts about a device of any kind. */
 
 #include <config.h>
 
@@ -26,6 +28,7 @@ facts_add (Facts *facts, const gchar *key, const gchar *label, FactType type, gc
 {
   Fact *fact = g_new0 (Fact, 1);
 
+  g_assert (facts->section != NULL);
   fact->section = facts->section;
   fact->key = key;
   fact->label = label;

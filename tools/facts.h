@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is known of a device, as a list that is printed as text and as JSON. */
+ * Facts about a device, as a list that is printed as text or as JSON. */
 
 #ifndef FACTS_H
 #define FACTS_H
@@ -10,30 +10,32 @@
 
 typedef enum
 {
-  FACT_NONE, /* there is no such thing, or nobody knows */
+  FACT_NONE, /* the device does not have it, or it is unknown */
   FACT_TEXT,
   FACT_NUMBER,
-  FACT_BYTES, /* a number, too */
+  FACT_BYTES, /* a number as well */
   FACT_REAL,
   FACT_BOOLEAN
 } FactType;
 
+/* A fact about a device. */
 typedef struct
 {
-  const gchar *section; /* "memory": a key in JSON */
-  const gchar *key;     /* "global_bytes" */
-  const gchar *label;   /* "Global": for people */
+  const gchar *section; /* a key in JSON, such as "memory" */
+  const gchar *key;     /* a key of the section, such as "global_bytes" */
+  const gchar *label;   /* for people, such as "Global" */
   FactType type;
   gchar *text;
-  guint64 number; /* also TRUE or FALSE */
+  guint64 number; /* TRUE or FALSE for FACT_BOOLEAN */
   gdouble real;
-  gchar *guess;            /* why it is no more than that; nullable */
-  gchar *error;            /* why it could not be found out; nullable */
-  gboolean is_unsupported; /* because the device has no means for it; the driver is not broken */
+  gchar *guess; /* why the value is only a guess; nullable */
+  gchar *error; /* why the value is unknown; nullable */
+  gboolean
+      is_unsupported; /* the error says that the device cannot tell, not that the driver failed */
 } Fact;
 
-/* The sections in their order; with what is measured, which takes seconds, if @measure. Free it
- * with g_ptr_array_unref (). */
+/* Collects the facts, section by section; with @measure also those that are measured, which takes
+ * seconds.  Free the array with g_ptr_array_unref (). */
 GPtrArray *facts_collect (const Device *device, gboolean measure);
 
 #endif

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Checks and writes result files. */
 
 #include "file.h"
 
@@ -41,7 +43,8 @@ file_check_writable (const gchar *option, const gchar *path, GError **error)
   return TRUE;
 }
 
-/* To what is no file (a pipe, a terminal), or stands where none can be made. */
+/* Writes without a temporary file: to a pipe or terminal, or into a folder in which no file can be
+ * created. */
 static gboolean
 write_in_place (const gchar *path, const gchar *text, GError **error)
 {
@@ -64,7 +67,7 @@ write_in_place (const gchar *path, const gchar *text, GError **error)
 gboolean
 file_write (const gchar *path, const gchar *text, GError **error)
 {
-  g_autofree gchar *target = realpath (path, NULL); /* NULL: there is none yet */
+  g_autofree gchar *target = realpath (path, NULL); /* NULL: there is no file yet */
   g_autofree gchar *folder = g_path_get_dirname (target != NULL ? target : path);
   struct stat info;
   gint mode = 0666;

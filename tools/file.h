@@ -1,18 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Files that the programs write what they found out to. */
+ * Files that the tools write their results to. */
 
 #ifndef FILE_H
 #define FILE_H
 
 #include <glib.h>
 
-/* Whether it can be written, to be asked before hours of work, not after; the error names the
- * option that gave the path. */
+/* Checks that a file can be written.  Tools call it before hours of work, not after.  The error
+ * names the option that gave the path. */
 gboolean file_check_writable (const gchar *option, const gchar *path, GError **error);
 
-/* A file is written whole or not at all: what a link points to, and with the mode that it has. */
+/* Writes a file whole or not at all.  A link is followed, and an existing file keeps its mode. */
 gboolean file_write (const gchar *path, const gchar *text, GError **error);
 
 #endif

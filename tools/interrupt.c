@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Catches SIGINT, SIGTERM and SIGHUP in the default main context. */
 
 #include "interrupt.h"
 
@@ -8,8 +10,8 @@
 
 static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
 
-static gboolean is_ignored[G_N_ELEMENTS (numbers)];
-static gint latest; /* 0: none */
+static gboolean is_ignored[G_N_ELEMENTS (numbers)]; /* from the start */
+static gint latest;                                 /* 0: none */
 
 void
 interrupt_init (void)
@@ -27,7 +29,6 @@ on_signal (gpointer number)
   return G_SOURCE_CONTINUE;
 }
 
-/* Whoever starts us with a signal ignored, as nohup (1) does, means it to stay so. */
 void
 interrupt_watch (void)
 {
@@ -48,6 +49,7 @@ interrupt_get_signal (void)
 void
 interrupt_die (void)
 {
+  g_assert (latest != 0);
   signal (latest, SIG_DFL);
   raise (latest);
 }

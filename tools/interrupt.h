@@ -1,25 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Signals that end a program which runs others: it ends those first. */
+ * Signals that end a tool which runs other programs: the tool ends those first. */
 
 #ifndef INTERRUPT_H
 #define INTERRUPT_H
 
 #include <glib.h>
 
-/* Remembers which of them are ignored, as whoever started us had it.  Before a driver is asked
- * anything: LLVM, which many are made of, catches them whether they are ignored or not. */
+/* Remembers which signals are ignored from the start.  Call it before any driver: LLVM, which many
+ * of them use, catches signals even if they are ignored. */
 void interrupt_init (void);
 
-/* Has the default main context end its iteration for such a signal, and ignores those that were;
- * also writes to a pipe that nobody reads. */
+/* Catches the signals: each ends an iteration of the default main context.  Signals that were
+ * ignored from the start stay ignored, as nohup(1) expects.  Ignores SIGPIPE as well. */
 void interrupt_watch (void);
 
-/* Gets the signal that came last; 0: none did. */
+/* Gets the signal that came last, or 0. */
 gint interrupt_get_signal (void);
 
-/* Ends us of it, as if it had not been caught. */
+/* Ends this program with the signal that came last, as if it had not been caught. */
 void interrupt_die (void);
 
 #endif

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The elements and attributes, and their order, are those that both the schema of Ant's task and
- * that of Jenkins' plug-in allow. */
+ * Writes JUnit XML.  Elements and attributes, and their order, are valid by two schemas: that of
+ * Ant's task and that of Jenkins' plug-in. */
 
 #include "junit.h"
 
@@ -10,7 +10,8 @@
 
 #include "text.h"
 
-/* Text for an element, or for an attribute, whose newlines would else be read as blanks. */
+/* Escapes text for an element or an attribute.  XML readers turn newlines of attributes into blanks
+ * unless they are escaped. */
 static gchar *
 escape (const gchar *text, gssize length, gboolean is_attribute)
 {
@@ -38,7 +39,7 @@ append_number (GString *xml, const gchar *name, guint value)
   g_string_append_printf (xml, " %s=\"%u\"", name, value);
 }
 
-/* Not as the locale writes numbers. */
+/* Appends seconds with a point in every locale. */
 static void
 append_seconds (GString *xml, gdouble seconds)
 {
@@ -55,7 +56,7 @@ append_element (GString *xml, const gchar *name, const gchar *text, gsize length
   g_string_append_printf (xml, "    <%s>%s</%s>\n", name, escaped, name);
 }
 
-/* Without the word itself. */
+/* Gets the reason of a directive, without the word "SKIP" or "TODO". */
 static const gchar *
 directive_reason (const gchar *directive)
 {

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls of OpenCL by programs that are linked with no OpenCL: OPENCL (clFinish) (queue). */
+ * Calls of OpenCL by tools that are not linked with it, such as OPENCL (clFinish) (queue). */
 
 #ifndef OPENCL_CALLS_H
 #define OPENCL_CALLS_H
 
 #include <tarn/opencl.h>
 
-/* Only where there is OpenCL: who has a device need not ask. */
+/* Gets an OpenCL function.  Call it only if OpenCL is there, as it is if there is a device. */
 #define OPENCL(name) ((__typeof__ (&(name))) opencl_find (#name))
 
 static inline gpointer

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Checks standard output at the start and when the program exits. */
 
 #include "output.h"
 
@@ -10,8 +12,8 @@
 
 static const gchar *name;
 
-/* Runs last, as the first that was registered, and also where GLib ends the program after --help;
- * not with exit (), which is where we may be called from. */
+/* Ends the program if standard output failed.  Being registered first, it runs last at exit, also
+ * when GLib exits after --help.  It uses _exit () because it may run inside exit (). */
 static void
 check_output (void)
 {

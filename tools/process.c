@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * One thread, one main loop: a process has sources for its two pipes, its end and its next
- * deadline.  What ends the process is whatever comes first; what then is left of its group is
- * killed, so that a child that still holds the pipes cannot keep anybody waiting. */
+ * Runs a process with sources in the default main loop: for its two pipes, its end and its next
+ * deadline.  The process ends by whichever comes first: its own end, a deadline, or too much
+ * output.  Then the rest of its group is killed, because a child that still holds the pipes would
+ * keep the tool waiting. */
 
 #include "process.h"
 
@@ -16,10 +17,13 @@
 #include <sys/prctl.h>
 #endif
 
-/* Seconds between asking a process to end and killing it, and between that and giving it up. */
+/* Seconds between SIGTERM and SIGKILL, and between SIGKILL and giving the process up. */
 #define GRACE 2
 #define PATIENCE 5
 
+/* The reading end of standard output or standard error.
+ *
+ * Invariant: source is 0 exactly if fd is -1. */
 typedef struct
 {
   Process *process;
@@ -30,16 +34,17 @@ typedef struct
   gboolean is_error;
 } Pipe;
 
+/* A process that runs, or whose end is being handled. */
 struct _Process
 {
   ProcessFuncs funcs;
   gpointer user_data;
-  GPid pid; /* of the process, and of its group */
+  GPid pid; /* the process and its group */
   gint64 start;
-  ProcessEnd end; /* PROCESS_EXITED until something else is known */
+  ProcessEnd end; /* PROCESS_EXITED unless this tool ends it */
   Pipe pipes[2];
-  guint child_source;
-  guint deadline_source;
+  guint child_source;    /* 0: the end was seen */
+  guint deadline_source; /* 0: no deadline */
 };
 
 static gdouble
@@ -63,6 +68,7 @@ process_kill (const Process *process)
 static void
 pipe_close (Pipe *pipe)
 {
+  g_assert ((pipe->source == 0) == (pipe->fd == -1));
   if (pipe->source != 0)
     g_source_remove (pipe->source);
   pipe->source = 0;
@@ -94,7 +100,7 @@ count_lines (const gchar *bytes, gssize length)
   return n;
 }
 
-/* FALSE: there is nothing more to read now. */
+/* Reads once from a pipe.  Returns FALSE if there is nothing more to read now. */
 static gboolean
 pipe_read (Pipe *pipe)
 {
@@ -130,11 +136,11 @@ on_readable (gint fd, GIOCondition condition, gpointer data)
   (void) fd;
   (void) condition;
   pipe_read (pipe);
-  return G_SOURCE_CONTINUE; /* or gone already, with the pipe */
+  return G_SOURCE_CONTINUE; /* the source is removed already if the pipe was closed */
 }
 
-/* What is left in the pipes; no more than that, because what has left the group may go on printing
- * for ever. */
+/* Reads the rest of the output from the pipes.  The number of reads is limited: a process that has
+ * left the group may print for ever. */
 static void
 drain (Process *process)
 {
@@ -148,6 +154,7 @@ finish (Process *process, ProcessEnd end, gint code)
 {
   gdouble seconds = elapsed (process);
 
+  g_assert (end == process->end || process->end == PROCESS_EXITED || end == PROCESS_STUCK);
   pipe_close (&process->pipes[0]);
   pipe_close (&process->pipes[1]);
   if (process->deadline_source != 0)
@@ -158,14 +165,16 @@ finish (Process *process, ProcessEnd end, gint code)
   g_free (process);
 }
 
-/* While a process of the group is left, no other can have its number; when none is, the kernel
- * would have to give the same number out again between the two calls. */
+/* Handles the end of the process: kills the rest of its group, and reads the rest of its output.
+ * The group's number is still its own if a process is left in it.  If none is, the kernel would
+ * have to reuse the number between waitpid () and kill (). */
 static void
 on_end (GPid pid, gint status, gpointer data)
 {
   Process *process = data;
 
   (void) pid;
+  g_assert (pid == process->pid && process->child_source != 0);
   process->child_source = 0;
   signal_group (process, SIGKILL);
   drain (process);
@@ -219,8 +228,8 @@ set_deadline (Process *process, gdouble seconds, GSourceFunc func)
       = g_timeout_add (milliseconds < G_MAXUINT ? (guint) milliseconds : G_MAXUINT, func, process);
 }
 
-/* In the child: a group of its own, whose leader ends with us if we are killed, and no signal
- * ignored because we do. */
+/* Sets up the child: its own process group, SIGKILL when this tool dies, and default handling of
+ * the signals that this tool ignores. */
 static void
 set_up_child (gpointer unused)
 {

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A program that is run in a process group of its own, with a time limit; nothing that it starts in
- * that group outlives it, but where this process is killed itself. */
+ * Runs a program in its own process group, with a time limit.  When the program ends, all of its
+ * group is killed.  Only if the tool itself is killed with SIGKILL may parts of the group go on. */
 
 #ifndef PROCESS_H
 #define PROCESS_H
 
 #include <glib.h>
 
+/* How a program ended. */
 typedef enum
 {
   PROCESS_EXITED,    /* code: the exit status */
@@ -16,32 +17,33 @@ typedef enum
   PROCESS_TIMED_OUT,
   PROCESS_TOO_LOUD,       /* printed more than PROCESS_MAX_OUTPUT bytes */
   PROCESS_TOO_MANY_LINES, /* printed more than PROCESS_MAX_LINES */
-  PROCESS_STUCK           /* and cannot be killed: a driver may hang in the kernel */
+  PROCESS_STUCK           /* timed out, and cannot be killed: a driver may hang in the kernel */
 } ProcessEnd;
 
-/* Bytes, and lines, of standard output, and of standard error: a program that loops must not fill
- * the memory, of which a short line takes many times its length. */
+/* Most bytes and lines of standard output, and of standard error.  A program that prints in a loop
+ * must not fill the memory, and a short line takes many times its length. */
 #define PROCESS_MAX_OUTPUT (16 << 20)
 #define PROCESS_MAX_LINES 250000
 
+/* Callbacks of a process. */
 typedef struct
 {
-  /* What standard output, or standard error, has given; @seconds after the start. */
+  /* Gets bytes of standard output or standard error, @seconds after the start. */
   void (*output) (gpointer user_data, gboolean is_error, const gchar *bytes, gsize length,
                   gdouble seconds);
-  /* It has ended, and everything that it printed has been given; the last call. */
+  /* Gets the end, after all output.  It is the last call. */
   void (*ended) (gpointer user_data, ProcessEnd end, gint code, gdouble seconds);
 } ProcessFuncs;
 
 typedef struct _Process Process;
 
-/* Runs a program, which is looked for in PATH if its name has no slash, with its arguments, in the
- * default main context, with standard input empty.  @timeout: seconds, 0: none.  The Process is
- * valid until its end. */
+/* Starts a program with its arguments.  It is looked for in PATH if its name has no slash.  Its
+ * standard input is empty; callbacks run in the default main context.  @timeout is in seconds; 0:
+ * none.  The Process is valid until funcs->ended was called. */
 Process *process_start (gchar **arguments, gchar **environment, gdouble timeout,
                         const ProcessFuncs *funcs, gpointer user_data, GError **error);
 
-/* Ends its process group at once, because this process is about to end; async-signal-safe. */
+/* Kills the process group at once, because this tool is about to end.  Async-signal-safe. */
 void process_kill (const Process *process);
 
 #endif

@@ -1,9 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reads texts, and refuses those that are too long. */
 
 #include "read.h"
 
-/* Sets the error for a text that is too long: it names the line where the limit was reached. */
+/* Sets the error for a text that is too long.  It names the line at the limit. */
 static void
 refuse_length (const GByteArray *text, GError **error)
 {

@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Texts that the programs read, of a size that has a bound. */
+ * Texts that the tools read, up to a maximal size. */
 
 #ifndef READ_H
 #define READ_H
 
 #include <gio/gio.h>
 
-/* The most bytes of a text that the programs read.  What they make of a longer one would not fit
- * into memory.  A compressed file may hold a thousand times its own size. */
+/* Largest text in bytes.  The data that the tools make of a longer one would not fit into memory.
+ * A compressed file may expand to a thousand times its own size. */
 #define READ_MAX_TEXT ((gsize) 256 << 20)
 
-/* Reads all of a file, or of a stream, with a zero byte behind it: NULL with an error, which does
- * not name the file, if it cannot be read or is longer. */
+/* Read all of a file or stream, and add a zero byte.  They return NULL if it cannot be read or is
+ * too long, with an error that does not name the file. */
 gchar *read_text_file (const gchar *path, gsize *length, GError **error);
 gchar *read_stream (GInputStream *stream, gsize *length, GError **error);
 

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TAP version 13, which prove reads since ever, with the points of a run indented under it: to a
- * reader of version 13 they are no TAP, to one of version 14 a subtest. */
+ * Prints TAP version 13, which every prove reads.  The points of a run are indented: readers of
+ * version 13 skip them, those of version 14 read them as a subtest. */
 
 #include "report.h"
 
@@ -64,8 +64,7 @@ print_lines (Report *report, const Run *run)
       const TapPoint *point = line->point;
 
       n += point != NULL;
-      /* The point of the run itself is the last one, and what it said before it died comes first.
-       */
+      /* The run's own point comes last.  Its standard error comes before it. */
       if (shows_all && i + 1 == run->tap->lines->len && run->errors->len > 0)
         print_errors (indent, run);
       if (point == NULL && shows_all)

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a run comes to: the points that it printed, and one more if the run itself went wrong. */
+ * Runs a test program, and collects its results: the points that it printed, and one more if the
+ * run itself went wrong. */
 
 #include "run.h"
 
@@ -45,8 +46,9 @@ on_output (gpointer data, gboolean is_error, const gchar *bytes, gsize length, g
     tap_feed (run->tap, bytes, length, seconds);
 }
 
-/* One cause, one failure: g_test prints "not ok", "Bail out!" and aborts when a test fails, and
- * what was planned after it is missing. */
+/* Tells whether a failed point explains how the run ended, so that one cause is reported once.
+ * When a test fails, g_test prints "not ok" and "Bail out!"  and aborts, and the points planned
+ * after it are missing. */
 static gboolean
 is_explained (const Run *run, ProcessEnd end, gint code)
 {
@@ -66,7 +68,8 @@ describe_signal (gint number)
   return g_strdup_printf ("killed by signal %d (%s)", number, name != NULL ? name : "unknown");
 }
 
-/* NULL: nothing. */
+/* Finds what went wrong with the run itself, and takes over @broken.  Returns NULL if nothing
+ * did. */
 static gchar *
 find_problem (const Run *run, ProcessEnd end, gint code, gdouble seconds, gchar *broken)
 {
@@ -97,6 +100,7 @@ find_problem (const Run *run, ProcessEnd end, gint code, gdouble seconds, gchar 
 static void
 finish (Run *run, gchar *problem, gdouble seconds)
 {
+  g_assert (run->problem == NULL);
   run->process = NULL;
   run->seconds = seconds;
   run->problem = problem;
@@ -120,7 +124,8 @@ on_ended (gpointer data, ProcessEnd end, gint code, gdouble seconds)
   finish (run, find_problem (run, end, code, seconds, broken), seconds);
 }
 
-/* The device alone, to Tarn's tests, and to PyOpenCL's or to PyCUDA's. */
+/* Gets an environment that selects the device alone: for Tarn's tests, and for PyOpenCL's or
+ * PyCUDA's. */
 static GStrv
 environment_for (const Device *device)
 {
@@ -181,6 +186,7 @@ run_get_skip_reason (const Run *run)
 
   if (run->tap->n_points == 0 || run->tap->n[TAP_SKIPPED] != run->tap->n_points)
     return NULL;
+  g_assert (run->tap->last != NULL && run->tap->last->directive != NULL);
   directive = run->tap->last->directive;
   directive += strcspn (directive, " ");
   return directive + strspn (directive, " ");

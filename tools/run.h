@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A test program's run on one device, and what came of it. */
+ * A run: a test program on one device, and its results. */
 
 #ifndef RUN_H
 #define RUN_H
@@ -12,40 +12,45 @@
 
 typedef struct _Run Run;
 
+/* A run of a test program.
+ *
+ * Invariant: process is not NULL only between run_start () and the end. */
 struct _Run
 {
-  const gchar *program; /* as it was given */
-  const gchar *path;    /* what is run */
-  const Device *device; /* NULL: there is none, so it is not run */
+  const gchar *program; /* as on the command line */
+  const gchar *path;    /* the file that is executed */
+  const Device *device; /* NULL: there is none, and the run is skipped */
   gchar *name;          /* "t/opencl/opencl.t on 0:0" */
 
   Process *process; /* while it runs */
   gdouble timeout;  /* seconds; 0: none */
   Tap *tap;
-  GString *errors;  /* standard error, as it came */
-  GDateTime *start; /* nullable: not yet */
+  GString *errors;  /* standard error */
+  GDateTime *start; /* NULL before the start */
   gdouble seconds;
-  gchar *problem; /* what went wrong beside its points; nullable */
+  gchar *problem; /* with the run itself, such as a crash; nullable */
   void (*ended) (Run *run, gpointer user_data);
   gpointer user_data;
 };
 
+/* Creates a run.  The texts and the device are borrowed. */
 Run *run_new (const gchar *program, const gchar *path, const Device *device);
 void run_free (Run *run);
 
-/* Calls @ended when everything in it is final. */
+/* Starts the program.  Calls @ended when the results are complete. */
 void run_start (Run *run, gdouble timeout, void (*ended) (Run *run, gpointer user_data),
                 gpointer user_data);
 
-/* What is left to do where there is nothing to run it on: one point that is skipped. */
+/* Skips the run: adds one point that is skipped for @reason. */
 void run_skip (Run *run, const gchar *reason);
 
-/* What it printed is not asked for again. */
+/* Frees the output, which is not needed any more. */
 void run_forget_output (Run *run);
 
+/* Tells whether any point failed. */
 gboolean run_has_failed (const Run *run);
 
-/* Why all of it was skipped; NULL: it was not. */
+/* Gets the reason why the whole run was skipped.  Returns NULL if it was not. */
 const gchar *run_get_skip_reason (const Run *run);
 
 #endif

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reading TAP line by line, as it comes.  Test programs on GPUs share their standard output with
- * drivers, so what is no TAP is kept and otherwise passed over; lines that are indented belong to a
- * program's own subtests, whose outcome it prints as a point. */
+ * Reads TAP line by line, as it comes.  Drivers print to the standard output of test programs, too,
+ * so lines that are not TAP are kept as text.  Indented lines belong to a program's own subtests;
+ * the program prints their result as a point. */
 
 #include "tap.h"
 
@@ -65,7 +65,7 @@ add_text (Tap *tap, const gchar *text)
   g_ptr_array_add (tap->lines, line);
 }
 
-/* The first fault is the one that is told. */
+/* Notes a fault of the output.  Only the first one is kept. */
 static void G_GNUC_PRINTF (2, 3) set_broken (Tap *tap, const gchar *format, ...)
 {
   va_list args;
@@ -87,7 +87,7 @@ tap_add_point (Tap *tap, gboolean is_ok, gchar *description, gchar *directive, g
   point->result = is_ok ? TAP_PASSED : TAP_FAILED;
   if (directive != NULL)
     point->result = g_ascii_strncasecmp (directive, "todo", 4) == 0 ? TAP_PASSED : TAP_SKIPPED;
-  /* "not ok # SKIP" has no meaning; a failure is not to be lost. */
+  /* "not ok # SKIP" has no meaning, so it counts as a failure, which must not be lost. */
   if (point->result == TAP_SKIPPED && !is_ok)
     point->result = TAP_FAILED;
   point->description = description;
@@ -97,10 +97,11 @@ tap_add_point (Tap *tap, gboolean is_ok, gchar *description, gchar *directive, g
   tap->last = point;
   tap->n_points++;
   tap->n[point->result]++;
+  g_assert (tap->n_points == tap->n[TAP_PASSED] + tap->n[TAP_FAILED] + tap->n[TAP_SKIPPED]);
   g_ptr_array_add (tap->lines, line);
 }
 
-/* Compiles the regular expression once. */
+/* Matches a regular expression, which is compiled on the first call. */
 static gboolean
 matches (GRegex **regex, const gchar *pattern, const gchar *text, GMatchInfo **match)
 {
@@ -110,7 +111,7 @@ matches (GRegex **regex, const gchar *pattern, const gchar *text, GMatchInfo **m
   return g_regex_match (*regex, text, 0, match);
 }
 
-/* The directive at the end of @text, which is cut off there; NULL if there is none. */
+/* Cuts off the directive at the end of @text, and returns it.  Returns NULL if there is none. */
 static gchar *
 take_directive (gchar *text)
 {
@@ -127,14 +128,15 @@ take_directive (gchar *text)
   return g_strchomp (directive);
 }
 
-/* A number that does not fit is as good as a large one. */
+/* Reads a number.  One that does not fit becomes G_MAXUINT. */
 static guint
 to_number (const gchar *digits)
 {
   return (guint) MIN (g_ascii_strtoull (digits, NULL, 10), G_MAXUINT);
 }
 
-/* "ok 1 - description # SKIP reason", in which all but the first word may be missing */
+/* Reads a point, "ok 1 - description # SKIP reason", in which all but "ok" may be missing.  Returns
+ * FALSE if the line is none. */
 static gboolean
 read_point (Tap *tap, const gchar *line, gdouble seconds)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures, for each chosen device and kind of memory, what the driver's allocations cost and what
- * a pool over them does; malloc (64) + free in the same run is the yardstick. */
+ * Measures the cost of allocations for each selected device and kind of memory: the driver's, and
+ * those of a pool over it.  The yardstick is malloc (64) + free in the same run. */
 
 #include <config.h>
 
@@ -28,7 +28,7 @@
 typedef struct
 {
   const Kind *kind;
-  const Device *device; /* NULL: it needs none */
+  const Device *device; /* NULL: the kind needs none */
 } Target;
 
 static gboolean
@@ -102,11 +102,12 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
     }
 }
 
-/* Being interrupted */
+/* Interruption */
 
-static Report report; /* to the end of the process, as the thread that waits for signals is */
+static Report
+    report; /* static, because the thread that waits for signals uses it until the process ends */
 
-/* Dies as if the signal had not been caught. */
+/* Ends this program with a signal, as if it had not been blocked. */
 static void
 die_of (gint number)
 {
@@ -119,7 +120,7 @@ die_of (gint number)
   raise (number);
 }
 
-/* Makes what was measured whole, also as JSON. */
+/* Ends the report, so that JSON is complete, and then this program. */
 static gpointer
 end_and_die (gpointer number)
 {
@@ -128,10 +129,11 @@ end_and_die (gpointer number)
   return NULL;
 }
 
-/* Waits no longer than this for the end of the report, nor if there is another signal: whoever
- * reads standard output may have stopped, and hold up the thread that prints, with the lock. */
+/* How long a signal waits for the end of the report.  A reader of standard output that has stopped
+ * would block the thread that prints, which has the lock.  A second signal ends the wait. */
 static const struct timespec patience = { 5, 0 };
 
+/* Waits for a signal, in a thread of its own, and ends this program. */
 static gpointer
 wait_for_signal (gpointer data)
 {
@@ -142,7 +144,7 @@ wait_for_signal (gpointer data)
   if (sigwait (signals, &number) != 0)
     return NULL;
   ending = g_thread_try_new ("end", end_and_die, GINT_TO_POINTER (number), NULL);
-  if (ending == NULL) /* the report stays as it is: this thread must not wait for it */
+  if (ending == NULL) /* the report stays without its end: this thread must not wait for the lock */
     die_of (number);
   g_thread_unref (ending);
   second = sigtimedwait (signals, NULL, &patience);
@@ -150,9 +152,10 @@ wait_for_signal (gpointer data)
   return NULL;
 }
 
-/* Starts the thread that waits for signals.  FALSE: it cannot be made.  This comes before any
- * driver, so that signals are blocked in all of its threads, and reach none of its handlers (LLVM
- * has some).  A signal that was ignored from the start, as nohup (1) does, stays so. */
+/* Starts the thread that waits for signals.  Returns FALSE with an error if it cannot be created.
+ * Call it before any driver, so that signals are blocked in all threads of the driver and do not
+ * reach its handlers (LLVM has some).  A signal that was ignored from the start stays ignored, as
+ * nohup(1) expects. */
 static gboolean
 watch_signals (GError **error)
 {
@@ -173,7 +176,7 @@ watch_signals (GError **error)
   return TRUE;
 }
 
-/* All of it */
+/* The program */
 
 static const Printer *
 choose_printer (const Options *options)
@@ -211,7 +214,7 @@ measure_devices (const Options *options, const GPtrArray *devices)
 
   if (is_missing || targets->len == 0)
     {
-      text_complain (PROGRAM, "there is no device%s%s", is_missing ? " that --select chooses" : "",
+      text_complain (PROGRAM, "there is no device%s%s", is_missing ? " that --select selects" : "",
                      is_missing ? "" : " with such memory");
       devices_explain_none ();
       return EXIT_FAILURE;
@@ -241,8 +244,8 @@ run (const Options *options, GError **error)
   return measure_devices (options, devices);
 }
 
-/* That a pool is over a deferred allocator is what was asked for; what is wrong with TARN_TRACE,
- * say, is not. */
+/* Hides the message that a pool is over a deferred allocator, which was asked for.  Others, such as
+ * those about TARN_TRACE, are shown. */
 static void
 ignore_deferred (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {

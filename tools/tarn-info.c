@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Prints what is known of each chosen device, for people or for programs. */
+ * Prints facts about each selected device, for people or for programs. */
 
 #include <config.h>
 
@@ -21,11 +21,12 @@
 
 #define EXIT_USAGE 2
 
+/* The command line. */
 typedef struct
 {
-  gchar *selection; /* nullable: the environment */
+  gchar *selection; /* NULL: the environment selects */
   gboolean json, measure, version;
-  gchar **surplus;
+  gchar **surplus; /* words that are no options; nullable */
 } Options;
 
 static gboolean
@@ -34,7 +35,7 @@ check_options (const Options *options, GError **error)
   if (options->surplus == NULL)
     return TRUE;
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "'%s' is no option; devices are chosen with --select", options->surplus[0]);
+               "'%s' is not an option; devices are selected with --select", options->surplus[0]);
   return FALSE;
 }
 
@@ -46,7 +47,7 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
       "Devices, such as 0:0, intel:i5 or *:h200", "SPEC" },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "measure", 'm', 0, G_OPTION_ARG_NONE, &options->measure,
-      "Measure values that are else guessed; takes seconds", NULL },
+      "Measure values that are guessed otherwise (seconds)", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->surplus, NULL, NULL },
     { NULL, 0, 0, 0, NULL, NULL, NULL },
@@ -55,8 +56,8 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
 
   g_option_context_set_summary (context, "Prints what Tarn knows of each device.");
   g_option_context_set_description (
-      context, "Without --select, TARN_TEST chooses, else PYOPENCL_TEST, else all are printed.\n"
-               "Exit status: 0, 1 if there is no device or a driver failed, 2 for wrong usage.\n");
+      context, "Without --select, TARN_TEST or PYOPENCL_TEST selects devices; by default all.\n"
+               "Exit status: 0, 1 if no device is found or a driver fails, 2 for wrong usage.\n");
   g_option_context_add_main_entries (context, entries, NULL);
   return g_option_context_parse (context, argc, argv, error)
          && (options->version || check_options (options, error));
@@ -236,7 +237,8 @@ build_sections (JsonBuilder *builder, const GPtrArray *facts)
     json_builder_end_object (builder);
 }
 
-/* "memory.local_banks": why it is a guess, or could not be found out */
+/* Adds the guesses or errors as an object.  Its keys are such as "memory.local_banks"; a value says
+ * why the fact is a guess or unknown. */
 static void
 build_remarks (JsonBuilder *builder, const gchar *key, const GPtrArray *facts, gboolean errors)
 {
@@ -308,7 +310,7 @@ print_devices (const Options *options, const GPtrArray *devices)
   if (devices->len == 0)
     {
       text_complain (PROGRAM, "there is no device%s",
-                     options->selection != NULL ? " that --select chooses" : "");
+                     options->selection != NULL ? " that --select selects" : "");
       devices_explain_none ();
     }
   return is_fine ? EXIT_SUCCESS : EXIT_FAILURE;

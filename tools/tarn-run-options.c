@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reads and checks the command line of tarn-run. */
 
 #include <config.h>
 
@@ -14,8 +16,8 @@
 
 #define PROGRAM "tarn-run"
 
-#define NOT_GIVEN G_MININT /* a number */
-#define DEFAULT_TIMEOUT 60 /* seconds of a run of --every */
+#define NOT_GIVEN G_MININT /* value of a number that was not given */
+#define DEFAULT_TIMEOUT 60 /* seconds of each run with --every */
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
 {
@@ -34,7 +36,7 @@ options_run_every (const Options *options)
   return options->every || options->every_calls != NULL;
 }
 
-/* What says something about the runs of --every alone. */
+/* Checks the options for a single run: it takes none that are only for --every. */
 static gboolean
 check_single (const Options *options, GError **error)
 {
@@ -56,13 +58,13 @@ check_numbers (const EverySettings *each, GError **error)
     return refuse (error, "--jobs %d: must be at least 1", each->jobs);
   if (each->max != NOT_GIVEN && each->max < 1)
     return refuse (error, "--max %d: must be at least 1", each->max);
-  /* A day for each millisecond that fits is enough; it must not be infinite, or no number. */
+  /* The limit, 11 days in seconds, fits into milliseconds.  The comparison refuses NaN, too. */
   if (each->timeout != NOT_GIVEN && !(each->timeout >= 0 && each->timeout <= 1e6))
     return refuse (error, "--timeout %g: must be from 0 to 1000000", each->timeout);
   return TRUE;
 }
 
-/* Reads exit statuses with commas between them; NULL: they are none. */
+/* Reads exit statuses with commas between them.  Returns NULL with an error if one is wrong. */
 static GArray *
 read_statuses (const gchar *text, GError **error)
 {
@@ -100,7 +102,8 @@ check_names (const gchar *text, GError **error)
   return TRUE;
 }
 
-/* Fills in what was given elsewhere, or not at all. */
+/* Completes the settings of --every: with defaults, and with options that are not only for
+ * --every. */
 static gboolean
 complete_every (Options *options, GError **error)
 {
@@ -127,7 +130,7 @@ check_every (Options *options, GError **error)
 {
   if (options->limit != NULL || options->stats || options->trace != NULL
       || options->faults.calls != NULL || options->faults.loss != NULL)
-    return refuse (error, "--limit, --stats, --trace, --fail and --device-loss do not go with "
+    return refuse (error, "--limit, --stats, --trace, --fail and --device-loss cannot be used with "
                           "--every");
   return check_numbers (&options->each, error) && complete_every (options, error);
 }
@@ -152,16 +155,16 @@ check_options (Options *options, GError **error)
   if (options->program == NULL)
     return refuse (error, "no program to run; see %s --help", PROGRAM);
   if (options->trace != NULL && options->trace[0] == '\0')
-    return refuse (error, "--trace: '' is no file's name");
+    return refuse (error, "--trace: '' is not a file name");
   if (options->debug != NULL && options->no_pool)
-    return refuse (error, "--debug looks at what is from a pool: it does not go with --no-pool");
+    return refuse (error, "--debug checks buffers of a pool: it cannot be used with --no-pool");
   if (options->debug != NULL && !check_debug (options->debug, error))
     return FALSE;
   if (!faults_check (&options->faults, error)
       || !(options_run_every (options) ? check_every (options, error)
                                        : check_single (options, error)))
     return FALSE;
-  /* How much a share is, the layer finds out on each device: here any number will do. */
+  /* Only the syntax is checked.  The layer computes the share of each device's memory. */
   return options->limit == NULL
          || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);
 }
@@ -207,7 +210,7 @@ describe_options (Options *options)
 
   g_option_context_set_summary (
       context, "Runs an OpenCL program on a pool. Exit status: its own, or 125-127 as env(1).");
-  /* GLib's help would print, and end us, before the output is guarded. */
+  /* GLib's own --help would print and exit before the output is guarded. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_set_strict_posix (context, TRUE);
   g_option_context_add_main_entries (context, entries, NULL);
@@ -226,14 +229,13 @@ options_read (Options *options, gint *argc, gchar ***argv, GError **error)
          && (options->help || options->version || check_options (options, error));
 }
 
-/* Only here: a program may well be run with its output closed, which is nothing to us. */
 gint
 options_print_about (Options *options)
 {
   g_autoptr (GOptionContext) context = describe_options (options);
   g_autofree gchar *help = NULL;
 
-  output_guard (PROGRAM);
+  output_guard (PROGRAM); /* only here: a program may be run with its output closed */
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);

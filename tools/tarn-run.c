@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs an OpenCL program that nobody changed with its buffers from a pool: has its loader put
- * libtarn-layer.so before the driver, waits for it, and says if that was in vain.
+ * Runs an unmodified OpenCL program with buffers from a pool.  It asks the OpenCL loader, through
+ * the environment, to put libtarn-layer.so before the driver; then it waits for the program, and
+ * says so if no buffer was from the pool.
  *
- * It is between the program and who started it, and has to be as good as not there: what a terminal
- * sends, both get; what is sent to it alone, it passes on; it stops when the program does, and ends
+ * tarn-run behaves as if the program had been started without it.  A terminal's signals reach both;
+ * a signal to tarn-run alone is passed on to the program; it stops when the program stops, and ends
  * as the program ended. */
 
 #include <config.h>
@@ -31,27 +32,28 @@
 
 #define LAYER "libtarn-layer.so"
 
-/* What the layer is to write to; each is NULL where there is none. */
+/* The file that the layer reports to, in a folder of its own.  Both are NULL if there is none. */
 typedef struct
 {
   gchar *folder;
   gchar *file;
 } Report;
 
-/* What it has written, of all processes. */
+/* The layer's reports of all processes, added up. */
 typedef struct
 {
-  guint n_loaded;
-  guint n_ended;        /* in order: those whose buffers are known */
-  guint64 made, images; /* buffers and images of these processes */
-  guint64 served;       /* of both */
-  GHashTable *reasons;  /* why buffers were the driver's own -> how many, as a guint64 */
+  guint n_loaded;       /* processes that loaded the layer */
+  guint n_ended;        /* those that ended in order, so that their buffers are known */
+  guint64 made, images; /* buffers and images that these created */
+  guint64 served;       /* buffers and images from the pool */
+  GHashTable *reasons;  /* why buffers were not from the pool -> guint64 *: how many */
 } Findings;
 
+/* The program's process. */
 typedef struct
 {
   pid_t pid;
-  gint error; /* why it was not executed; 0: it was */
+  gint error; /* errno of execvp (); 0: the program was executed */
   gint status;
 } Child;
 
@@ -66,9 +68,9 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   text_complain (PROGRAM, "%s", text);
 }
 
-/* Where the layer is */
+/* The layer */
 
-/* Where we are a program of a build tree, which is in tools or tools/.libs: that tree's layer. */
+/* Gets the path of the layer in the build tree, if tarn-run is in its tools or tools/.libs. */
 static gchar *
 find_built_layer (void)
 {
@@ -83,7 +85,7 @@ find_built_layer (void)
   return NULL;
 }
 
-/* A path; or the name alone, which the loader of programs may find elsewhere. */
+/* Gets the path of the layer, or its name alone, which the dynamic loader may find elsewhere. */
 static gchar *
 find_layer (void)
 {
@@ -112,8 +114,9 @@ names_layer (const gchar *layers)
   return FALSE;
 }
 
-/* Whoever has put a layer of ours into the list, such as another tarn-run, means that one: two
- * would make pools of pools. */
+/* Adds the layer to OPENCL_LAYERS.  If the list already has Tarn's layer, for example from another
+ * tarn-run, that one is used: two would make pools of pools.  Returns FALSE if the path cannot be
+ * added. */
 static gboolean
 set_layers (const gchar *layer)
 {
@@ -158,14 +161,14 @@ set_settings (const Options *options)
     g_setenv ("TARN_DEBUG", options->debug, TRUE);
   if (options->trace != NULL)
     {
-      /* Wherever the program goes before it makes its first buffer. */
+      /* The program may change its folder before it creates its first buffer. */
       g_autofree gchar *path = g_canonicalize_filename (options->trace, NULL);
 
       g_setenv ("TARN_TRACE", path, TRUE);
     }
 }
 
-/* As the layer sees it. */
+/* Tells whether the layer has a pool, by the same rule as the layer. */
 static gboolean
 has_pool (void)
 {
@@ -174,7 +177,8 @@ has_pool (void)
 
 /* The report */
 
-/* The layer writes to a file that is there: whoever is left when we have gone makes none. */
+/* Creates the report.  The layer writes only to a file that exists, so a process that outlives
+ * tarn-run does not create one. */
 static gboolean
 make_file (const gchar *path)
 {
@@ -183,8 +187,9 @@ make_file (const gchar *path)
   return fd >= 0 && close (fd) == 0;
 }
 
-/* In a folder of mode 0700, so that nobody else can put something in its place.  Within another
- * tarn-run the outer one is told, which would else say that it saw nothing. */
+/* Creates the report in a folder with mode 0700, so that no other user can replace it.  Inside
+ * another tarn-run, the layer keeps reporting to the outer one, which would otherwise say that it
+ * saw nothing. */
 static void
 report_open (Report *report)
 {
@@ -255,7 +260,7 @@ read_line (const gchar *line, Findings *findings)
     }
 }
 
-/* FALSE: there is no report. */
+/* Reads the report.  Returns FALSE if there is none. */
 static gboolean
 report_read (const Report *report, Findings *findings)
 {
@@ -276,7 +281,7 @@ compare_texts (gconstpointer a, gconstpointer b)
   return strcmp (*(const gchar *const *) a, *(const gchar *const *) b);
 }
 
-/* Says why buffers were the driver's own, as far as the layer does. */
+/* Lists the reasons that the layer gives for buffers that are not from the pool. */
 static gchar *
 describe_reasons (const Findings *findings)
 {
@@ -298,8 +303,8 @@ describe_reasons (const Findings *findings)
   return g_string_free (all, FALSE);
 }
 
-/* What the user has to know to find out why nothing is different.  Of a process that was killed, or
- * that goes on, nobody knows what buffers it made. */
+/* Explains why no buffer was from the pool.  Says nothing if a process was killed or still runs,
+ * because its buffers are unknown. */
 static void
 explain (const gchar *program, const Findings *findings)
 {
@@ -311,23 +316,24 @@ explain (const gchar *program, const Findings *findings)
   else if (findings->n_ended < findings->n_loaded)
     return;
   else if (findings->made == 0 && findings->images == 0)
-    say ("%s never made a buffer", name);
+    say ("%s created no buffer", name);
   else if (findings->served == 0 && has_pool ())
     say ("none of the %" G_GUINT64_FORMAT " %s of %s was from a pool%s: %s",
          findings->made > 0 ? findings->made : findings->images,
          findings->made > 0 ? "buffers" : "images", name,
-         g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was looked for" : "", reasons);
+         g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was checked" : "", reasons);
 }
 
 /* The program */
 
-/* What is passed on.  SIGSTOP and SIGKILL are nobody's to see; where SIGTTIN and SIGTTOU come from
- * the terminal, the program has them, too, and we are to stop when it does, and no sooner. */
+/* The signals that are passed on.  SIGSTOP and SIGKILL cannot be caught.  The program gets a
+ * terminal's SIGTTIN and SIGTTOU itself, and tarn-run must not stop before the program does, so
+ * these are blocked, too. */
 static const gint passed_on[]
     = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU };
 
-/* Signals are taken one by one, when we wait for them; SIGPIPE, if nobody reads our messages,
- * never. */
+/* Blocks signals, which child_wait () then takes one by one.  SIGPIPE is blocked for good: messages
+ * that nobody reads are no reason to end. */
 static void
 block_signals (sigset_t *awaited, sigset_t *before)
 {
@@ -340,11 +346,12 @@ block_signals (sigset_t *awaited, sigset_t *before)
   blocked = *awaited;
   sigaddset (&blocked, SIGPIPE);
   sigprocmask (SIG_BLOCK, &blocked, before);
-  /* Whoever starts us with this one ignored would have us never learn how the program ended. */
+  /* If SIGCHLD were ignored, as the caller may have set it, the program's end would be lost. */
   signal (SIGCHLD, SIG_DFL);
 }
 
-/* In the child.  What was ignored stays so, as under nohup (1). */
+/* Executes the program, in the child.  Signals that were ignored stay ignored, as nohup(1)
+ * expects. */
 static void G_GNUC_NORETURN
 become_program (gchar **program, const sigset_t *mask, gint pipe_end)
 {
@@ -358,7 +365,8 @@ become_program (gchar **program, const sigset_t *mask, gint pipe_end)
   _exit (EXIT_NOT_EXECUTED);
 }
 
-/* Gets why a program was not executed: the other end is closed by its being so. */
+/* Reads the child's errno from the pipe.  Returns 0 if execvp () succeeded, which closed the other
+ * end. */
 static gint
 read_error (gint pipe_end)
 {
@@ -372,7 +380,7 @@ read_error (gint pipe_end)
   return n == sizeof code ? code : 0;
 }
 
-/* FALSE: there is none, which has been said. */
+/* Starts the program.  Returns FALSE, after a message, if there is no process for it. */
 static gboolean
 child_start (Child *child, gchar **program, const sigset_t *mask)
 {
@@ -395,16 +403,16 @@ child_start (Child *child, gchar **program, const sigset_t *mask)
   return FALSE;
 }
 
-/* Whether the program has been sent it, too, as the whole process group has: by the terminal.  Of
- * its going away the kernel tells the leader of the session alone. */
+/* Tells whether a signal was sent to the whole process group, and so to the program, too: by the
+ * terminal.  When the terminal goes away, the kernel sends SIGHUP to the session's leader alone. */
 static gboolean
 is_for_all (const siginfo_t *info)
 {
   return info->si_code > 0 && (info->si_signo != SIGHUP || getsid (0) != getpid ());
 }
 
-/* Stops as the program has, so that who started us sees it; when we go on, so does the program, in
- * case only we were told. */
+/* Stops as the program has stopped, so that the shell sees it.  When tarn-run continues, so does
+ * the program, in case SIGCONT was sent to tarn-run alone. */
 static void
 stop_with (const Child *child)
 {
@@ -412,9 +420,9 @@ stop_with (const Child *child)
   kill (child->pid, SIGCONT);
 }
 
-/* FALSE: it has ended. */
+/* Gets the program's state, and stops if it has stopped.  Returns FALSE if it has ended. */
 static gboolean
-look_at (Child *child)
+update_state (Child *child)
 {
   pid_t pid = waitpid (child->pid, &child->status, WNOHANG | WUNTRACED);
 
@@ -423,11 +431,12 @@ look_at (Child *child)
   return pid != child->pid || WIFSTOPPED (child->status);
 }
 
-/* Its process number is nobody else's before look_at () has seen its end. */
+/* Waits for the program's end, and passes signals on.  The process number cannot be reused before
+ * update_state () has returned FALSE. */
 static void
 child_wait (Child *child, const sigset_t *awaited)
 {
-  gboolean is_there = look_at (child); /* SIGCHLD may have come for another, and be one for both */
+  gboolean is_there = update_state (child); /* one SIGCHLD may stand for several children */
   siginfo_t info;
 
   while (is_there)
@@ -435,7 +444,7 @@ child_wait (Child *child, const sigset_t *awaited)
       gint number = sigwaitinfo (awaited, &info);
 
       if (number == SIGCHLD)
-        is_there = look_at (child);
+        is_there = update_state (child);
       else if (number > 0 && !is_for_all (&info))
         kill (child->pid, number);
     }
@@ -451,8 +460,9 @@ get_exit_status (const Child *child)
   return WEXITSTATUS (child->status);
 }
 
+/* Says why the program was not executed, or why no buffer was from the pool. */
 static void
-tell (const Options *options, const Child *child, const Report *report)
+explain_end (const Options *options, const Child *child, const Report *report)
 {
   g_autoptr (GHashTable) reasons = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   Findings findings = { .reasons = reasons };
@@ -474,7 +484,7 @@ run_program (const Options *options, Report *report)
   if (!child_start (&child, options->program, &before))
     return EXIT_OURS;
   child_wait (&child, &awaited);
-  tell (options, &child, report);
+  explain_end (options, &child, report);
   return get_exit_status (&child);
 }
 

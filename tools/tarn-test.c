@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs test programs once for each chosen device, each time in a process of its own: a driver that
- * crashes or hangs ends one run, and the rest goes on. */
+ * Runs test programs once for each selected device, each time in a process of its own.  A driver
+ * that crashes or hangs ends only one run. */
 
 #include <config.h>
 
@@ -29,9 +29,10 @@
 
 #define EXIT_USAGE 2
 
+/* The command line. */
 typedef struct
 {
-  gchar *selection; /* nullable: the environment */
+  gchar *selection; /* NULL: the environment selects */
   gint jobs;
   gdouble timeout; /* seconds; 0: none */
   gchar *junit;    /* a file; nullable */
@@ -39,13 +40,17 @@ typedef struct
   gchar **programs;
 } Options;
 
+/* All runs of the command line.
+ *
+ * Invariant: each run is in exactly one of waiting, running and done, between iterations of the
+ * main loop.  No two of the running ones are on the same hardware. */
 typedef struct
 {
   const Options *options;
-  GPtrArray *runs; /* of Run: all of them, each in one of the next three */
+  GPtrArray *runs; /* owns all Runs */
   GPtrArray *waiting;
   GPtrArray *running;
-  GPtrArray *done; /* in the order in which they ended, which is that of the report */
+  GPtrArray *done; /* in the order in which they ended and were reported */
   Report report;
 } Session;
 
@@ -65,7 +70,7 @@ check_options (const Options *options, GError **error)
 {
   if (options->jobs < 1)
     return refuse (error, "--jobs %d: must be at least 1", options->jobs);
-  /* A day for each millisecond that fits is enough; it must not be infinite, or no number. */
+  /* The limit, 11 days in seconds, fits into milliseconds.  The comparison refuses NaN, too. */
   if (!(options->timeout >= 0 && options->timeout <= 1e6))
     return refuse (error, "--timeout %g: must be from 0 to 1000000", options->timeout);
   if (!options->list && options->programs == NULL)
@@ -75,7 +80,7 @@ check_options (const Options *options, GError **error)
   return TRUE;
 }
 
-/* GOption takes "-j 4", but not "-j4", which is what people type. */
+/* Splits "-j4" into "-j 4", because GOption reads only the latter and people type the former. */
 static GStrv
 split_attached (gchar **argv)
 {
@@ -112,11 +117,11 @@ parse_options (Options *options, gchar **argv, GError **error)
       "N" },
     { "timeout", 't', 0, G_OPTION_ARG_DOUBLE, &options->timeout,
       "Seconds per run (300; 0: no limit)", "S" },
-    { "junit", 0, 0, G_OPTION_ARG_FILENAME, &options->junit, "Write the results as JUnit XML, too",
+    { "junit", 0, 0, G_OPTION_ARG_FILENAME, &options->junit, "Also write the results as JUnit XML",
       "FILE" },
-    { "flat", 0, 0, G_OPTION_ARG_NONE, &options->flat, "Print no subtests: every point at the top",
-      NULL },
-    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &options->verbose, "Print the output of good runs, too",
+    { "flat", 0, 0, G_OPTION_ARG_NONE, &options->flat,
+      "Print no subtests, but each point at the top", NULL },
+    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &options->verbose, "Also print the output of good runs",
       NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->programs, NULL, NULL },
@@ -127,14 +132,15 @@ parse_options (Options *options, gchar **argv, GError **error)
 
   g_option_context_set_summary (context, "Runs each test program once for each device.");
   g_option_context_set_description (
-      context, "Without --select, TARN_TEST chooses, else PYOPENCL_TEST, else all are run.\n"
+      context, "Without --select, TARN_TEST or PYOPENCL_TEST selects devices; by default all.\n"
                "Exit status: 0 if nothing failed, 1 if something did, 2 for wrong usage.\n");
   g_option_context_add_main_entries (context, entries, NULL);
   return g_option_context_parse_strv (context, &words, error)
          && (options->version || check_options (options, error));
 }
 
-/* As prove finds them: a file here first, then in PATH.  NULL with an error. */
+/* Finds a program as prove does: in the current folder, then in PATH.  Returns NULL with an error
+ * if there is none. */
 static gchar *
 find_program (const gchar *name, GError **error)
 {
@@ -198,8 +204,8 @@ is_busy (const Session *session, const Device *device)
   return FALSE;
 }
 
-/* The first that waits for a device which has nothing to do: two programs at once on one device
- * would take each other's memory.  NULL: there is none. */
+/* Takes the first run that waits for an idle device.  Two programs at once on one device would take
+ * memory from each other.  Returns NULL if there is none. */
 static Run *
 take_next (Session *session)
 {
@@ -224,7 +230,8 @@ on_run_ended (Run *run, gpointer data)
 {
   Session *session = data;
 
-  g_ptr_array_remove_fast (session->running, run);
+  if (!g_ptr_array_remove_fast (session->running, run))
+    g_assert_not_reached ();
   take_result (session, run);
 }
 
@@ -247,7 +254,7 @@ start_runs (Session *session)
     }
 }
 
-/* What was started must not outlive us. */
+/* Kills all programs that run, so that none outlives tarn-test. */
 static void
 kill_all (const Session *session)
 {
@@ -263,7 +270,8 @@ die_of_signal (const Session *session)
   interrupt_die ();
 }
 
-/* FALSE: nothing more can be written, which output_guard () says at the end. */
+/* Checks standard output.  Returns FALSE, after killing all programs, if it cannot be written;
+ * output_guard () reports that at the end. */
 static gboolean
 check_output (const Session *session)
 {
@@ -274,11 +282,11 @@ check_output (const Session *session)
   return FALSE;
 }
 
-/* FALSE: nobody reads the results. */
+/* Runs all programs.  Returns FALSE if the results could not be written. */
 static gboolean
 run_all (Session *session)
 {
-  interrupt_watch (); /* a pipe that nobody reads is seen by check_output () */
+  interrupt_watch (); /* check_output () notices a pipe that nobody reads */
 
   report_begin (&session->report);
   start_runs (session);
@@ -291,7 +299,10 @@ run_all (Session *session)
       if (!check_output (session))
         return FALSE;
       start_runs (session);
+      g_assert (session->waiting->len + session->running->len + session->done->len
+                == session->runs->len);
     }
+  g_assert (session->waiting->len == 0);
   terminal_set_progress (NULL);
   report_end (&session->report);
   return check_output (session);
@@ -397,7 +408,7 @@ main (gint argc, gchar **argv)
 
   output_guard (PROGRAM);
   interrupt_init ();
-  /* Whoever starts us with this one ignored would have every run end well. */
+  /* If SIGCHLD were ignored, as the caller may have set it, exit statuses would be lost. */
   signal (SIGCHLD, SIG_DFL);
   text_set_locale ();
   g_set_prgname (PROGRAM);

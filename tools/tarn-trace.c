@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Says what a recorded trace has in it, for people and programs, and makes it into the formats of
- * other programs. */
+ * Prints a recorded trace for people and programs, and converts it to the formats of other
+ * programs. */
 
 #include <config.h>
 
@@ -21,11 +21,12 @@
 
 #define EXIT_USAGE 2
 
+/* The command line. */
 typedef struct
 {
   gboolean print, json, csv, chrome, pytorch, help, version;
   gchar *from_pytorch; /* nullable */
-  gchar *output;       /* nullable: standard output */
+  gchar *output;       /* NULL: standard output */
   FilterTexts filter;
   gchar **files;
 } Options;
@@ -53,21 +54,21 @@ describe_options (Options *options)
       "Print JSON; with --print, an object a line", NULL },
     { "csv", 0, 0, G_OPTION_ARG_NONE, &options->csv, "Make a trace for tarn-bench", NULL },
     { "chrome", 0, 0, G_OPTION_ARG_NONE, &options->chrome,
-      "Make JSON for Perfetto, and Chrome's viewer", NULL },
+      "Make JSON for Perfetto and Chrome's viewer", NULL },
     { "pytorch", 0, 0, G_OPTION_ARG_NONE, &options->pytorch,
       "Make JSON like PyTorch's memory snapshots", NULL },
     { "from-pytorch", 0, 0, G_OPTION_ARG_FILENAME, &options->from_pytorch,
       "Make a trace for tarn-bench from a snapshot", "JSON" },
     { "object", 0, 0, G_OPTION_ARG_STRING, &filter->object,
-      "Only events of that pool, heap, allocator", "NAME" },
-    { "thread", 0, 0, G_OPTION_ARG_STRING, &filter->thread, "Only events of that thread", "N" },
-    { "queue", 0, 0, G_OPTION_ARG_STRING, &filter->queue, "Only events of that queue", "N" },
-    { "tag", 0, 0, G_OPTION_ARG_STRING, &filter->tag, "Only requests with that tag", "TAG" },
+      "Only events of this pool, heap or allocator", "NAME" },
+    { "thread", 0, 0, G_OPTION_ARG_STRING, &filter->thread, "Only events of this thread", "N" },
+    { "queue", 0, 0, G_OPTION_ARG_STRING, &filter->queue, "Only events of this queue", "N" },
+    { "tag", 0, 0, G_OPTION_ARG_STRING, &filter->tag, "Only requests with this tag", "TAG" },
     { "kind", 0, 0, G_OPTION_ARG_STRING, &filter->kinds, "Only events of these kinds: hit,miss,...",
       "LIST" },
-    { "from", 0, 0, G_OPTION_ARG_STRING, &filter->from, "Only events from that time on",
+    { "from", 0, 0, G_OPTION_ARG_STRING, &filter->from, "Only events from this time on",
       "SECONDS" },
-    { "to", 0, 0, G_OPTION_ARG_STRING, &filter->to, "Only events until that time", "SECONDS" },
+    { "to", 0, 0, G_OPTION_ARG_STRING, &filter->to, "Only events until this time", "SECONDS" },
     { "output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output, "Write to a file", "FILE" },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { "help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Print this help", NULL },
@@ -76,10 +77,10 @@ describe_options (Options *options)
   };
   GOptionContext *context = g_option_context_new ("FILE");
 
-  g_option_context_set_summary (context, "Says what is in a recorded trace, or converts it.");
+  g_option_context_set_summary (context, "Sums up, prints or converts a recorded trace.");
   g_option_context_set_description (
       context, "Exit status: 0, 1 if a file cannot be read or written, 2 for wrong usage.");
-  /* GLib's help has a section of its own for one option more, and would not fit a screen. */
+  /* GLib's own --help adds a section for one more option, and would not fit a screen. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_add_main_entries (context, entries, NULL);
   return context;
@@ -124,17 +125,17 @@ check_files (const Options *options, GError **error)
          || refuse (error, "--output: there is no name");
 }
 
-/* Each option does something, or is refused. */
+/* Checks options that exclude each other: each one has an effect, or is refused. */
 static gboolean
 check_options (const Options *options, const Filter *filter, GError **error)
 {
   guint n_formats = options->csv + options->chrome + options->pytorch;
 
   if (n_formats + options->print > 1)
-    return refuse (error, "only one of --print, --csv, --chrome and --pytorch can be had");
+    return refuse (error, "only one of --print, --csv, --chrome and --pytorch can be given");
   if (options->from_pytorch != NULL
       && (options->print || options->json || options->chrome || options->pytorch))
-    return refuse (error, "--from-pytorch makes a trace for tarn-bench, and nothing else");
+    return refuse (error, "--from-pytorch makes only a trace for tarn-bench");
   if (options->json && n_formats > 0)
     return refuse (error, "--json is for the summary and --print");
   if (!options->print && n_formats == 0 && options->from_pytorch == NULL
@@ -145,11 +146,11 @@ check_options (const Options *options, const Filter *filter, GError **error)
   if (options->from_pytorch != NULL
       && (filter->has_thread || filter->has_queue || filter->tag != NULL || filter->from > 0
           || filter->to < G_MAXUINT64))
-    return refuse (error, "--from-pytorch goes with --object, the number of a device, alone");
+    return refuse (error, "--from-pytorch takes only --object, the number of a device");
   return check_files (options, error);
 }
 
-/* What is written */
+/* Output */
 
 static FILE *
 open_output (const Options *options, GError **error)
@@ -163,7 +164,7 @@ open_output (const Options *options, GError **error)
   return file;
 }
 
-/* What standard output comes to, output_guard () sees to. */
+/* Closes the file.  output_guard () checks standard output at the end. */
 static gboolean
 close_output (const Options *options, FILE *file, GError **error)
 {
@@ -173,7 +174,7 @@ close_output (const Options *options, FILE *file, GError **error)
     return TRUE;
   if (fclose (file) == 0 && is_fine)
     return TRUE;
-  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: not all could be written",
+  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: it could not be written completely",
                options->output);
   return FALSE;
 }
@@ -194,8 +195,8 @@ static void
 warn (const Recording *recording, const gchar *path)
 {
   if (recording_get_cut (recording) != 0)
-    say ("%s: the file ends in the midst of a packet, at byte %" G_GINT64_FORMAT
-         ": what is missing was not written",
+    say ("%s: the file ends inside a packet, at byte %" G_GINT64_FORMAT
+         ": the rest of the packet was not written",
          path, (gint64) recording_get_cut (recording));
 }
 
@@ -233,7 +234,7 @@ show (const Options *options, const Filter *filter, GError **error)
   return print_recording (options, &output, error) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The device has the place of the object. */
+/* Converts a snapshot of PyTorch's.  The option --object has the number of a device. */
 static gint
 convert_snapshot (const Options *options, const Filter *filter, GError **error)
 {
@@ -244,7 +245,7 @@ convert_snapshot (const Options *options, const Filter *filter, GError **error)
   if (filter->object != NULL
       && !g_ascii_string_to_unsigned (filter->object, 10, 0, G_MAXUINT16, &device, NULL))
     {
-      refuse (error, "--object: with --from-pytorch it is the number of a device");
+      refuse (error, "--object: with --from-pytorch it must be the number of a device");
       return EXIT_USAGE;
     }
   file = open_output (options, error);

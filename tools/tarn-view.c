@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a page of a recorded trace, or of a snapshot, which a browser shows without a server: what
- * was in use when, and what of. */
+ * Makes a page of a recorded trace or a snapshot, which a browser shows without a server: which
+ * memory was in use when, and for what. */
 
 #include <config.h>
 
@@ -19,9 +19,10 @@
 
 #define EXIT_USAGE 2
 
+/* The command line. */
 typedef struct
 {
-  gchar *output; /* after check_options (): not NULL */
+  gchar *output; /* not NULL after check_options () */
   gboolean version;
   gchar **files;
 } Options;
@@ -33,7 +34,7 @@ fail (GError **error, const gchar *message)
   return FALSE;
 }
 
-/* Also by another name. */
+/* Tells whether two names are of the same file. */
 static gboolean
 is_same_file (const gchar *left, const gchar *right)
 {
@@ -70,25 +71,26 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
   g_autoptr (GOptionContext) context = g_option_context_new ("FILE");
 
   g_option_context_set_summary (
-      context, "Makes an HTML page of a recorded trace, or of a snapshot: what memory was in\n"
-               "use, and what for.");
+      context, "Makes an HTML page of a recorded trace or a snapshot, which shows the memory\n"
+               "that was in use.");
   g_option_context_set_description (
       context, "A browser opens the page as it is, without a server or a network.\n"
-               "Exit status: 0, 1 if FILE cannot be read or the page not be written, 2 for wrong\n"
-               "usage.\n");
+               "Exit status: 0, 1 if FILE cannot be read or PAGE cannot be written, 2 for\n"
+               "wrong usage.\n");
   g_option_context_add_main_entries (context, entries, NULL);
   return g_option_context_parse (context, argc, argv, error)
          && (options->version || check_options (options, error));
 }
 
-/* The page says it, too. */
+/* Warns of events that are missing.  The page says so, too. */
 static void
 warn (const Recording *recording)
 {
   guint64 n_lost = recording_get_n_lost (recording);
 
   if (n_lost > 0)
-    text_complain (PROGRAM, "%" G_GUINT64_FORMAT " events were lost while it was recorded", n_lost);
+    text_complain (PROGRAM, "%" G_GUINT64_FORMAT " %s lost while the program was recorded", n_lost,
+                   n_lost == 1 ? "event was" : "events were");
   if (!recording_is_complete (recording))
     text_complain (PROGRAM, "recording was not ended: the last events may be missing");
 }

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Controls terminals with the few escape sequences that all but "dumb" ones know. */
 
 #include "terminal.h"
 
@@ -45,7 +47,7 @@ terminal_set_progress (const gchar *text)
   fputs ("\r\033[K", stderr);
   if (text != NULL)
     {
-      /* A line that wraps could not be taken back. */
+      /* A line that wraps cannot be erased, so it is cut. */
       g_autofree gchar *start
           = g_utf8_substring (text, 0, MIN (g_utf8_strlen (text, -1), MAX (get_columns () - 1, 0)));
 

@@ -1,21 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What only a terminal is shown: a line that says how far long work has come, and is gone when it
- * is done, and colour. */
+ * Output for terminals only: colour, and a line that shows the progress of long work and disappears
+ * at the end. */
 
 #ifndef TERMINAL_H
 #define TERMINAL_H
 
 #include <glib.h>
 
-/* Whether standard error is a terminal that can take a line back. */
+/* Tells whether progress is shown: standard error is a terminal that can erase a line. */
 gboolean terminal_shows_progress (void);
 
-/* Puts @text in the place of the line; NULL: nothing.  Does nothing where it is not shown. */
+/* Shows @text as the progress line; NULL erases it.  Does nothing if progress is not shown. */
 void terminal_set_progress (const gchar *text);
 
-/* Whether a stream to a terminal may have colour: not with NO_COLOR (no-color.org). */
+/* Tells whether output to a file descriptor may have colour: it is a terminal, and NO_COLOR is not
+ * set (no-color.org). */
 gboolean terminal_has_color (gint fd);
 
 #endif

@@ -1,12 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Makes text printable, and writes messages. */
 
 #include "text.h"
 
 #include <locale.h>
 #include <stdarg.h>
 
-/* Those that XML 1.0 has no way to write are among them (section 2.2). */
+/* Tells whether a character is printable.  Characters that XML 1.0 cannot have are not (section
+ * 2.2). */
 static gboolean
 is_printable (gunichar c)
 {

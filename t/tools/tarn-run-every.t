@@ -31,10 +31,10 @@ refuses () { # MESSAGE ARGUMENT...
 }
 for option in --limit=1G --stats --trace=x --fail=clFinish:1 --device-loss=1; do
   check "--every $option" refuses \
-    "--limit, --stats, --trace, --fail and --device-loss do not go with --every" --every "$option"
+    "--limit, --stats, --trace, --fail and --device-loss cannot be used with --every" --every "$option"
 done
 check "--every --debug --no-pool" refuses \
-  "--debug looks at what is from a pool: it does not go with --no-pool" --every --debug=all --no-pool
+  "--debug checks buffers of a pool: it cannot be used with --no-pool" --every --debug=all --no-pool
 check "--every --debug nonsense" refuses \
   "--debug: 'nonsense' is none of these: guards, gaps, poison, quarantine[=BYTES], leaks, check[=N], exit=STATUS, stacks=N or all" \
   --every --debug=nonsense

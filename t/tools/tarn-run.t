@@ -67,7 +67,7 @@ done
 check "--debug ''" refuses "--debug names nothing to look for" --debug=
 check "--debug exit=9" refuses "--debug names nothing to look for" --debug exit=9
 check "--debug --no-pool" refuses "--no-pool" --debug all --no-pool
-check "--trace ''" refuses "--trace: '' is no file's name" --trace=
+check "--trace ''" refuses "--trace: '' is not a file name" --trace=
 
 sees () { # EXPECTED ARGUMENT...: of the variables
   wanted=$1
@@ -367,15 +367,15 @@ reports () { # MESSAGE LINE...: empty: none
   status_is 0 "$runner" sh -c 'printf "%s\n" "$@" >>"$TARN_LAYER_REPORT"' sh "$@" || return
   if [ -n "$message" ]; then says "$message"; else silent; fi
 }
-check "no buffer" reports "sh never made a buffer" "loaded 1" "buffers 1 0 0 0 0"
-check "... of several processes" reports "sh never made a buffer" \
+check "no buffer" reports "sh created no buffer" "loaded 1" "buffers 1 0 0 0 0"
+check "... of several processes" reports "sh created no buffer" \
   "loaded 1" "loaded 2" "buffers 2 0 0 0 0" "buffers 1 0 0 0 0"
 check "all buffers were the driver's" \
   reports "none of the 12 buffers of sh was from a pool: see NOTES in tarn-run(1)" \
   "loaded 1" "loaded 2" "buffers 2 5 0 5 0" "buffers 1 7 0 7 0"
 reports_nothing_looked_for () {
   TARN_DEBUG=guards reports \
-    "none of the 12 buffers of sh was from a pool, so nothing was looked for: see NOTES in tarn-run(1)" \
+    "none of the 12 buffers of sh was from a pool, so nothing was checked: see NOTES in tarn-run(1)" \
     "loaded 1" "buffers 1 12 0 12 0"
 }
 check "... which --debug does not look at" reports_nothing_looked_for
@@ -546,7 +546,7 @@ else
   skip "images" "the device has none"
 fi
 makes_none () {
-  status_is 0 "$runner" "$promises" --platforms && says "$promises never made a buffer"
+  status_is 0 "$runner" "$promises" --platforms && says "$promises created no buffer"
 }
 check "a program without a buffer" makes_none
 loads_none () {

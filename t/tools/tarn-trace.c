@@ -932,7 +932,7 @@ test_usage (Fixture *self, gconstpointer data)
   has_failed (self, 2, "no file to read; see tarn-trace --help");
   FAIL (2, "only one file can be read at a time", self->path, self->path);
   FAIL (2, "Unknown option --frobnicate", "--frobnicate", self->path);
-  FAIL (2, "only one of --print, --csv, --chrome and --pytorch can be had", "--print", "--csv",
+  FAIL (2, "only one of --print, --csv, --chrome and --pytorch can be given", "--print", "--csv",
         self->path);
   FAIL (2, "--json is for the summary and --print", "--json", "--chrome", self->path);
   FAIL (2, "the summary is of all events: see --print", "--thread", "1", self->path);
@@ -947,11 +947,11 @@ test_usage (Fixture *self, gconstpointer data)
   FAIL (2, "--output: there is no name", "--output=", self->path);
   FAIL (2, "--from-pytorch reads a snapshot, and no other file", "--from-pytorch", self->path,
         self->path);
-  FAIL (2, "--from-pytorch makes a trace for tarn-bench, and nothing else", "--print",
+  FAIL (2, "--from-pytorch makes only a trace for tarn-bench", "--print", "--from-pytorch",
+        self->path);
+  FAIL (2, "--from-pytorch takes only --object, the number of a device", "--tag", "x",
         "--from-pytorch", self->path);
-  FAIL (2, "--from-pytorch goes with --object, the number of a device, alone", "--tag", "x",
-        "--from-pytorch", self->path);
-  FAIL (2, "--object: with --from-pytorch it is the number of a device", "--object", "x",
+  FAIL (2, "--object: with --from-pytorch it must be the number of a device", "--object", "x",
         "--from-pytorch", self->path);
   run (self, "--print", "--kind", "hit,string", self->path, NULL);
   g_assert_cmpint (self->status, ==, 2);
@@ -987,10 +987,9 @@ test_cut (Fixture *self, gconstpointer data)
 
   (void) data;
   g_assert_true (g_file_get_contents (self->cut, &contents, &size, NULL));
-  warning
-      = g_strdup_printf ("tarn-trace: %s: the file ends in the midst of a packet, at byte %u: what "
-                         "is missing was not written\n",
-                         self->cut, (guint) size);
+  warning = g_strdup_printf ("tarn-trace: %s: the file ends inside a packet, at byte %u: the rest "
+                             "of the packet was not written\n",
+                             self->cut, (guint) size);
   run (self, "--json", self->cut, NULL);
   g_assert_cmpstr (self->errors, ==, warning);
   g_assert_cmpint (self->status, ==, 0);
