@@ -209,6 +209,7 @@ print_recording (const Options *options, Output *output, GError **error)
   if (output->file == NULL)
     return FALSE;
   output->has_color = options->output == NULL && terminal_has_color (STDOUT_FILENO);
+  output->columns = options->output == NULL ? terminal_get_columns (STDOUT_FILENO) : 0;
   is_printed = print_to (options, output, error);
   return close_output (options, output->file, is_printed ? error : NULL) && is_printed;
 }

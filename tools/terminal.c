@@ -31,12 +31,14 @@ terminal_has_color (gint fd)
   return is_capable (fd) && (no_color == NULL || no_color[0] == '\0');
 }
 
-static glong
-get_columns (void)
+guint
+terminal_get_columns (gint fd)
 {
   struct winsize size;
 
-  return ioctl (STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  if (!isatty (fd))
+    return 0;
+  return ioctl (fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 void
@@ -48,8 +50,9 @@ terminal_set_progress (const gchar *text)
   if (text != NULL)
     {
       /* A line that wraps cannot be erased, so it is cut. */
+      glong columns = terminal_get_columns (STDERR_FILENO);
       g_autofree gchar *start
-          = g_utf8_substring (text, 0, MIN (g_utf8_strlen (text, -1), MAX (get_columns () - 1, 0)));
+          = g_utf8_substring (text, 0, MIN (g_utf8_strlen (text, -1), columns - 1));
 
       fputs (start, stderr);
     }

@@ -457,10 +457,10 @@ test_wrong_headers (void)
   g_autoptr (GBytes) nothing = g_bytes_new_static ("", 0);
   g_autoptr (GBytes) magic = g_bytes_new_static (TARN_TRACE_MAGIC, 8);
 
-  fails (nothing, "at byte 0: this is no recorded trace: it does not begin with TARNTRC1");
+  fails (nothing, "at byte 0: this is not a recorded trace: it does not begin with TARNTRC1");
   fails (magic, "at byte 8: the file ends in its header, which has 64 bytes");
-  fails_byte ("at byte 0: this is no recorded trace: it does not begin with TARNTRC1", 6, 'X');
-  fails_byte ("at byte 7: written by a later version: format '2', and not '1'", 7, '2');
+  fails_byte ("at byte 0: this is not a recorded trace: it does not begin with TARNTRC1", 6, 'X');
+  fails_byte ("at byte 7: written by a later version: format '2', not '1'", 7, '2');
   fails_byte ("at byte 8: the header cannot have 63 bytes", 8, 63);
   fails_byte ("at byte 8: the header cannot have 99 bytes", 8, 99);
   fails_byte ("at byte 64: no packet begins with 0x544b5055", 64, 'U');
@@ -513,7 +513,7 @@ test_files (void)
   g_autofree gchar *folder = g_dir_make_tmp ("tarn-recording-XXXXXX", NULL);
   g_autofree gchar *path = g_build_filename (folder, "x", NULL);
   g_autofree gchar *expected = g_strconcat (
-      path, ": at byte 0: this is no recorded trace: it does not begin with TARNTRC1", NULL);
+      path, ": at byte 0: this is not a recorded trace: it does not begin with TARNTRC1", NULL);
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (GBytes) bytes = NULL;
   g_autoptr (Recording) recording = NULL;

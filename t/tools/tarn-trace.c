@@ -4,10 +4,18 @@
  * tarn-trace, as people and programs read it, on recordings of which everything is known: what it
  * counts, prints and converts, which events are meant, and how it ends. */
 
+#define _GNU_SOURCE 1 /* posix_openpt () */
+
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include "lib/trace-writer.h"
 
@@ -160,6 +168,52 @@ spawn (Fixture *self, const gchar *const *command)
     self->status = error->code;
 }
 
+/* Runs before exec (): gives a program a terminal as its standard output. */
+static void
+use_terminal (gpointer terminal)
+{
+  dup2 (GPOINTER_TO_INT (terminal), STDOUT_FILENO);
+}
+
+static gchar *
+read_terminal (gint terminal)
+{
+  GString *text = g_string_new (NULL);
+  gchar bytes[4096];
+  gssize n;
+
+  while ((n = read (terminal, bytes, sizeof bytes)) > 0)
+    g_string_append_len (text, bytes, n);
+  return g_string_free (text, FALSE);
+}
+
+/* Runs tarn-trace on a terminal of that width, which adds nothing to its output. */
+static void
+run_on_terminal (Fixture *self, gushort columns)
+{
+  g_autofree gchar *program = find_tool ("tarn-trace");
+  gchar *command[] = { program, self->path, NULL };
+  g_auto (GStrv) environment = g_environ_setenv (g_get_environ (), "TERM", "dumb", TRUE);
+  const struct winsize size = { .ws_row = 24, .ws_col = columns };
+  struct termios settings;
+  gint ours = posix_openpt (O_RDWR | O_NOCTTY), theirs;
+
+  if (ours < 0 || grantpt (ours) != 0 || unlockpt (ours) != 0
+      || (theirs = open (ptsname (ours), O_RDWR | O_NOCTTY)) < 0)
+    g_error ("there is no terminal: %s", g_strerror (errno));
+  g_assert_cmpint (tcgetattr (theirs, &settings), ==, 0);
+  cfmakeraw (&settings);
+  g_assert_cmpint (tcsetattr (theirs, TCSANOW, &settings), ==, 0);
+  g_assert_cmpint (ioctl (theirs, TIOCSWINSZ, &size), ==, 0);
+  g_assert_true (g_spawn_sync (NULL, command, environment,
+                               G_SPAWN_CHILD_INHERITS_STDIN | G_SPAWN_STDOUT_TO_DEV_NULL,
+                               use_terminal, GINT_TO_POINTER (theirs), NULL, NULL, NULL, NULL));
+  close (theirs);
+  g_free (self->output);
+  self->output = read_terminal (ours);
+  close (ours);
+}
+
 /* Arguments end with NULL. */
 static void G_GNUC_NULL_TERMINATED
 run (Fixture *self, ...)
@@ -266,11 +320,11 @@ test_summary (Fixture *self, gconstpointer data)
       " 3 pool      weights            6      3      2     1      4     600 B     332 B\n"
       " 1 allocator cuda-device        0      -      -     0      0       0 B       0 B\n"
       "At the peak, 600 B after 0.000001 s, by tag\n"
-      "     500 B  83.3 %        1 blocks  plain\n"
-      "     100 B  16.7 %        1 blocks  (no tag)\n"
+      "     500 B  83.3 %        1 block   plain\n"
+      "     100 B  16.7 %        1 block   (no tag)\n"
       "At the peak, 600 B after 0.000001 s, by stack\n"
-      "     500 B  83.3 %        1 blocks  f+0x4\n"
-      "     100 B  16.7 %        1 blocks  (no stack)\n");
+      "     500 B  83.3 %        1 block   f+0x4\n"
+      "     100 B  16.7 %        1 block   (no stack)\n");
 }
 
 static void
@@ -370,17 +424,14 @@ join_from (gchar **lines, guint n, glong column)
   return g_string_free (text, FALSE);
 }
 
-/* Lines stay lines of 80 columns, and no name is cut. */
-static void
-test_summary_long (Fixture *self, gconstpointer data)
+/* Saves a recording of a pool and a tag with a long name. */
+static gchar *
+save_long_name (const Fixture *self)
 {
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (GBytes) bytes = NULL;
-  g_autoptr (GString) name = g_string_new (NULL);
-  g_autofree gchar *pool = NULL, *tag = NULL;
-  g_auto (GStrv) lines = NULL;
+  GString *name = g_string_new (NULL);
 
-  (void) data;
   for (guint i = 0; i < 60; i++)
     g_string_append (name, "\xc3\xa4");
   g_string_append (name, "0123456789z");
@@ -392,7 +443,18 @@ test_summary_long (Fixture *self, gconstpointer data)
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 5, 5, 5);
   bytes = trace_writer_end (writer);
   save (self->path, bytes, g_bytes_get_size (bytes));
-  SUCCEED (self->path);
+  return g_string_free (name, FALSE);
+}
+
+/* On a terminal lines are as wide as it is, and no name is cut. */
+static void
+test_summary_long (Fixture *self, gconstpointer data)
+{
+  g_autofree gchar *name = save_long_name (self), *pool = NULL, *tag = NULL;
+  g_auto (GStrv) lines = NULL;
+
+  (void) data;
+  run_on_terminal (self, 80);
   lines = g_strsplit (self->output, "\n", -1);
   g_assert_cmpuint (g_strv_length (lines), ==, 10);
   g_assert_cmpint (g_utf8_strlen (lines[2], -1), ==, 80);
@@ -400,9 +462,44 @@ test_summary_long (Fixture *self, gconstpointer data)
   g_assert_cmpint (g_utf8_strlen (lines[5], -1), ==, 80);
   g_assert_cmpint (g_utf8_strlen (lines[7], -1), ==, 80);
   pool = join_from (lines + 3, 2, 13);
-  g_assert_cmpstr (pool, ==, name->str);
+  g_assert_cmpstr (pool, ==, name);
   tag = join_from (lines + 7, 2, 36);
-  g_assert_cmpstr (tag, ==, name->str);
+  g_assert_cmpstr (tag, ==, name);
+}
+
+/* A wider terminal has longer lines, a narrow one still some text in each. */
+static void
+test_summary_width (Fixture *self, gconstpointer data)
+{
+  g_autofree gchar *name = save_long_name (self);
+  g_auto (GStrv) wide = NULL, narrow = NULL;
+
+  (void) data;
+  run_on_terminal (self, 100);
+  wide = g_strsplit (self->output, "\n", -1);
+  g_assert_cmpint (g_utf8_strlen (wide[3], -1), ==, 13 + 71);
+  g_assert_cmpint (g_utf8_strlen (wide[6], -1), ==, 100);
+  run_on_terminal (self, 10);
+  narrow = g_strsplit (self->output, "\n", -1);
+  g_assert_cmpint (g_utf8_strlen (narrow[3], -1), ==, 13 + 20);
+}
+
+/* In a pipe or file no line is wrapped or cut, so that programs find names. */
+static void
+test_summary_pipe (Fixture *self, gconstpointer data)
+{
+  g_autofree gchar *name = save_long_name (self);
+  g_autofree gchar *row = g_strconcat (" 7 pool      ", name, "\n", NULL);
+  g_autofree gchar *tag = g_strconcat (" 1 block   ", name, "\n", NULL);
+  g_autofree gchar *file = NULL;
+
+  (void) data;
+  SUCCEED (self->path);
+  g_assert_nonnull (strstr (self->output, row));
+  g_assert_true (g_str_has_suffix (self->output, tag));
+  SUCCEED ("--output", self->out, self->path);
+  g_assert_true (g_file_get_contents (self->out, &file, NULL, NULL));
+  g_assert_true (g_str_has_suffix (file, tag));
 }
 
 /* The layer's names are in their column; stacks go on behind a frame, and not for ever. */
@@ -424,12 +521,12 @@ test_summary_wrapped (Fixture *self, gconstpointer data)
   trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 5, 5, 5);
   bytes = trace_writer_end (writer);
   save (self->path, bytes, g_bytes_get_size (bytes));
-  SUCCEED (self->path);
+  run_on_terminal (self, 80);
   g_assert_nonnull (strstr (
       self->output,
       "   class     name        requests   hits misses fails  frees      peak    in use\n"
       " 1 pool      host buffers       1      0      1     0      0       5 B       5 B\n"));
-  g_assert_nonnull (strstr (self->output, "blocks  begin < frame-00 < frame-01 < frame-02 <\n"
+  g_assert_nonnull (strstr (self->output, "block   begin < frame-00 < frame-01 < frame-02 <\n"
                                           "                                    frame-03 < "));
   g_assert_true (g_str_has_suffix (self->output, "...\n"));
 }
@@ -899,8 +996,8 @@ test_wrong_snapshots (Fixture *self, gconstpointer data)
   fails_snapshot (self, "{}", no_array);
   fails_snapshot (self, "{\"device_traces\": 1}", no_array);
   fails_snapshot (self, "", no_array);
-  fails_snapshot (self, "{\"device_traces\": []}", "there is nothing in its device_traces");
-  fails_snapshot (self, "{\"device_traces\": [1, []]}", "there is nothing in its device_traces");
+  fails_snapshot (self, "{\"device_traces\": []}", "its device_traces are empty");
+  fails_snapshot (self, "{\"device_traces\": [1, []]}", "its device_traces are empty");
   fails_snapshot (self, "{\"device_traces\": [[1]]}", "entry 0 of the trace has no action");
   fails_snapshot (self, "{\"device_traces\": [[{\"action\": 1}]]}",
                   "entry 0 of the trace has no action");
@@ -937,11 +1034,14 @@ test_usage (Fixture *self, gconstpointer data)
   FAIL (2, "--json is for the summary and --print", "--json", "--chrome", self->path);
   FAIL (2, "the summary is of all events: see --print", "--thread", "1", self->path);
   FAIL (2, "--kind is for --print", "--csv", "--kind", "hit", self->path);
-  FAIL (2, "--thread: 'x' is no number, such as 12 or 0xc", "--print", "--thread", "x", self->path);
-  FAIL (2, "--queue: '-1' is no number, such as 12 or 0xc", "--print", "--queue", "-1", self->path);
-  FAIL (2, "--from: 'nan' are no seconds, such as 1.5", "--print", "--from", "nan", self->path);
-  FAIL (2, "--to: '-1' are no seconds, such as 1.5", "--print", "--to=-1", self->path);
-  FAIL (2, "--from 2 is behind --to 1", "--print", "--from", "2", "--to", "1", self->path);
+  FAIL (2, "--thread: 'x' is not a number, such as 12 or 0xc", "--print", "--thread", "x",
+        self->path);
+  FAIL (2, "--queue: '-1' is not a number, such as 12 or 0xc", "--print", "--queue", "-1",
+        self->path);
+  FAIL (2, "--from: 'nan' is not a number of seconds, such as 1.5", "--print", "--from", "nan",
+        self->path);
+  FAIL (2, "--to: '-1' is not a number of seconds, such as 1.5", "--print", "--to=-1", self->path);
+  FAIL (2, "--from 2 is after --to 1", "--print", "--from", "2", "--to", "1", self->path);
   FAIL (2, "--object: there is no 'nobody' in the recording", "--print", "--object", "nobody",
         self->path);
   FAIL (2, "--output: there is no name", "--output=", self->path);
@@ -955,8 +1055,8 @@ test_usage (Fixture *self, gconstpointer data)
         "--from-pytorch", self->path);
   run (self, "--print", "--kind", "hit,string", self->path, NULL);
   g_assert_cmpint (self->status, ==, 2);
-  g_assert_true (g_str_has_prefix (self->errors,
-                                   "tarn-trace: --kind: there is no 'string'; there are object, "));
+  g_assert_true (
+      g_str_has_prefix (self->errors, "tarn-trace: --kind: 'string' is none of these: object, "));
 }
 
 static void
@@ -965,7 +1065,8 @@ test_files (Fixture *self, gconstpointer data)
   g_autofree gchar *missing = g_build_filename (self->folder, "missing", "x", NULL);
   g_autofree gchar *no_output = g_strdup_printf ("%s: No such file or directory", missing);
   g_autofree gchar *no_trace = g_strdup_printf (
-      "%s: at byte 0: this is no recorded trace: it does not begin with TARNTRC1", self->snapshot);
+      "%s: at byte 0: this is not a recorded trace: it does not begin with TARNTRC1",
+      self->snapshot);
   g_autofree gchar *no_file = g_strdup_printf (
       "Failed to open file “%s”: open() failed: No such file or directory", missing);
 
@@ -1041,6 +1142,8 @@ main (int argc, char **argv)
   ADD ("summary", test_summary);
   ADD ("summary/json", test_summary_json);
   ADD ("summary/long", test_summary_long);
+  ADD ("summary/width", test_summary_width);
+  ADD ("summary/pipe", test_summary_pipe);
   ADD ("summary/wrapped", test_summary_wrapped);
   ADD ("summary/unknown", test_summary_unknown);
   ADD ("names", test_names);

@@ -179,7 +179,7 @@ check "tarn-trace says what shows a snapshot" sh -c \
   '[ ! -x "$1" ] || { ! "$1" "$2" 2>&1; } | grep -F "this is a snapshot, which tarn-view(1) shows"' \
   sh "$top_builddir/tools/tarn-trace" "$scratch/small"
 printf '{"tarn":1}\n' >"$scratch/other"
-check "another file of JSON" fails 1 "this is no recorded trace" "$scratch/other"
+check "another file of JSON" fails 1 "this is not a recorded trace" "$scratch/other"
 
 # ---- pages ----
 

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Most kinds of events are a few numbers, each of which is for a field of RecordedEvent: a table
- * says which, in the order in which they are written.  The others have a function each. */
+ * Decodes events.  Most kinds of events are a few numbers, each for a member of RecordedEvent; a
+ * table lists them in the order in which they are written.  The other kinds have a function
+ * each. */
 
 #include "decode.h"
 
@@ -23,7 +24,7 @@
 #define ERROR FIELD (ERROR, other, "error")
 #define OBJECT FIELD (NUMBER, object, "object")
 
-#define MAX_FIELDS 6 /* with the one that ends them */
+#define MAX_FIELDS 6 /* including FIELD_NONE */
 
 static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_USE] = { OBJECT },
@@ -64,11 +65,12 @@ static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
 const Field *
 decode_get_fields (TarnTraceKind kind)
 {
+  g_assert (kind < TARN_TRACE_N_KINDS);
   return layouts[kind];
 }
 
 gboolean
-decode_is_told (TarnTraceKind kind)
+decode_is_returned (TarnTraceKind kind)
 {
   return kind >= TARN_TRACE_OBJECT;
 }
@@ -93,7 +95,8 @@ static DecodeResult G_GNUC_PRINTF (4, 5)
   return DECODE_FAILED;
 }
 
-/* What there is to say where bytes end in the midst of something. */
+/* Gets the result if the bytes end inside an event: DECODE_CUT at the end of the file, an error at
+ * the end of a packet. */
 static DecodeResult
 run_out (const Cursor *cursor, const guchar *place, const gchar *name, GError **error)
 {
@@ -102,7 +105,8 @@ run_out (const Cursor *cursor, const guchar *place, const gchar *name, GError **
   return refuse (cursor, place, error, "%s goes beyond the end of the packet", name);
 }
 
-/* Seven bits of a byte, the lowest ones first; its highest bit says that there is another one. */
+/* Reads a number of several bytes.  Each has seven bits, the lowest ones first; its highest bit is
+ * set if another byte follows. */
 static DecodeResult
 read_long_number (Cursor *cursor, const gchar *name, guint64 *number, GError **error)
 {
@@ -151,8 +155,8 @@ read_truth (Cursor *cursor, const gchar *name, guint64 *truth, GError **error)
   return result;
 }
 
-/* A number of things that take so many bytes each, at least: more than the packet has room for
- * would have us allocate what no file is the reason for. */
+/* Reads a count of items that take at least @min_bytes each.  Refuses one that the packet has no
+ * room for, so that a damaged file causes no large allocation. */
 static DecodeResult
 read_count (Cursor *cursor, const gchar *name, guint min_bytes, guint64 *n, GError **error)
 {
@@ -203,7 +207,7 @@ read_interned (Cursor *cursor, const gchar *name, Definitions *definitions, gboo
   return result;
 }
 
-/* What numbers stand for */
+/* Definitions */
 
 static DecodeResult
 read_string (Cursor *cursor, Definitions *definitions, gboolean is_first, GError **error)
@@ -342,7 +346,7 @@ read_object (Cursor *cursor, Definitions *definitions, gboolean is_first, GArray
   return read_properties (cursor, properties, event, error);
 }
 
-/* All of them */
+/* Events */
 
 static DecodeResult
 read_field (Cursor *cursor, StreamState *state, const Field *field, RecordedEvent *event,
@@ -396,7 +400,7 @@ read_rest (Cursor *cursor, StreamState *state, Definitions *definitions, gboolea
     }
 }
 
-/* What the event changes for those that follow, or has of those before. */
+/* Applies an event to the state of the stream, or the state to a request. */
 static void
 apply (StreamState *state, RecordedEvent *event)
 {
@@ -425,6 +429,7 @@ decode_event (Cursor *cursor, StreamState *state, Definitions *definitions, gboo
   guint64 delay;
   DecodeResult result;
 
+  g_assert (cursor->at < cursor->end);
   if (*start == 0 || *start >= TARN_TRACE_N_KINDS)
     return refuse (cursor, start, error, "there is no event of kind %u", *start);
   cursor->at++;

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The events of one stream, one after the other, from the bytes of a packet. */
+ * Decodes the events of a stream, one after the other, from the bytes of a packet. */
 
 #ifndef DECODE_H
 #define DECODE_H
@@ -9,7 +9,7 @@
 #include "definitions.h"
 #include "recording.h"
 
-/* Sorts of numbers that are written as differences. */
+/* Sorts of numbers that are written as differences from the previous one of their sort. */
 typedef enum
 {
   SORT_BLOCK,
@@ -18,65 +18,70 @@ typedef enum
   N_SORTS
 } Sort;
 
+/* The type of a field. */
 typedef enum
 {
-  FIELD_NONE, /* there are no more */
+  FIELD_NONE, /* ends the list */
   FIELD_NUMBER,
   FIELD_TRUTH,      /* 0 or 1 */
-  FIELD_ERROR,      /* of TarnError, and one more; 0: none */
-  FIELD_HANDLE,     /* of a queue */
-  FIELD_DIFFERENCE, /* and these: of a sort each */
+  FIELD_ERROR,      /* a code of TarnError plus one; 0: none */
+  FIELD_HANDLE,     /* a queue's handle */
+  FIELD_DIFFERENCE, /* the first of these: a difference, of a Sort each */
   FIELD_BLOCK = FIELD_DIFFERENCE + SORT_BLOCK,
   FIELD_ADDRESS = FIELD_DIFFERENCE + SORT_ADDRESS,
   FIELD_QUEUE = FIELD_DIFFERENCE + SORT_QUEUE
 } FieldType;
 
-/* A number of an event. */
+/* A field of an event: a number. */
 typedef struct
 {
   FieldType type;
-  gsize offset; /* of a guint64 in RecordedEvent */
+  gsize offset; /* offset of a guint64 in RecordedEvent */
   const gchar *name;
 } Field;
 
-/* What goes for the events that follow. */
+/* The state of a stream: values that hold for the events that follow. */
 typedef struct
 {
   guint64 time;
   guint64 thread;
-  const gchar *thread_name; /* of the definitions; nullable */
+  const gchar *thread_name; /* owned by the definitions; nullable */
   guint64 object, queue, tag;
-  guint64 stack;           /* of the next request; 0: none */
-  guint64 latest[N_SORTS]; /* of those that are differences */
+  guint64 stack;           /* stack of the next request; 0: none */
+  guint64 latest[N_SORTS]; /* the latest number of each sort */
 } StreamState;
 
-/* What is left of a packet's events. */
+/* The rest of a packet's events.
+ *
+ * Invariant: file <= at <= end. */
 typedef struct
 {
-  const guchar *file; /* where it begins: places count from there */
+  const guchar *file; /* the first byte of the file, from which places count */
   const guchar *at, *end;
-  guint64 n_missing; /* bytes of the packet behind the end, which is the file's then */
+  guint64 n_missing; /* bytes of the packet beyond the end of the file */
 } Cursor;
 
+/* The result of decoding. */
 typedef enum
 {
   DECODE_DONE,
-  DECODE_CUT, /* the event is not whole, because the file is not */
+  DECODE_CUT, /* the file ends inside the event */
   DECODE_FAILED
 } DecodeResult;
 
-/* Gets what the events of a kind have, in the order in which it is written, and FIELD_NONE behind
- * it. */
+/* Gets the fields of a kind of events in the order in which they are written.  FIELD_NONE ends
+ * them. */
 const Field *decode_get_fields (TarnTraceKind kind);
 
-/* Whether recording_next () gives events of this kind. */
-gboolean decode_is_told (TarnTraceKind kind);
+/* Tells whether recording_next () returns events of this kind. */
+gboolean decode_is_returned (TarnTraceKind kind);
 
-/* Whether it is a request, which has a queue, a tag and a stack. */
+/* Tells whether events of this kind are requests, which have a queue, a tag and a stack. */
 gboolean decode_is_request (TarnTraceKind kind);
 
-/* Gets the event at @cursor, of which something is left, and moves on.  What it defines is added to
- * @definitions if @is_first, which is when texts are checked; @properties is overwritten. */
+/* Decodes the event at @cursor, which must not be at its end, and moves the cursor behind it.  In
+ * the first pass (@is_first), adds its definition to @definitions and checks its texts.  Overwrites
+ * @properties. */
 DecodeResult decode_event (Cursor *cursor, StreamState *state, Definitions *definitions,
                            gboolean is_first, GArray *properties, RecordedEvent *event,
                            GError **error);

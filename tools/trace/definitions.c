@@ -1,21 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Stores definitions in hash tables. */
 
 #include "definitions.h"
 
+/* A string; number is the key. */
 typedef struct
 {
   guint64 number;
   const gchar *text;
 } String;
 
+/* A stack; number is the key. */
 typedef struct
 {
   guint64 number;
   GArray *addresses;
 } Stack;
 
-/* Tables are from a number, which is the first member of each value, to that value. */
+/* The definitions, in tables by their numbers.  The key is the first member of each value. */
 struct _Definitions
 {
   GStringChunk *texts;

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Parses the options that select events, and applies them. */
 
 #include "filter.h"
 
@@ -34,10 +36,10 @@ read_option (const gchar *option, const gchar *text, guint64 *number, gboolean *
 {
   *has = text != NULL;
   return text == NULL || read_number (text, number)
-         || refuse (error, "%s: '%s' is no number, such as 12 or 0xc", option, text);
+         || refuse (error, "%s: '%s' is not a number, such as 12 or 0xc", option, text);
 }
 
-/* Seconds since the start; @number stays what it is without any. */
+/* Reads seconds since the start.  Leaves @number unchanged if the option was not given. */
 static gboolean
 read_time (const gchar *option, const gchar *text, guint64 *number, GError **error)
 {
@@ -49,7 +51,7 @@ read_time (const gchar *option, const gchar *text, guint64 *number, GError **err
   errno = 0;
   seconds = g_ascii_strtod (text, &end);
   if (end == text || *end != '\0' || errno != 0 || !(seconds >= 0 && seconds < 1e10))
-    return refuse (error, "%s: '%s' are no seconds, such as 1.5", option, text);
+    return refuse (error, "%s: '%s' is not a number of seconds, such as 1.5", option, text);
   *number = (guint64) (seconds * 1e9 + 0.5);
   return TRUE;
 }
@@ -73,13 +75,13 @@ read_kinds (Filter *self, const gchar *text, GError **error)
 
   self->has_kinds = text != NULL;
   if (text != NULL && names[0] == NULL)
-    return refuse (error, "--kind: there is no ''; there are %s", all);
+    return refuse (error, "--kind: '' is none of these: %s", all);
   for (gsize i = 0; text != NULL && names[i] != NULL; i++)
     {
       TarnTraceKind kind;
 
       if (!name_find_kind (names[i], &kind))
-        return refuse (error, "--kind: there is no '%s'; there are %s", names[i], all);
+        return refuse (error, "--kind: '%s' is none of these: %s", names[i], all);
       self->kinds[kind] = TRUE;
     }
   return TRUE;
@@ -97,7 +99,7 @@ filter_init (Filter *self, const FilterTexts *texts, GError **error)
          && read_time ("--from", texts->from, &self->from, error)
          && read_time ("--to", texts->to, &self->to, error)
          && (self->from <= self->to
-             || refuse (error, "--from %s is behind --to %s", texts->from, texts->to));
+             || refuse (error, "--from %s is after --to %s", texts->from, texts->to));
 }
 
 void
@@ -170,6 +172,6 @@ filter_has_block (const Filter *self, const Objects *objects, const Recording *r
                   const Object *object, const Block *block)
 {
   return (self->object != NULL ? filter_has_object (self, object)
-                               : objects_is_asked (objects, object))
+                               : objects_serves_program (objects, object))
          && has_request (self, recording, block->thread, block->queue, block->tag);
 }

@@ -1,19 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which events of a recording are meant. */
+ * A filter: the events of a recording that the options select. */
 
 #ifndef FILTER_H
 #define FILTER_H
 
 #include "objects.h"
 
-/* As the options have it: each is NULL where nothing is asked for. */
+/* The texts of the options; NULL for those that were not given. */
 typedef struct
 {
   gchar *object, *thread, *queue, *tag, *kinds, *from, *to;
 } FilterTexts;
 
+/* The options, parsed.
+ *
+ * Invariant: from <= to. */
 typedef struct
 {
   gchar *object, *tag; /* nullable */
@@ -23,23 +26,28 @@ typedef struct
   guint64 from, to;
 } Filter;
 
-/* An error names the option. */
+/* Parses the texts.  An error names the option. */
 gboolean filter_init (Filter *self, const FilterTexts *texts, GError **error);
 void filter_clear (Filter *self);
+/* Tells whether the filter selects everything. */
 gboolean filter_is_empty (const Filter *self);
 
-/* Whether there is such an object in the recording. */
+/* Checks that the recording has an object that the filter selects.  Returns FALSE with an error if
+ * it has none. */
 gboolean filter_check_objects (const Filter *self, const Objects *objects, GError **error);
 
+/* Tell whether the filter selects an object, or a time. */
 gboolean filter_has_object (const Filter *self, const Object *object);
 gboolean filter_has_time (const Filter *self, guint64 time);
 
-/* Whether an event is meant by all that it has itself: one that is of no request has no tag. */
+/* Tells whether the filter selects an event by the event's own values.  Only requests have a
+ * tag. */
 gboolean filter_has_event (const Filter *self, const Objects *objects, const Recording *recording,
                            const RecordedEvent *event);
 
-/* Whether a block's request was meant; what happens to the block later goes with it.  Without
- * --object those that the program asks for are. */
+/* Tells whether the filter selects the request that a block serves; later events of the block
+ * belong to it.  Without --object it selects only requests of the program, not those of a pool to
+ * its upstream. */
 gboolean filter_has_block (const Filter *self, const Objects *objects, const Recording *recording,
                            const Object *object, const Block *block);
 

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What torch.cuda.memory._snapshot () returned, as JSON, made into a trace for tarn-bench.  PyTorch
- * keeps the latest so many entries of a device only: blocks that are freed and were never seen, or
- * are there at the end and were never seen, were in use at the start. */
+ * Converts the result of torch.cuda.memory._snapshot (), as JSON, to a trace for tarn-bench.
+ * PyTorch keeps only the latest entries of a device.  A block that is freed, or is there at the
+ * end, although no entry allocates it was in use at the start. */
 
 #include <json-glib/json-glib.h>
 #include <string.h>
@@ -12,24 +12,26 @@
 #include "../read.h"
 #include "print.h"
 
-/* One of the device's blocks, by its address. */
+/* A block in use; the address is the key. */
 typedef struct
 {
   guint64 address, id;
 } Live;
 
+/* A line of the trace. */
 typedef struct
 {
   guint64 time, id, size, stream;
   gboolean is_free;
 } Line;
 
+/* A snapshot that is being read. */
 typedef struct
 {
   const gchar *path;
-  GArray *lines; /* of Line; those at time 0 of blocks that were there are found on the way */
-  GArray *first; /* of Line: these */
-  GHashTable *live;
+  GArray *lines;    /* Lines, one for each entry */
+  GArray *first;    /* Lines at time 0, for blocks in use at the start; they are found on the way */
+  GHashTable *live; /* Lives by their addresses */
   GHashTable *seen; /* addresses in any entry */
   guint64 n_ids, start;
   gboolean has_start;
@@ -118,7 +120,7 @@ add_line (Reader *reader, const Line *line)
   g_array_append_val (reader->lines, *line);
 }
 
-/* A block of which no entry tells that it was allocated. */
+/* Adds a block that no entry allocates.  Returns its id. */
 static guint64
 add_first (Reader *reader, guint64 size, guint64 stream)
 {
@@ -150,8 +152,11 @@ add_allocation (Reader *reader, guint64 time, guint64 address, guint64 size, gui
   insert_live (reader, address, line.id);
 }
 
-/* Entries.  A block is freed when the program says so: that it is, later, when other streams are
- * done with it, is what a pool finds out by itself. */
+/* Entries */
+
+/* Reads an entry.  A block is freed at "free_requested", when the program frees it.
+ * "free_completed" is ignored: it comes when other streams are done with the block, which a pool
+ * finds out by itself. */
 static gboolean
 read_entry (Reader *reader, JsonObject *entry, guint i, GError **error)
 {
@@ -188,7 +193,7 @@ read_trace (Reader *reader, JsonArray *trace, GError **error)
   return TRUE;
 }
 
-/* What is there at the end */
+/* Blocks at the end */
 
 static void
 read_blocks (Reader *reader, JsonObject *segment)
@@ -203,7 +208,7 @@ read_blocks (Reader *reader, JsonObject *segment)
       JsonObject *block = get_element (blocks, i);
       guint64 size = 0, asked;
 
-      get_number (block, "address", &address); /* older ones do not say */
+      get_number (block, "address", &address); /* older snapshots have none */
       get_number (block, "size", &size);
       asked = size;
       get_number (block, "requested_size", &asked);
@@ -228,7 +233,7 @@ read_segments (Reader *reader, JsonArray *segments, guint64 device)
     }
 }
 
-/* Which device */
+/* Devices */
 
 static JsonArray *
 get_trace (JsonArray *traces, guint i)
@@ -249,7 +254,7 @@ choose_trace (const Reader *reader, JsonArray *traces, gint64 *device, GError **
       *device = i;
   if (*device < 0)
     {
-      refuse (reader, error, "there is nothing in its device_traces");
+      refuse (reader, error, "its device_traces are empty");
       return NULL;
     }
   trace = *device < n ? get_trace (traces, (guint) *device) : NULL;
@@ -287,10 +292,10 @@ print_lines (FILE *file, const GArray *lines)
     }
 }
 
-/* json-glib calls itself for each list in a list, however many there are. */
+/* json-glib reads nested lists recursively, without a limit. */
 #define MAX_DEPTH 64
 
-/* Gets what is behind a string, whose first quotation mark is before @c. */
+/* Skips a string, whose opening quotation mark is before @c. */
 static const gchar *
 pass_string (const gchar *c, const gchar *end, guint *line)
 {
@@ -303,8 +308,8 @@ pass_string (const gchar *c, const gchar *end, guint *line)
   return MIN (c + 1, end);
 }
 
-/* Checks how deeply lists are nested.  It refuses what json-glib reads although JSON does not have
- * it, such as comments, because the check would take a quotation mark there for a string's. */
+/* Checks how deeply lists are nested.  It refuses text that json-glib reads although it is not
+ * JSON, such as comments, because it would take a quotation mark there for a string's. */
 static gboolean
 check_depth (const Reader *reader, const gchar *text, gsize length, GError **error)
 {

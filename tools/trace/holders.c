@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Finds the peak, and sums up the blocks in use by tag and by stack. */
 
 #include "holders.h"
 
@@ -8,12 +10,12 @@
 static guint64
 get_active (const Objects *objects, const Change *change)
 {
-  return change->object != NULL && objects_is_asked (objects, change->object)
+  return change->object != NULL && objects_serves_program (objects, change->object)
              ? change->object->active_bytes
              : 0;
 }
 
-/* Only one object changes at a time, so that the sum is kept by what it had before. */
+/* An event changes one object, so the sum is updated by the difference of that one. */
 gboolean
 peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **error)
 {
@@ -29,7 +31,7 @@ peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **er
     {
       Object *object = objects_find (objects, event.object);
       guint64 before
-          = object != NULL && objects_is_asked (objects, object) ? object->active_bytes : 0;
+          = object != NULL && objects_serves_program (objects, object) ? object->active_bytes : 0;
 
       objects_apply (objects, &event, &change);
       bytes += get_active (objects, &change) - before;
@@ -57,6 +59,7 @@ add_to (GHashTable *holders, guint64 key, guint64 bytes)
   holder->n_blocks++;
 }
 
+/* Holders that are being summed up. */
 typedef struct
 {
   const Objects *objects;
@@ -69,7 +72,7 @@ add_block (Object *object, Block *block, gpointer user_data)
 {
   Sums *sums = user_data;
 
-  if (!objects_is_asked (sums->objects, object))
+  if (!objects_serves_program (sums->objects, object))
     return;
   add_to (sums->by_tag, block->tag, block->size);
   add_to (sums->by_stack, block->stack, block->size);

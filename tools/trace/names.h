@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What kinds of events, classes of objects, their properties and errors are called. */
+ * Names of kinds of events, classes of objects, properties and errors. */
 
 #ifndef NAMES_H
 #define NAMES_H
@@ -11,13 +11,14 @@
 const gchar *name_kind (TarnTraceKind kind);
 gboolean name_find_kind (const gchar *name, TarnTraceKind *kind);
 
-/* 0: it is not known what it is. */
+/* Gets the name of a class, which may be 0: unknown. */
 const gchar *name_class (TarnTraceClass object_class);
 
-/* NULL: there is none that is known. */
+/* Gets the name of a property.  Returns NULL if it is unknown. */
 const gchar *name_property (guint32 property);
 
-/* Of a code of TarnError and one more; NULL: there is none that is known. */
+/* Gets the name of an error, which is a code of TarnError plus one.  Returns NULL if it is
+ * unknown. */
 const gchar *name_error (guint64 error);
 
 #endif

@@ -1,16 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Applies events to objects, and counts. */
 
 #include "objects.h"
 
 #include <string.h>
 
+/* The objects of a recording.
+ *
+ * Invariant: all has the values of by_number, in the order of their numbers once objects_new () is
+ * done. */
 struct _Objects
 {
-  GHashTable *by_number; /* to Object, whose first member is the key */
+  GHashTable *by_number; /* Objects; the key is their first member */
   GPtrArray *all;
   gboolean has_pool;
-  guint64 n_lives;
+  guint64 n_lives; /* requests so far */
 };
 
 static void
@@ -49,7 +55,7 @@ describe (Objects *self, const RecordedEvent *event)
   self->has_pool |= event->object_class == TARN_TRACE_POOL;
 }
 
-/* Whether it says something of the object that goes on by its number alone. */
+/* Tells whether an event belongs to the object whose number it has. */
 static gboolean
 is_of_object (const RecordedEvent *event)
 {
@@ -64,7 +70,8 @@ compare_numbers (gconstpointer a, gconstpointer b)
   return (*left)->number < (*right)->number ? -1 : (*left)->number > (*right)->number;
 }
 
-/* What an object is may be said behind the first of its events, in another stream. */
+/* Reads the whole recording, because the event that describes an object may come after others of
+ * it, in another stream. */
 Objects *
 objects_new (Recording *recording, guint64 *end_time, GError **error)
 {
@@ -130,13 +137,13 @@ objects_get_all (const Objects *self)
 }
 
 gboolean
-objects_is_asked (const Objects *self, const Object *object)
+objects_serves_program (const Objects *self, const Object *object)
 {
   return self->has_pool ? object->object_class == TARN_TRACE_POOL
                         : object->object_class != TARN_TRACE_HEAP;
 }
 
-/* Bytes.  Where events are lost, more may seem to go than there is, and sums may have no end. */
+/* Sums that neither wrap nor become negative, as they would if events are lost */
 
 static void
 add (guint64 *bytes, guint64 more)
@@ -192,12 +199,13 @@ remove_block (Object *object, Block *block, Change *change)
   g_hash_table_remove (object->blocks, &change->gone.number);
 }
 
-/* It becomes a held one. */
+/* Frees a block, which becomes a held one. */
 static void
 release (Object *object, Block *block, Change *change)
 {
   change->freed = *block;
   block->is_active = FALSE;
+  g_assert (change->freed.is_active);
   take (&object->active_bytes, block->size);
   add (&object->held_bytes, block->alloc_size);
 }
@@ -207,6 +215,7 @@ use (Objects *self, Object *object, Block *block, const RecordedEvent *event, Ch
 {
   gboolean is_old = event->kind == TARN_TRACE_BLOCK;
 
+  g_assert (!block->is_active);
   take (&object->held_bytes, block->alloc_size);
   block->is_active = TRUE;
   block->is_lent = event->kind == TARN_TRACE_LENT;
@@ -222,8 +231,8 @@ use (Objects *self, Object *object, Block *block, const RecordedEvent *event, Ch
   change->used = block;
 }
 
-/* A block that is in use already was freed when events were lost; one of which the memory is new
- * has none of its own any more. */
+/* Handles a request.  If the block is in use already, the event that freed it was lost.  If the
+ * request brings new memory, the block's old memory is gone. */
 static void
 request (Objects *self, Object *object, const RecordedEvent *event, Change *change)
 {
@@ -355,6 +364,7 @@ object_for_each_block (Object *object, BlockFunc func, gpointer user_data)
     func (object, blocks->pdata[i], user_data);
 }
 
+/* A callback for blocks in use. */
 typedef struct
 {
   BlockFunc func;

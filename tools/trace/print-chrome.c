@@ -1,29 +1,30 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The Trace Event Format of Chrome's, which Perfetto reads, too: counters of what pools and heaps
- * have, calls that take a time, and what went wrong. */
+ * Prints Chrome's Trace Event Format, which Perfetto reads, too: counters of pools and heaps, calls
+ * with their durations, and failures. */
 
 #include "names.h"
 #include "print.h"
 #include "progress.h"
 #include "write.h"
 
+/* A file that is being written. */
 typedef struct
 {
   const Output *output;
   gboolean has_some;   /* events were written */
-  GHashTable *threads; /* that have been named: from guint64 */
+  GHashTable *threads; /* a set of guint64 *: threads that were named */
 } Chrome;
 
-/* A thread that is not known has the number of its stream. */
+/* Gets an event's thread.  The number of its stream stands for an unknown one. */
 static guint64
 get_thread (const RecordedEvent *event)
 {
   return event->thread != 0 ? event->thread : event->stream;
 }
 
-/* The start of each event: its phase, its name, and where it is. */
+/* Begins an event: its phase, its name and its thread. */
 static void
 begin (Chrome *chrome, const gchar *phase, const gchar *name, guint64 thread)
 {
@@ -91,7 +92,7 @@ add_counters (Chrome *chrome, const Object *object, guint64 time)
   fputs ("}}", chrome->output->file);
 }
 
-/* What took a time, and whose end was recorded. */
+/* Begins a call, which was recorded at its end with its duration. */
 static void
 begin_call (Chrome *chrome, const gchar *name, const RecordedEvent *event)
 {
@@ -125,7 +126,7 @@ write_error (Chrome *chrome, guint64 error)
     write_member (chrome, FALSE, "error", error);
 }
 
-/* FALSE: the event is none of these. */
+/* Begins a call.  Returns FALSE if the event is none. */
 static gboolean
 add_call (Chrome *chrome, const RecordedEvent *event)
 {
@@ -207,7 +208,7 @@ begin_file (Chrome *chrome)
   fputs ("}}", file);
 }
 
-/* What is counted is of all events; what is written is what the filter has. */
+/* Counts all events, and writes those that the filter selects. */
 gboolean
 print_chrome (const Output *output, GError **error)
 {

@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests and frees as tarn-bench reads them.  A block is there once for each request that it
- * served: the request's number is its id. */
+ * Prints requests and frees in tarn-bench's format.  Each request has an id of its own, its number,
+ * even if several are served by one block. */
 
 #include "print.h"
 #include "progress.h"
 
+/* A trace that is being written. */
 typedef struct
 {
   const Output *output;
-  gboolean is_begun; /* the time that is asked for has come */
+  gboolean is_begun; /* the time of --from was reached */
 } Csv;
 
 void
@@ -46,7 +47,7 @@ add_allocation (Object *object, Block *block, gpointer user_data)
                   &block->size, block->queue);
 }
 
-/* Of what was allocated before that is asked for, and is still there. */
+/* Begins with the blocks that were allocated before the time of --from and are in use. */
 static void
 begin (Csv *csv)
 {
@@ -54,7 +55,7 @@ begin (Csv *csv)
   objects_for_each_active (csv->output->objects, add_allocation, csv);
 }
 
-/* The queue of a free is not known: that of its request stands for it. */
+/* Adds a free and a request.  A free has no queue: tarn-bench takes its request's. */
 static void
 add_changes (Csv *csv, const RecordedEvent *event, const Change *change)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events, one a line: for people as words and names with values, for programs as JSON. */
+ * Prints events, one a line: as words and values for people, as JSON for programs. */
 
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "progress.h"
 #include "write.h"
 
-/* What a request has beside its numbers. */
+/* Fields that all requests have in addition to those of their kind. */
 static const Field of_requests[] = {
   { FIELD_HANDLE, G_STRUCT_OFFSET (RecordedEvent, queue), "queue" },
   { FIELD_NUMBER, G_STRUCT_OFFSET (RecordedEvent, stack), "stack" },
@@ -37,7 +37,7 @@ format_frame (const Recording *recording, guint64 address, gboolean is_short)
                           frame->module_offset);
 }
 
-/* Both */
+/* Values */
 
 static void
 write_value (const Output *output, FieldType type, guint64 value)
@@ -62,7 +62,7 @@ write_name (const Output *output, const gchar *name)
   fprintf (output->file, output->is_json ? ",\"%s\":" : " %s=", name);
 }
 
-/* What is no error, no queue, or no stack goes without saying for people. */
+/* Writes a field.  For people, leaves out an error, a queue or a stack that is 0: none. */
 static void
 write_field (const Output *output, const Field *field, const RecordedEvent *event)
 {
@@ -144,7 +144,7 @@ static void
 write_rest (const Output *output, const RecordedEvent *event)
 {
   for (const Field *field = decode_get_fields (event->kind); field->type != FIELD_NONE; field++)
-    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object)) /* which each line begins with */
+    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object)) /* each line begins with it */
       write_field (output, field, event);
   if (decode_is_request (event->kind))
     write_request (output, event);

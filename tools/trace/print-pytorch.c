@@ -1,34 +1,34 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A recording in the shape of torch.cuda.memory._snapshot (): what happened, and what was there at
- * the end.  What PyTorch calls a segment is a piece of a heap, or of a pool without one each
- * block's memory. */
+ * Prints a recording like torch.cuda.memory._snapshot (): the events, and the blocks at the end.  A
+ * segment of PyTorch's is a segment of a heap, or the memory of a block if its pool has no heap. */
 
 #include "print.h"
 #include "progress.h"
 #include "segments.h"
 #include "write.h"
 
-#define MAX_DEPTH 16 /* of objects over others; three are usual */
+#define MAX_DEPTH 16 /* longest chain of upstreams; three are usual */
 
+/* A snapshot that is being written. */
 typedef struct
 {
   const Output *output;
-  GHashTable *heaps; /* below pools that are meant: to Object */
+  GHashTable *heaps; /* a set of Objects: heaps below selected pools */
   Segments *segments;
   gboolean has_some; /* entries were written */
-  GPtrArray *blocks; /* at the end, of Block */
+  GPtrArray *blocks; /* Blocks at the end */
 } Snapshot;
 
 static gboolean
 is_meant (const Output *output, const Object *object)
 {
   return output->filter->object != NULL ? filter_has_object (output->filter, object)
-                                        : objects_is_asked (output->objects, object);
+                                        : objects_serves_program (output->objects, object);
 }
 
-/* What is below itself, which no recorder writes, has an end here. */
+/* Adds the heaps below an object.  MAX_DEPTH ends a cycle, which only a damaged file has. */
 static void
 add_heaps (Snapshot *snapshot, const Object *object)
 {
@@ -64,7 +64,8 @@ write_frame (FILE *file, gboolean is_first, const gchar *filename, const gchar *
   fputs ("}", file);
 }
 
-/* The tag is the innermost frame, so that it is seen in PyTorch's viewer. */
+/* Writes the frames of a block's stack.  The tag is the innermost one, so that PyTorch's viewer
+ * shows it. */
 static void
 write_frames (const Snapshot *snapshot, const Block *block)
 {
@@ -189,7 +190,7 @@ add (Snapshot *snapshot, const RecordedEvent *event, const Change *change)
     add_changes (snapshot, event, change);
 }
 
-/* What is there at the end */
+/* Blocks at the end */
 
 static void
 collect_block (Object *object, Block *block, gpointer user_data)
@@ -222,11 +223,12 @@ write_block (const Snapshot *snapshot, gboolean is_first, guint64 address, guint
   fputs ("}", snapshot->output->file);
 }
 
-/* Blocks fill the segment without a gap, as in PyTorch's; @i is the first that is not before it. */
+/* Writes blocks that fill the segment without gaps, as PyTorch's do.  @i is the first block that is
+ * not before the segment; it moves behind the segment.  Returns the bytes in use. */
 static guint64
 write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
 {
-  guint64 at = 0, active = 0; /* bytes from its beginning, and of these in use */
+  guint64 at = 0, active = 0; /* bytes from the segment's beginning, and those in use */
   gboolean is_first = TRUE;
 
   for (; *i < snapshot->blocks->len; (*i)++)
@@ -236,7 +238,7 @@ write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
       guint64 size = MIN (MAX (block->alloc_size, block->size), segment->size - offset);
 
       if (block->address < segment->address || (offset < at && offset < segment->size))
-        continue; /* where events were lost */
+        continue; /* events were lost */
       if (offset >= segment->size)
         break;
       if (offset > at)

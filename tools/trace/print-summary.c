@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A recording on a screen: how much there is, what each object did, and who had the memory when
- * most of it was in use. */
+ * Prints a summary of a recording: its size, the counters of each object, and who held the memory
+ * at the peak. */
 
 #include <string.h>
 
@@ -11,15 +11,15 @@
 #include "print.h"
 #include "write.h"
 
-#define MAX_OBJECTS 10 /* for people: those with most in use */
+#define MAX_OBJECTS 10 /* shown to people: those with the highest peaks */
 #define MAX_HOLDERS 10
-#define COLUMNS 80       /* of a line */
-#define NAME_COLUMN 13   /* where a name begins, from 0 */
-#define NAME_WIDTH 12    /* "host buffers", as the layer has them; a longer one has its own line */
-#define HOLDER_COLUMN 36 /* where a tag or stack begins */
-#define MAX_HOLDER_LINES 4 /* of a tag or stack, which may have any length */
+#define MIN_WIDTH 20       /* of wrapped text, on however narrow a terminal */
+#define NAME_COLUMN 13     /* where a name begins, from 0 */
+#define NAME_WIDTH 12      /* fits "host buffers" of the layer; a longer name has its own line */
+#define HOLDER_COLUMN 36   /* where a tag or stack begins */
+#define MAX_HOLDER_LINES 4 /* of a wrapped tag or stack, which may have any length */
 
-/* Of an object, when all is over. */
+/* The counters of an object at the end. */
 typedef struct
 {
   const Object *object;
@@ -44,7 +44,7 @@ compare_rows (gconstpointer a, gconstpointer b)
   return left->object->number < right->object->number ? -1 : 1;
 }
 
-/* The counters of objects are taken before they are reset to find who had the memory. */
+/* Copies the objects' counters, before they are reset to find the holders. */
 static GArray *
 make_rows (const Objects *objects)
 {
@@ -70,7 +70,7 @@ make_rows (const Objects *objects)
   return rows;
 }
 
-/* Whether it is in a library of ours: all requests are. */
+/* Tells whether an address is in a library of Tarn's, in which all requests begin. */
 static gboolean
 is_ours (const Recording *recording, guint64 address)
 {
@@ -80,7 +80,7 @@ is_ours (const Recording *recording, guint64 address)
   return module != NULL && g_str_has_prefix (module, "libtarn");
 }
 
-/* For people it begins with the program's own frames, if there are any. */
+/* Formats a stack.  For people it begins with the program's own frames, if there are any. */
 static gchar *
 format_stack (const Recording *recording, guint64 stack, gboolean is_short)
 {
@@ -100,7 +100,7 @@ format_stack (const Recording *recording, guint64 stack, gboolean is_short)
   return g_string_free (text, FALSE);
 }
 
-/* NULL: what has none. */
+/* Describes a holder.  Returns NULL for the blocks without a tag or stack. */
 static gchar *
 describe_holder (const Output *output, const Holder *holder, gboolean is_tag)
 {
@@ -131,14 +131,15 @@ print_head (const Output *output)
       = g_strdup_printf ("%s  process %u", name, recording_get_pid (recording));
 
   print_heading (output, heading);
-  fprintf (output->file, "%.6f s, %s events, %s lost, %s", (gdouble) output->end_time / 1e9,
-           n_events, n_lost, get_state (recording));
+  fprintf (output->file, "%.6f s, %s %s, %s lost, %s", (gdouble) output->end_time / 1e9, n_events,
+           recording_get_n_events (recording) == 1 ? "event" : "events", n_lost,
+           get_state (recording));
   if (recording_get_cut (recording) != 0)
     fprintf (output->file, " at byte %" G_GINT64_FORMAT, (gint64) recording_get_cut (recording));
   fputs ("\n", output->file);
 }
 
-/* In six columns: what does not fit them is rounded. */
+/* Formats a number in six columns.  A larger one is rounded. */
 static gchar *
 format_short_count (guint64 n)
 {
@@ -161,8 +162,7 @@ print_count (const Output *output, gint width, gboolean is_known, guint64 n)
   fprintf (output->file, " %*s", width, text);
 }
 
-/* Gets how many of the characters fit a line: up to behind a space where there is one, or all of
- * the width. */
+/* Finds where to break a line: behind the last space that fits, or after @width characters. */
 static glong
 find_break (const gchar *text, glong width)
 {
@@ -176,14 +176,14 @@ find_break (const gchar *text, glong width)
   return last > width / 2 ? last : n;
 }
 
-/* Prints a text from a column on, in as many lines as it needs, but not more than that; what does
- * not fit them ends in "...".  The last line has no newline. */
+/* Prints a text from a column on.  On a terminal it is wrapped, into at most @max_lines, and cut
+ * with "..." if it is longer; in a file it has one line.  There is no newline at the end. */
 static void
 print_wrapped (const Output *output, const gchar *text, guint column, guint max_lines)
 {
-  glong width = COLUMNS - (glong) column;
+  glong width = MAX ((glong) output->columns - (glong) column, MIN_WIDTH);
 
-  for (guint i = 1; g_utf8_strlen (text, -1) > width; i++)
+  for (guint i = 1; output->columns > 0 && g_utf8_strlen (text, -1) > width; i++)
     {
       gboolean is_cut = i == max_lines;
       glong n = is_cut ? width - 3 : find_break (text, width);
@@ -201,7 +201,7 @@ print_wrapped (const Output *output, const gchar *text, guint column, guint max_
   fputs (text, output->file);
 }
 
-/* Texts are padded by their characters, not by their bytes. */
+/* Prints an object's name, padded by its characters, not its bytes. */
 static void
 print_name (const Output *output, const Object *object)
 {
@@ -248,7 +248,7 @@ print_rows (const Output *output, GArray *rows)
   for (guint i = 0; i < rows->len && i < MAX_OBJECTS; i++)
     print_row (output, &g_array_index (rows, Row, i));
   if (rows->len > MAX_OBJECTS)
-    fprintf (output->file, "   and %u more, which had less\n", rows->len - MAX_OBJECTS);
+    fprintf (output->file, "   and %u more, with lower peaks\n", rows->len - MAX_OBJECTS);
 }
 
 static void
@@ -258,13 +258,14 @@ print_holder (const Output *output, const Holder *holder, const Peak *peak, gboo
   g_autofree gchar *line = format_text (what != NULL ? what : is_tag ? "(no tag)" : "(no stack)");
   g_autofree gchar *bytes = format_bytes (holder->bytes);
 
-  fprintf (output->file, "%10s %5.1f %% %8" G_GUINT64_FORMAT " blocks  ", bytes,
-           100 * (gdouble) holder->bytes / (gdouble) MAX (peak->bytes, 1), holder->n_blocks);
+  fprintf (output->file, "%10s %5.1f %% %8" G_GUINT64_FORMAT " %-6s  ", bytes,
+           100 * (gdouble) holder->bytes / (gdouble) MAX (peak->bytes, 1), holder->n_blocks,
+           holder->n_blocks == 1 ? "block" : "blocks");
   print_wrapped (output, line, HOLDER_COLUMN, MAX_HOLDER_LINES);
   fputs ("\n", output->file);
 }
 
-/* Whether any has a tag, or a stack: the others would only repeat the sum. */
+/* Tells whether any holder has a tag or stack.  If none has, the list would only repeat the sum. */
 static gboolean
 has_names (const GArray *holders)
 {
@@ -291,7 +292,7 @@ print_holders (const Output *output, const Peak *peak, const GArray *holders, gb
     fprintf (output->file, "           and %u more\n", holders->len - MAX_HOLDERS);
 }
 
-/* Says how to find out who had the memory. */
+/* Explains how to find out who held the memory. */
 static void
 print_unknown (const Output *output, const Peak *peak)
 {

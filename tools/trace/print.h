@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What tarn-trace prints of a recording.  Functions return FALSE with an error where it cannot be
- * read any more; whether it could be written, the file knows. */
+ * Prints recordings for tarn-trace.  The functions return FALSE with an error if the recording
+ * cannot be read any more.  Errors of writing are left in the FILE. */
 
 #ifndef PRINT_H
 #define PRINT_H
@@ -11,6 +11,7 @@
 
 #include "filter.h"
 
+/* A recording, and the file that it is printed to. */
 typedef struct
 {
   Recording *recording;
@@ -20,6 +21,7 @@ typedef struct
   const Filter *filter;
   FILE *file;
   gboolean is_json, has_color;
+  guint columns; /* of the terminal; 0: lines are not wrapped */
 } Output;
 
 gboolean print_summary (const Output *output, GError **error);
@@ -30,17 +32,17 @@ gboolean print_csv (const Output *output, GError **error);
 gboolean print_chrome (const Output *output, GError **error);
 gboolean print_pytorch (const Output *output, GError **error);
 
-/* A header of tarn-bench's traces, and a line of one.  size: NULL for a free. */
+/* Print the header, or a line, of a trace for tarn-bench.  @size is NULL for a free. */
 void print_csv_header (FILE *file);
 void print_csv_line (FILE *file, guint64 time, guint64 thread, guint64 id, const guint64 *size,
                      guint64 queue);
 
-/* The trace of @device in a snapshot of PyTorch's, as JSON, as print_csv () has it; -1: the only
- * one that has events, or else the first.  An error names the path. */
+/* Prints the trace of a device from a snapshot of PyTorch's, in the format of print_csv ().
+ * @device -1 stands for the first one that has events.  An error names the path. */
 gboolean print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error);
 
-/* A frame by its symbol, as C++ has it if it is one of C++'s, or else by where it is: in a module,
- * by its path or if @is_short its name, or an address.  Free it with g_free (). */
+/* Formats a frame: by its symbol, demangled; else by its place in a module, whose path is left out
+ * if @is_short; else by its address.  Free it with g_free (). */
 gchar *format_frame (const Recording *recording, guint64 address, gboolean is_short);
 
 #endif

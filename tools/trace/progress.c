@@ -1,12 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reads events, and shows the progress on a terminal. */
 
 #include "progress.h"
 
 #include "../terminal.h"
 
 #define LONG_TIME G_USEC_PER_SEC
-#define EVENTS_AT_A_TIME 65536 /* between looks at the clock: milliseconds */
+#define EVENTS_AT_A_TIME 65536 /* between looks at the clock; they take milliseconds */
 
 void
 progress_begin (Progress *self, Recording *recording, const gchar *verb)
@@ -32,6 +34,7 @@ show (Progress *self)
 
   if (percent == self->percent || g_get_monotonic_time () - self->start < LONG_TIME)
     return;
+  g_assert (percent > self->percent);
   self->percent = percent;
   text = g_strdup_printf ("%s: %d %%", self->verb, percent);
   terminal_set_progress (text);

@@ -1,30 +1,31 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events of a recording, one after the other; on a terminal a line says how far that is, once it
- * takes long. */
+ * Reads events of a recording one after the other.  If that takes more than a second, a terminal
+ * shows the progress. */
 
 #ifndef PROGRESS_H
 #define PROGRESS_H
 
 #include "recording.h"
 
+/* The reading of a recording. */
 typedef struct
 {
   Recording *recording;
-  const gchar *verb; /* what is being done */
+  const gchar *verb; /* for the terminal, such as "writing" */
   guint64 n;         /* events so far */
   gint64 start;      /* microseconds, of the monotonic clock */
-  gint percent;      /* that is shown; -1: none */
+  gint percent;      /* shown on the terminal; -1: none */
 } Progress;
 
-/* From the first event on. */
+/* Begins with the first event. */
 void progress_begin (Progress *self, Recording *recording, const gchar *verb);
 
-/* As recording_next (); the line is gone at the end. */
+/* Gets the next event like recording_next ().  At the end it erases the progress. */
 gboolean progress_next (Progress *self, RecordedEvent *event, GError **error);
 
-/* Takes the line back before the end. */
+/* Erases the progress before the end. */
 void progress_end (Progress *self);
 
 #endif

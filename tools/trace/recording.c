@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A file is looked at twice: once from its beginning to its end, to find its packets, what numbers
- * stand for in it, and whether all of it can be read; and then stream by stream, with the streams
- * in a heap by the time of their next events.  What is kept is a few words for each packet, stream
- * and definition, and no events. */
+ * Reads a recording in two passes.  The first one goes from the beginning to the end, checks each
+ * event, and finds packets and definitions.  The second one merges the streams, with a heap of
+ * streams by the times of their next events.  A few words are kept for each packet, stream and
+ * definition, and no events. */
 
 #define _GNU_SOURCE 1 /* memmem () */
 
@@ -18,27 +18,33 @@
 
 #define NO_PACKET G_MAXSIZE
 
+/* A packet: events of one stream. */
 typedef struct
 {
-  gsize place;         /* of its events */
-  guint32 size, flags; /* of what there is of them */
-  guint64 n_missing;   /* bytes that the file has no more of; its last packet only */
-  guint64 time;        /* of the event before, if it is a first one */
-  gsize next;          /* of the stream; NO_PACKET: it is the last one */
+  gsize place;         /* of its first event */
+  guint32 size, flags; /* bytes of events in the file; and TARN_TRACE_FIRST or 0 */
+  guint64 n_missing;   /* bytes beyond the end of the file; only the last packet has any */
+  guint64 time;        /* from which the first event counts, if it is a stream's first packet */
+  gsize next;          /* the stream's next packet; NO_PACKET: none */
 } Packet;
 
-/* Of a stream that is in the heap, event is the next one. */
+/* A stream: the events of one thread.
+ *
+ * Invariant: if it is in the heap, event is its next one, except as is_given says. */
 typedef struct
 {
   guint32 number;
   gsize first_packet, last_packet;
-  gsize packet; /* that is being read; NO_PACKET: there is no more */
+  gsize packet; /* the one that is being read; NO_PACKET: there is none left */
   Cursor cursor;
   StreamState state;
-  GArray *properties; /* of the event */
+  GArray *properties; /* the event's */
   RecordedEvent event;
 } Stream;
 
+/* A recording.
+ *
+ * Invariant: data and size are those of bytes. */
 struct _Recording
 {
   GBytes *bytes;
@@ -47,17 +53,18 @@ struct _Recording
   gchar *name;
   TarnTraceHeader header;
   Definitions *definitions;
-  GArray *packets;    /* of Packet, in the order of the file */
-  GPtrArray *streams; /* of Stream */
+  GArray *packets;    /* Packets, in the order of the file */
+  GPtrArray *streams; /* Streams */
   GHashTable *by_number;
   guint64 n_events, n_lost;
   gboolean is_stopped;
   goffset cut;
-  /* Streams that have an event left; but for the one whose event was given last, which has moved on
-   * only when the next one is asked for, as what it was given lasts until then. */
+  /* Streams that have an event left, the earliest first.  If is_given, the first one's event was
+   * returned already; the stream advances at the next call, because the event's properties are
+   * valid until then. */
   GPtrArray *heap;
-  gboolean is_given; /* the event of the first one in the heap */
-  gboolean is_begun; /* the heap is made */
+  gboolean is_given; /* the first stream's event was returned */
+  gboolean is_begun; /* the heap is filled */
 };
 
 static gboolean G_GNUC_PRINTF (3, 4) refuse (gsize place, GError **error, const gchar *format, ...)
@@ -107,6 +114,7 @@ stream_begin_packet (Recording *self, Stream *stream, gsize index)
   if (index == NO_PACKET)
     return;
 
+  g_assert (index < self->packets->len);
   const Packet *packet = &g_array_index (self->packets, Packet, index);
   const guchar *events = self->data + packet->place;
 
@@ -115,7 +123,8 @@ stream_begin_packet (Recording *self, Stream *stream, gsize index)
   stream->cursor = (Cursor){ self->data, events, events + packet->size, packet->n_missing };
 }
 
-/* FALSE: there is no more; an error was seen when the file was opened, unless it changes. */
+/* Decodes the stream's next event.  Returns FALSE if there is none.  Errors were found when the
+ * file was opened, unless it has changed. */
 static gboolean
 stream_advance (Recording *self, Stream *stream, GError **error)
 {
@@ -132,7 +141,7 @@ stream_advance (Recording *self, Stream *stream, GError **error)
         }
       result = decode_event (&stream->cursor, &stream->state, self->definitions, FALSE,
                              stream->properties, &stream->event, error);
-      if (result == DECODE_DONE && decode_is_told (stream->event.kind))
+      if (result == DECODE_DONE && decode_is_returned (stream->event.kind))
         {
           stream->event.stream = stream->number;
           return TRUE;
@@ -143,9 +152,9 @@ stream_advance (Recording *self, Stream *stream, GError **error)
   return FALSE;
 }
 
-/* Looking at all of it */
+/* First pass */
 
-/* In the file numbers are little-endian. */
+/* Reads the file's header, whose numbers are little-endian. */
 static void
 read_header (TarnTraceHeader *header, const guchar *data)
 {
@@ -156,7 +165,7 @@ read_header (TarnTraceHeader *header, const guchar *data)
   header->start = GUINT64_FROM_LE (header->start);
 }
 
-/* An object of JSON, which says so somewhere. */
+/* A snapshot is a JSON object with the key "tarn-snapshot". */
 gboolean
 recording_is_snapshot (GBytes *bytes)
 {
@@ -175,15 +184,16 @@ check_header (Recording *self, GError **error)
   const gsize version = strlen (TARN_TRACE_MAGIC) - 1;
 
   if (recording_is_snapshot (self->bytes))
-    return refuse (0, error, "this is a snapshot, which tarn-view(1) shows, and no recorded trace");
+    return refuse (0, error, "this is a snapshot, not a recorded trace: tarn-view(1) shows it");
   if (self->size < sizeof self->header.magic || memcmp (self->data, TARN_TRACE_MAGIC, version) != 0)
-    return refuse (0, error, "this is no recorded trace: it does not begin with " TARN_TRACE_MAGIC);
+    return refuse (0, error,
+                   "this is not a recorded trace: it does not begin with " TARN_TRACE_MAGIC);
   if (self->data[version] != TARN_TRACE_MAGIC[version])
     {
       const gchar text[2] = { (gchar) self->data[version], '\0' };
       g_autofree gchar *shown = g_strescape (text, NULL);
 
-      return refuse (version, error, "written by a later version: format '%s', and not '%c'", shown,
+      return refuse (version, error, "written by a later version: format '%s', not '%c'", shown,
                      TARN_TRACE_MAGIC[version]);
     }
   if (self->size < sizeof self->header)
@@ -200,7 +210,7 @@ check_header (Recording *self, GError **error)
 static void
 count (Recording *self, const RecordedEvent *event)
 {
-  if (decode_is_told (event->kind))
+  if (decode_is_returned (event->kind))
     self->n_events++;
   if (event->kind == TARN_TRACE_LOST)
     self->n_lost += MIN (event->size, G_MAXUINT64 - self->n_lost);
@@ -273,7 +283,7 @@ check_packet (Recording *self, const TarnTracePacket *packet, gsize place, GErro
   return TRUE;
 }
 
-/* Where the next one begins, in @place. */
+/* Scans the packet at @place, and moves @place to the next one. */
 static gboolean
 scan_packet (Recording *self, gsize *place, GError **error)
 {
@@ -363,7 +373,7 @@ recording_free (Recording *self)
   g_free (self);
 }
 
-/* All streams in one order */
+/* Second pass */
 
 static gboolean
 is_release (TarnTraceKind kind)
@@ -393,7 +403,7 @@ swap (gpointer *a, gpointer *b)
   *b = saved;
 }
 
-/* Restores the order of the heap, which is right but for the one at @i, towards its end. */
+/* Restores the order of the heap if only the stream at @i may have to move towards its end. */
 static void
 sift_down (GPtrArray *heap, guint i)
 {
@@ -414,6 +424,7 @@ sift_down (GPtrArray *heap, guint i)
 static gboolean
 begin (Recording *self, GError **error)
 {
+  g_assert (self->heap->len == 0 && !self->is_given);
   self->is_begun = TRUE;
   for (guint i = 0; i < self->streams->len; i++)
     {
@@ -434,12 +445,13 @@ begin (Recording *self, GError **error)
   return TRUE;
 }
 
-/* Has the stream whose event was given take its next one. */
+/* Advances the stream whose event was returned. */
 static gboolean
 move_on (Recording *self, GError **error)
 {
   g_autoptr (GError) stream_error = NULL;
 
+  g_assert (self->is_begun && self->heap->len > 0);
   self->is_given = FALSE;
   if (!stream_advance (self, self->heap->pdata[0], &stream_error))
     g_ptr_array_remove_index_fast (self->heap, 0);
@@ -472,7 +484,7 @@ recording_rewind (Recording *self)
   self->is_given = FALSE;
 }
 
-/* What is known of the whole */
+/* Properties of the recording */
 
 guint64
 recording_get_n_events (const Recording *self)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads what tarn_trace_start () has written (doc/guide/trace-format.md): the events of all threads
- * in one order, that of their times.  Nothing is taken for granted of a file. */
+ * Reads recordings of tarn_trace_start () (doc/guide/trace-format.md): the events of all threads in
+ * the order of their times.  Files may be damaged; each number is checked. */
 
 #ifndef RECORDING_H
 #define RECORDING_H
@@ -11,35 +11,36 @@
 
 typedef struct _Recording Recording;
 
+/* A property of an object. */
 typedef struct
 {
   guint32 property; /* TarnTraceProperty */
   guint64 number;
 } RecordedProperty;
 
-/* One event, with what goes for it in its stream.  Texts are the recording's. */
+/* An event, with the values of its stream.  Texts are owned by the recording. */
 typedef struct
 {
   TarnTraceKind kind;
   guint64 time;     /* nanoseconds since the start */
-  guint64 duration; /* nanoseconds before that */
+  guint64 duration; /* nanoseconds up to that time */
   guint32 stream;
-  guint64 thread; /* the system's number; 0: not known */
-  guint64 object; /* that it is of, or what is made or ended */
-  guint64 queue;  /* of a request, or named by the event; 0: none */
+  guint64 thread; /* the system's number; 0: unknown */
+  guint64 object; /* the object that it belongs to, or that is created or ended */
+  guint64 queue;  /* the request's, or the event's own; 0: none */
   guint64 tag;    /* string; 0: none */
-  guint64 stack;  /* of a request; 0: none */
+  guint64 stack;  /* the request's; 0: none */
   guint64 block;
-  guint64 size;       /* or bytes wanted, or to keep, or lost events */
+  guint64 size;       /* or wanted bytes, bytes to keep, lost events */
   guint64 alloc_size; /* or active bytes */
   guint64 address;
-  /* The error's code and one more, 0: none; a new address; held bytes; what is TRUE or FALSE. */
+  /* The error's code plus one, 0: none; or a new address, held bytes, TRUE or FALSE. */
   guint64 other;
 
   /* OBJECT and STATS */
   TarnTraceClass object_class;
   guint64 upstream;
-  const gchar *text; /* the kind of an object that is made; else the thread's name; nullable */
+  const gchar *text; /* the kind of a created object; else the thread's name; nullable */
   const gchar *name; /* the object's; NULL: it has none */
   const RecordedProperty *properties;
   gsize n_properties;
@@ -47,27 +48,28 @@ typedef struct
   goffset place; /* in the file */
 } RecordedEvent;
 
+/* A frame of a stack. */
 typedef struct
 {
   guint64 address;
-  const gchar *module; /* "": not known, as the symbol */
+  const gchar *module; /* "": unknown; so is the symbol */
   guint64 module_offset;
   const gchar *symbol;
   guint64 symbol_offset;
 } RecordedFrame;
 
-/* Opens a file, and looks at all of it.  Errors name the path and the place. */
+/* Opens a file, and checks all of it.  Errors name the path and the place. */
 Recording *recording_open (const gchar *path, GError **error);
-/* The same of what is in memory; @name stands for the path. */
+/* Opens a recording in memory.  Errors name @name instead of the path. */
 Recording *recording_open_bytes (GBytes *bytes, const gchar *name, GError **error);
 void recording_free (Recording *self);
 
-/* Whether it is no recording but a snapshot (tarn_snapshot_write ()), whole or not. */
+/* Tells whether a file is a snapshot (tarn_snapshot_write ()), complete or not. */
 gboolean recording_is_snapshot (GBytes *bytes);
 
-/* Gets the next event, but for those that say what numbers stand for, or what goes for others.
- * FALSE without an error: there is no more.  At equal times events come in the order of their
- * streams, what frees something before what does not.  Its properties last until the next call. */
+/* Gets the next event.  Leaves out definitions, and events that only set values of their stream.
+ * Returns FALSE without an error at the end.  Events with equal times come in the order of their
+ * streams, those that free memory first.  The event's properties are valid until the next call. */
 gboolean recording_next (Recording *self, RecordedEvent *event, GError **error);
 void recording_rewind (Recording *self);
 
@@ -75,12 +77,12 @@ guint64 recording_get_n_events (const Recording *self);
 guint64 recording_get_n_lost (const Recording *self);
 guint64 recording_get_real_time (const Recording *self); /* nanoseconds since 1970 began */
 guint32 recording_get_pid (const Recording *self);
-/* Whether recording was ended, or else the program, as if it had crashed. */
+/* Tells whether the file has its end.  It has none if the program crashed or was killed. */
 gboolean recording_is_complete (const Recording *self);
-/* Where a file ends in the midst of a packet; 0: it does not. */
+/* Gets the place at which the file ends inside a packet.  Returns 0 if it does not. */
 goffset recording_get_cut (const Recording *self);
 
-const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: no such */
+const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: none */
 const guint64 *recording_get_stack (const Recording *self, guint64 stack, gsize *n_frames);
 const RecordedFrame *recording_get_frame (const Recording *self, guint64 address);
 

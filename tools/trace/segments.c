@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Stores segments in a tree by their addresses. */
 
 #include "segments.h"
 
 struct _Segments
 {
-  GTree *tree; /* of Segment, which is its own key */
+  GTree *tree; /* Segments, which are their own keys */
 };
 
 static gint

@@ -1,17 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces of memory that blocks are in, by their addresses: none of two begins in the other one. */
+ * Segments of memory that contain blocks, by their addresses.  No segment begins inside another
+ * one. */
 
 #ifndef SEGMENTS_H
 #define SEGMENTS_H
 
 #include <glib.h>
 
+/* A segment. */
 typedef struct
 {
   guint64 address, size, queue;
-  gboolean is_block; /* a block is all that is in it, and goes with it */
+  gboolean is_block; /* it is the memory of one block, and goes with it */
 } Segment;
 
 typedef struct _Segments Segments;
@@ -19,14 +21,14 @@ typedef struct _Segments Segments;
 Segments *segments_new (void);
 void segments_free (Segments *self);
 
-/* The one that has this address in it; NULL: none. */
+/* Finds the segment that contains an address.  Returns NULL if there is none. */
 const Segment *segments_find (const Segments *self, guint64 address);
 
-/* FALSE: one that is there has its address. */
+/* Adds a segment.  Returns FALSE if its address is in another one. */
 gboolean segments_add (Segments *self, const Segment *segment);
 void segments_remove (Segments *self, guint64 address);
 
-/* From the lowest address on. */
+/* Lists the Segments, the lowest address first. */
 GArray *segments_list (const Segments *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Segments, segments_free)

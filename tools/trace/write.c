@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Formats texts and numbers for output. */
 
 #include "write.h"
 
 #include "../text.h"
 
-/* RFC 8259, section 7; and what a terminal would act on. */
+/* Escapes a character by RFC 8259, section 7, and if a terminal would act on it. */
 static void
 write_json_character (FILE *file, gunichar c, const gchar *bytes, gsize length)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Parts of what is written, as it is written. */
+ * Formats values for output. */
 
 #ifndef WRITE_H
 #define WRITE_H
@@ -9,20 +9,21 @@
 #include <glib.h>
 #include <stdio.h>
 
-/* A text of a recording in quotation marks, as JSON has it; NULL: null.  No terminal acts on it. */
+/* Writes a text as a JSON string; NULL as null.  It escapes all characters that a terminal acts
+ * on. */
 void write_json_text (FILE *file, const gchar *text);
 
-/* Microseconds with three decimals, of nanoseconds. */
+/* Writes nanoseconds as microseconds with three decimals. */
 void write_microseconds (FILE *file, guint64 nanoseconds);
 
-/* Bytes for people: "12.3 MiB".  Free it with g_free (). */
+/* Formats bytes for people, such as "12.3 MiB".  Free it with g_free (). */
 gchar *format_bytes (guint64 bytes);
 
-/* A text of a recording in a line of its own: free of what a terminal acts on.  Free it with
- * g_free (). */
+/* Formats a text of a recording: on one line, without characters that a terminal acts on.  Free it
+ * with g_free (). */
 gchar *format_text (const gchar *text);
 
-/* "12,345".  Free it with g_free (). */
+/* Formats a number with commas, such as "12,345".  Free it with g_free (). */
 gchar *format_count (guint64 n);
 
 #endif
