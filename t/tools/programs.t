@@ -56,7 +56,7 @@ manual_has_bench_keys () {
 
 # Completion and the manual know each name of a list that the program takes.
 names_are_known () { # OPTION BEFORE: what is completed in a list after BEFORE
-  names=$("$top_builddir/tools/tarn-bench" "$1" nothing 2>&1 | sed 's/.*there are //; s/,//g')
+  names=$("$top_builddir/tools/tarn-bench" "$1" nothing 2>&1 | sed 's/.*is none of these: //; s/,//g')
   [ -n "$names" ] || return
   complete_word tarn-bench "$1" "$2" >"$scratch/offered"
   for name in $names; do

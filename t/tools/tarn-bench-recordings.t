@@ -81,7 +81,7 @@ has_as_much_in_use () { # as recorded, in the end
     and .compared == 13' "$scratch/out"
 }
 check "three threads that free each other's blocks" has_as_much_in_use
-check "... it says what that means" grep -q "what several threads did" "$scratch/out"
+check "... it says what that means" grep -q "steps of several threads" "$scratch/out"
 
 # ---- what is not compared ----
 
@@ -224,9 +224,9 @@ check "27 bits" fails "'27' is not a number from 0 to 26" --trace "$scratch/bins
   --what-if leading-bits=27
 check "more than all" fails "'180%' is not bytes, such as 8G, or a share" --trace "$scratch/bins" \
   --what-if limit=180%
-check "heaps and no heaps" fails "'heap+no-heap' is with heaps and without" \
+check "heaps and no heaps" fails "'heap+no-heap' has heaps, and has none" \
   --trace "$scratch/bins" --what-if heap+no-heap
-check "an empty list" fails "--what-if '': there is nothing in it" --trace "$scratch/bins" --what-if=
+check "an empty list" fails "--what-if '': it is empty" --trace "$scratch/bins" --what-if=
 check "an empty alternative" fails "there is an empty alternative" --trace "$scratch/bins" \
   --what-if heap,,direct
 check "--what-if without a recording" fails "--what-if: no --trace is a recording" --what-if heap
@@ -246,7 +246,7 @@ check "the start of a header" fails "at byte 40: the file ends in its header" \
 { head -c 96 "$scratch/bins"; printf '\377\377\377'; } >"$scratch/wrong"
 check "an event that there is not" fails "at byte 96: " --trace "$scratch/wrong"
 head -c 64 "$scratch/bins" >"$scratch/nothing"
-check "nothing in it" fails "--trace $scratch/nothing: nothing was asked for of what it describes" \
+check "nothing in it" fails "--trace $scratch/nothing: it has no request to the objects that it describes" \
   --trace "$scratch/nothing"
 
 done_testing

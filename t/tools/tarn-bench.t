@@ -81,9 +81,9 @@ fi
 check "--frobnicate" fails 2 --frobnicate --frobnicate
 check "a surplus argument" fails 2 "'surplus'" surplus
 check "--kinds that there is not" fails 2 "'nil'" --kinds null,nil
-check "... it says which there are" grep -q 'there are null' "$scratch/err"
-check "--kinds, empty" fails 2 "there is no ''" --kinds ''
-check "--kinds, empty after a comma" fails 2 "there is no ''" --kinds null,
+check "... it says which there are" grep -q 'is none of these: null' "$scratch/err"
+check "--kinds, empty" fails 2 "'' is none of these: " --kinds ''
+check "--kinds, empty after a comma" fails 2 "'' is none of these: " --kinds null,
 check "--kinds, the start of a name" fails 2 "'nul'" --kinds nul
 check "--measure that there is not" fails 2 "'speed'" --measure hits,speed
 check "--threads 0" fails 2 "'0'" --threads 0
@@ -128,29 +128,29 @@ refuses () { # MESSAGE LINE...
   fails 2 "$expected_message" --kinds null --measure overhead --trace "$scratch/trace.csv"
 }
 
-check "a trace without lines" refuses "line 2: there is nothing in it"
+check "a trace without lines" refuses "line 2: it is empty"
 printf '0,0,allocate,1,100,0\n' >"$scratch/trace.csv"
 check "a trace without a header" fails 2 "line 1: '0,0,allocate,1,100,0' is not the header" \
   --trace "$scratch/trace.csv"
 : >"$scratch/trace.csv"
-check "an empty trace" fails 2 "there is nothing in it" --trace "$scratch/trace.csv"
+check "an empty trace" fails 2 "it is empty" --trace "$scratch/trace.csv"
 check "a line with too few columns" refuses "line 3: 5 columns instead of 6" \
   0,0,allocate,1,100,0 1,0,free,1,
 check "... and with too many" refuses "line 2: 7 columns instead of 6" 0,0,allocate,1,100,0,0
 check "no time" refuses "line 2: there is no time" ,0,allocate,1,100,0
-check "a time that is none" refuses "line 2: time '1.5' is no number" 1.5,0,allocate,1,100,0
+check "a time that is none" refuses "line 2: time '1.5' is not a number" 1.5,0,allocate,1,100,0
 check "an action that is none" refuses "line 2: action 'alloc' is neither" 0,0,alloc,1,100,0
 check "no size" refuses "line 2: there is no size" 0,0,allocate,1,,0
-check "a size below 0" refuses "line 2: size '-1' is no number" 0,0,allocate,1,-1,0
-check "a size that no number holds" refuses "line 2: size '99999999999999999999' is no number" \
+check "a size below 0" refuses "line 2: size '-1' is not a number" 0,0,allocate,1,-1,0
+check "a size that no number holds" refuses "line 2: size '99999999999999999999' is not a number" \
   0,0,allocate,1,99999999999999999999,0
 check "a size that no memory holds" refuses "line 2: size 9223372036854775807 is too large" \
   0,0,allocate,1,9223372036854775807,0
 check "a size of a free" refuses "line 3: size '100': a free has none" \
   0,0,allocate,1,100,0 1,0,free,1,100,0
-check "a thread that is none" refuses "line 2: thread 'main' is no number" 0,main,allocate,1,100,0
-check "a queue that is none" refuses "line 2: queue 'x' is no number" 0,,allocate,1,100,x
-check "an id that is none" refuses "line 2: id '0x1' is no number" 0,,allocate,0x1,100,
+check "a thread that is none" refuses "line 2: thread 'main' is not a number" 0,main,allocate,1,100,0
+check "a queue that is none" refuses "line 2: queue 'x' is not a number" 0,,allocate,1,100,x
+check "an id that is none" refuses "line 2: id '0x1' is not a number" 0,,allocate,0x1,100,
 check "a block that is allocated twice" refuses "line 3: block 1 is allocated already" \
   0,0,allocate,1,100,0 1,0,allocate,1,100,0
 check "a block that is freed twice" refuses "line 4: block 1 is not allocated" \
@@ -160,7 +160,7 @@ check "a block that is freed before, by the times" refuses "line 3: block 1 is n
 check "a control character is not printed" refuses 'line 2: action '"'"'\x1b[31m' \
   "$(printf '0,0,\033[31m,1,100,0')"
 printf '%s\n0,0,allocate,1,100,0\n1,0,\0free' "$header" >"$scratch/trace.csv"
-check "zero bytes" fails 2 "line 3: there is a zero byte in it" --trace "$scratch/trace.csv"
+check "zero bytes" fails 2 "line 3: it has a zero byte" --trace "$scratch/trace.csv"
 
 # ---- traces of known overhead ----
 
@@ -188,7 +188,7 @@ if command -v jq >/dev/null; then
   trace 0,0,allocate,18446744073709551615,0,0
   check "a block of 0 bytes: no overhead can be told" status_is 0 quick_null --measure overhead \
     --trace "$scratch/trace.csv"
-  check "... which it says" grep -q 'trace.csv *(no byte of it was ever in use)' "$scratch/out"
+  check "... which it says" grep -q 'trace.csv *(it never has a byte in use)' "$scratch/out"
   trace 0,0,allocate,1,1000000000000000000,0 1,0,free,1,,0
   check "on memory that is none, any size" status_is 0 quick_null --measure overhead,replay \
     --trace "$scratch/trace.csv"
@@ -207,7 +207,7 @@ if command -v jq >/dev/null && command -v gzip >/dev/null; then
   check "... that is cut off" fails 2 "--trace $scratch/cut.csv.gz: " --trace "$scratch/cut.csv.gz"
   trace 0,0,allocate,1,x,0
   gzip -f "$scratch/trace.csv"
-  check "... with a bad line" fails 2 "$scratch/trace.csv.gz: line 2: size 'x' is no number" \
+  check "... with a bad line" fails 2 "$scratch/trace.csv.gz: line 2: size 'x' is not a number" \
     --trace "$scratch/trace.csv.gz"
   # A small file may be a large one: 1.5 GiB of lines, of which 256 MiB are read.
   { echo "time,thread,action,id,size,queue"; yes 0,0,allocate,1,1000,0 | head -c 1500000000; } \
@@ -344,7 +344,7 @@ weaves () { # MANAGED ARGUMENT...
 
 burst 0 50 100 >"$scratch/slow.csv"
 check "--weave without a trace" fails 2 "--weave: there is no --trace" --weave
-check "--weave of one" fails 2 "--weave: there is one --trace only, $scratch/slow.csv" --weave \
+check "--weave of one" fails 2 "--weave: there is only one --trace, $scratch/slow.csv" --weave \
   --trace "$scratch/slow.csv"
 if command -v jq >/dev/null && command -v gzip >/dev/null; then
   burst 13 17 7 | gzip >"$scratch/fast.csv.gz"
@@ -539,7 +539,7 @@ trace 0,0,allocate,1,1000,0 10,0,free,1,,0
 mv "$scratch/trace.csv" "$scratch/a<&>b.csv"
 check "--plot" runs quick_null --threads 1,2 --trace "$scratch/a<&>b.csv" --plot "$scratch/plot.svg"
 check "... beside the table" grep -q '^hits' "$scratch/out"
-check "... without what is no number" sh -c '! grep -iE "nan|inf[\", ]" "$1"' sh "$scratch/plot.svg"
+check "... without what is not a number" sh -c '! grep -iE "nan|inf[\", ]" "$1"' sh "$scratch/plot.svg"
 if command -v xmllint >/dev/null; then
   check "... a chart of costs, and one for each trace" plots 'count(//@@text[@class="title"]) = 7'
   check "... lines of all measures and of malloc" plots \
@@ -562,7 +562,7 @@ if command -v xmllint >/dev/null; then
   check "... a name with what XML takes for its own" plots \
     'count(//@@text[contains(., "a<&>b.csv")]) = 1'
   check "--plot of what is no cost" runs quick_null --measure memory --plot "$scratch/plot.svg"
-  check "... says so" plots 'count(//@@text[contains(., "Nothing that can be drawn")]) = 1'
+  check "... says so" plots 'count(//@@text[contains(., "No measurement can be drawn")]) = 1'
 else
   skip "what is in the plot" "there is no xmllint"
 fi

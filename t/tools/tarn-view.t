@@ -176,7 +176,7 @@ check "a snapshot that ends anywhere" refuses_cuts
 check "100,000 lists in one another" refuses_lists '['
 check "... objects" refuses_lists '{"a":'
 check "tarn-trace says what shows a snapshot" sh -c \
-  '[ ! -x "$1" ] || { ! "$1" "$2" 2>&1; } | grep -F "this is a snapshot, which tarn-view(1) shows"' \
+  '[ ! -x "$1" ] || { ! "$1" "$2" 2>&1; } | grep -F "this is a snapshot, not a recorded trace: tarn-view(1) shows it"' \
   sh "$top_builddir/tools/tarn-trace" "$scratch/small"
 printf '{"tarn":1}\n' >"$scratch/other"
 check "another file of JSON" fails 1 "this is not a recorded trace" "$scratch/other"

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Parses alternatives. */
 
 #include "alternative.h"
 
@@ -8,7 +10,7 @@
 
 #include "common/limit-private.h"
 
-#define USUAL                                                                                      \
+#define DEFAULT_LIST                                                                               \
   "heap,no-heap,leading-bits=2,leading-bits=6,limit=80%,hold=0,growth=64M,thread-cache=0,direct"
 #define MAX_LEADING_BITS 26
 #define MAX_CACHE_BLOCKS 65535
@@ -50,7 +52,7 @@ alternative_free (Alternative *self)
   g_free (self);
 }
 
-/* Values.  FALSE: it is none. */
+/* Values; these functions return FALSE if the text is wrong */
 
 static gboolean
 parse_number (const gchar *text, gint most, gint *number)
@@ -100,7 +102,7 @@ parse_growth (Alternative *self, const gchar *value)
   return _tarn_parse_bytes (value, &self->growth_bytes);
 }
 
-/* A change with a value. */
+/* The changes that have a value. */
 static const struct
 {
   const gchar *name;
@@ -181,11 +183,12 @@ parse_alternative (const gchar *list, const gchar *word, GError **error)
       return NULL;
   if (self->has_heaps && self->has_no_heaps)
     {
-      g_autofree gchar *text = g_strdup_printf ("'%s' is with heaps and without", word);
+      g_autofree gchar *text = g_strdup_printf ("'%s' has heaps, and has none", word);
 
       refuse (list, error, text);
       return NULL;
     }
+  g_assert (!self->has_no_pools || self->has_no_heaps);
   return g_steal_pointer (&self);
 }
 
@@ -194,11 +197,11 @@ alternatives_parse (const gchar *list, GError **error)
 {
   g_autoptr (GPtrArray) all = g_ptr_array_new_with_free_func ((GDestroyNotify) alternative_free);
   gboolean is_usual = list == NULL || g_str_equal (list, "all");
-  g_auto (GStrv) words = g_strsplit (is_usual ? USUAL : list, ",", -1);
+  g_auto (GStrv) words = g_strsplit (is_usual ? DEFAULT_LIST : list, ",", -1);
 
   if (words[0] == NULL)
     {
-      refuse (list, error, "there is nothing in it");
+      refuse (list, error, "it is empty");
       return NULL;
     }
   for (gsize i = 0; words[i] != NULL; i++)
@@ -227,7 +230,7 @@ is_over_heap (const Recorded *recorded, const RecordedObject *pool)
   return upstream != NULL && upstream->object_class == TARN_TRACE_HEAP;
 }
 
-/* Bits are for pools without heaps, and growth is for heaps. */
+/* Leading bits matter only to pools without heaps, and growth only to heaps. */
 gboolean
 alternative_applies (const Alternative *self, const Recorded *recorded)
 {

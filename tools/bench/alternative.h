@@ -1,42 +1,45 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a recorded program's memory might have been like instead. */
+ * Alternatives: changes to the pools and heaps of a recorded program. */
 
 #ifndef ALTERNATIVE_H
 #define ALTERNATIVE_H
 
 #include "recorded.h"
 
-/* What the program had holds where nothing else is said. */
+/* An alternative.  A field that changes nothing stands for the program's own value.
+ *
+ * Invariant: not both has_heaps and has_no_heaps; has_no_pools implies has_no_heaps. */
 typedef struct
 {
-  gchar *label;          /* as it was given; NULL: as recorded */
-  gboolean has_heaps;    /* pools that have none have one */
-  gboolean has_no_heaps; /* pools are straight over the backend */
+  gchar *label;          /* as on the command line; NULL: as recorded */
+  gboolean has_heaps;    /* adds a heap below pools that have none */
+  gboolean has_no_heaps; /* puts pools directly over the backend */
   gboolean has_no_pools;
   gint leading_bits;   /* -1: the program's */
-  gint cache_blocks;   /* of each thread; -1: the program's */
-  gsize limit_bytes;   /* of each pool; 0: the program's */
-  gdouble limit_share; /* of what each pool managed at most; 0: none */
+  gint cache_blocks;   /* for each thread; -1: the program's */
+  gsize limit_bytes;   /* for each pool; 0: the program's */
+  gdouble limit_share; /* as a share of each pool's peak of managed bytes; 0: none */
   gboolean holds_nothing;
-  gsize hold_bytes;   /* as TarnPoolOptions has it; 0: the program's */
+  gsize hold_bytes;   /* as in TarnPoolOptions; 0: the program's */
   gsize growth_bytes; /* 0: the program's */
 } Alternative;
 
-/* Those of a list such as "heap,leading-bits=3+hold=0"; NULL and "all" are those that are tried
- * when nothing is said.  An array of Alternative; an error names what is wrong. */
+/* Parses a list such as "heap,leading-bits=3+hold=0".  NULL and "all" stand for the default list.
+ * Returns an array of Alternatives, or NULL with an error that names the wrong part. */
 GPtrArray *alternatives_parse (const gchar *list, GError **error);
 
-/* As the program was, but for a heap below each pool if @has_heaps. */
+/* Creates an alternative that changes nothing, or only adds a heap below each pool if
+ * @has_heaps. */
 Alternative *alternative_new_as_recorded (gboolean has_heaps);
 Alternative *alternative_copy_with_heaps (const Alternative *self);
 void alternative_free (Alternative *self);
 
-/* Whether it has limits in the place of those that the program set. */
+/* Tells whether it replaces the limits that the program set. */
 gboolean alternative_has_limit (const Alternative *self);
 
-/* Whether it is something else than what the program had. */
+/* Tells whether it changes anything in the program. */
 gboolean alternative_applies (const Alternative *self, const Recorded *recorded);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Alternative, alternative_free)

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Draws charts as SVG. */
 
 #include "chart.h"
 
@@ -9,9 +11,9 @@
 
 /* Pixels */
 #define WIDTH 760
-#define HEIGHT 340 /* of a chart */
+#define HEIGHT 340 /* one chart */
 #define LEFT 90
-#define RIGHT 180 /* the legend's */
+#define RIGHT 180 /* has the legend */
 #define TOP 40
 #define BOTTOM 55
 #define LEGEND_STEP 20
@@ -20,12 +22,11 @@
 #define CAP 3    /* half of a bar's end */
 #define DODGE 3  /* between the marks of two lines at the same place */
 #define INSET 20 /* at both ends of an axis with marks */
-#define LABEL 16 /* a label's height, with what is left free */
+#define LABEL 16 /* a label's height with its margin */
 
 #define MAX_TICKS 80
 
-/* Told apart with any kind of colour vision (Okabe and Ito), and also by their marks' places in the
- * legend. */
+/* Colours that all kinds of colour vision can tell apart (Okabe and Ito). */
 static const gchar *const colors[]
     = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a" };
 
@@ -44,14 +45,18 @@ static const gchar style[]
       "@media (prefers-color-scheme: dark) { svg { background: #181818; color: #e8e8e8 } }\n"
       "</style>\n";
 
+/* An axis.
+ *
+ * Invariant, after axis_round (): min < max; min > 0 if base is not 0. */
 typedef struct
 {
   gdouble min, max;
-  guint base;          /* of a logarithmic one; 0: it is linear */
+  guint base;          /* of the logarithm; 0: the axis is linear */
   gdouble first, last; /* pixels */
   gdouble inset;       /* pixels that are left free at both ends */
 } Axis;
 
+/* A tick of an axis. */
 typedef struct
 {
   gdouble value;
@@ -110,10 +115,11 @@ chart_line_add_spread (ChartLine *line, gdouble x, gdouble y, gdouble low, gdoub
 {
   ChartPoint point = { x, y, low, high };
 
+  g_assert (low <= y && y <= high);
   g_array_append_val (line->points, point);
 }
 
-/* What is written */
+/* Elements */
 
 static void
 append_text (GString *svg, const gchar *text)
@@ -124,7 +130,7 @@ append_text (GString *svg, const gchar *text)
   g_string_append (svg, escaped);
 }
 
-/* With a point, whatever the locale. */
+/* Appends a number, with a point in every locale. */
 static void
 append_number (GString *svg, const gchar *before, gdouble value)
 {
@@ -166,7 +172,7 @@ axis_place (const Axis *axis, gdouble value)
   return axis->first + axis->inset + share * (axis->last - axis->first - 2 * axis->inset);
 }
 
-/* 1, 2 or 5 times a power of ten. */
+/* Chooses the distance of ticks: 1, 2 or 5 times a power of ten. */
 static gdouble
 choose_step (gdouble range)
 {
@@ -176,7 +182,7 @@ choose_step (gdouble range)
   return power * (factor < 2 ? 1 : factor < 5 ? 2 : 5);
 }
 
-/* Of base 10: 1, 2 or 5 times a power of it; of base 2: a power. */
+/* Rounds a value down: to 1, 2 or 5 times a power of ten, or to a power of two. */
 static gdouble
 round_down (gdouble value, guint base)
 {
@@ -197,7 +203,7 @@ round_up (gdouble value, guint base)
   return value <= down * (1 + 1e-9) ? down : down * step;
 }
 
-/* Both ends are ticks, so that every axis ends with a number. */
+/* Rounds both ends to ticks, so that the axis ends with a number. */
 static void
 axis_round (Axis *axis)
 {
@@ -233,11 +239,12 @@ axis_of (const Chart *chart, gboolean is_x)
         }
     }
   axis_round (&axis);
+  g_assert (axis.min < axis.max);
   return axis;
 }
 
-/* Whether a number has room beside 1, 2 to 9 times a power of ten: all of them, 1, 2 and 5, or 1.
- */
+/* Tells whether there is room for a label at @factor times a power of ten.  An axis has labels at
+ * all factors, at 1, 2 and 5, or only at 1. */
 static gboolean
 has_room (const Axis *axis, guint factor)
 {
@@ -248,7 +255,7 @@ has_room (const Axis *axis, guint factor)
   return (factor == 2 || factor == 5) && decade * log10 (2) >= LABEL;
 }
 
-/* 1 to 9 times each power of ten. */
+/* Adds ticks at 1 to 9 times each power of ten. */
 static guint
 ticks_of_decades (const Axis *axis, Tick *ticks)
 {
@@ -320,7 +327,8 @@ append_axes (GString *svg, const Chart *chart, const Axis *x, const Axis *y)
 
 /* Lines */
 
-/* Marks and their bars stand beside those of other lines at the same place. */
+/* Gets the place of a point.  Marks are shifted, so that those of several lines at the same place
+ * stand side by side. */
 static gdouble
 point_place (const Chart *chart, guint index, const ChartPoint *point, const Axis *x)
 {
@@ -329,7 +337,7 @@ point_place (const Chart *chart, guint index, const ChartPoint *point, const Axi
   return axis_place (x, point->x) + (chart->has_marks ? shift : 0);
 }
 
-/* With a bar from the least to the most. */
+/* Appends a mark with a bar from the least to the greatest value. */
 static void
 append_mark (GString *svg, const ChartPoint *point, gdouble place, const gchar *color,
              const Axis *y)
@@ -426,7 +434,7 @@ charts_format (const GPtrArray *charts, const gchar *caption)
                           "viewBox=\"0 0 %d %u\">\n%s",
                           WIDTH, height + CAPTION, WIDTH, height + CAPTION, style);
   if (charts->len == 0)
-    append_label (svg, LEFT, TOP, "class=\"title\"", "Nothing that can be drawn was measured");
+    append_label (svg, LEFT, TOP, "class=\"title\"", "No measurement can be drawn");
   for (guint i = 0; i < charts->len; i++)
     append_chart (svg, g_ptr_array_index (charts, i), i * HEIGHT);
   append_caption (svg, caption, height);

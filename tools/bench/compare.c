@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Whether a replay has counted what the program had.  Of an object that ended before the recording
- * did, what it has in the end is nothing, and not compared. */
+ * Compares the counters of a replay with those of the recording.  Some counters are compared only
+ * for objects that still exist at the end of the recording. */
 
 #include "what-if.h"
 
@@ -42,7 +42,7 @@ compare_number (WhatIf *self, const RecordedObject *object, const gchar *counter
   g_ptr_array_add (self->differences, difference);
 }
 
-/* A counter of the recording, and what the replay has. */
+/* A counter of the recording, and its value in the replay. */
 typedef struct
 {
   TarnTraceProperty property;
@@ -59,7 +59,8 @@ compare_counters (WhatIf *self, const RecordedObject *object, const Counter *cou
                       counters[i].replayed);
 }
 
-/* A program that was killed has said no counters: what is known of them is in the events. */
+/* Compares numbers of requests, which are counted from events.  A program that was killed has
+ * recorded no counters. */
 static void
 compare_requests (WhatIf *self, const RecordedObject *object, const TarnPoolStats *stats)
 {
@@ -121,20 +122,25 @@ compare_heap (WhatIf *self, const RecordedObject *object, const TarnHeapStats *s
     compare_counters (self, object, in_the_end, G_N_ELEMENTS (in_the_end));
 }
 
-/* Whether the recording has all of an object's life until then, as its counters tell. */
+/* Tells whether the recording has all requests of a pool.  It has not if the pool had blocks
+ * before, or has counted more requests than were recorded. */
 static gboolean
-is_whole (WhatIf *self, const RecordedObject *object)
+is_whole (const RecordedObject *object)
 {
   const RecordedNumbers *counters = &object->counters;
   guint64 counted = counters->number[TARN_TRACE_HITS] + counters->number[TARN_TRACE_MISSES]
                     + counters->number[TARN_TRACE_FAILURES];
   guint64 recorded = object->hits + object->misses + object->failures;
+
+  return !object->was_there && (!counters->is_known[TARN_TRACE_HITS] || counted <= recorded);
+}
+
+static void
+note_partial (WhatIf *self, const RecordedObject *object)
+{
   g_autofree gchar *name = describe (object);
 
-  if (!object->was_there && (!counters->is_known[TARN_TRACE_HITS] || counted <= recorded))
-    return TRUE;
   note (self, "%s is not compared: it had been used before recording began", name);
-  return FALSE;
 }
 
 static void
@@ -144,8 +150,8 @@ note_limits (WhatIf *self, const RecordedObject *object)
 
   if (recorded_has_varying_room (object))
     note (self,
-          "%s had %" G_GUINT64_FORMAT " bytes once and could not give %" G_GUINT64_FORMAT
-          " another time: replayed with what there was each time",
+          "%s once had %" G_GUINT64_FORMAT " bytes and another time could not allocate "
+          "%" G_GUINT64_FORMAT ": it is replayed with the room of each time",
           name, object->most_given, object->least_refused);
 }
 
@@ -153,11 +159,12 @@ static void
 note_all (WhatIf *self, const Recorded *recorded)
 {
   if (recorded->n_lost > 0)
-    note (self, "%" G_GUINT64_FORMAT " events were lost", recorded->n_lost);
+    note (self, "%" G_GUINT64_FORMAT " %s lost", recorded->n_lost,
+          recorded->n_lost == 1 ? "event was" : "events were");
   if (!recorded->is_complete)
-    note (self, "recording was not ended: what came last may be missing");
+    note (self, "recording was not ended: the last events may be missing");
   if (recorded->n_threads > 1)
-    note (self, "what several threads did at the same time is replayed one after the other");
+    note (self, "steps of several threads at the same time are replayed one after the other");
 }
 
 void
@@ -172,10 +179,15 @@ what_if_compare (WhatIf *self, const Rebuilt *rebuilt)
       const RecordedObject *object = recorded->objects->pdata[i];
 
       note_limits (self, object);
-      if (object->object_class == TARN_TRACE_POOL && is_whole (self, object))
+      if (object->object_class != TARN_TRACE_POOL)
+        continue;
+      if (is_whole (object))
         compare_pool (self, object, &rebuilt->objects[i].pool_stats);
-      else if (object->object_class == TARN_TRACE_POOL)
-        g_hash_table_add (partial, GUINT_TO_POINTER (object->upstream));
+      else
+        {
+          note_partial (self, object);
+          g_hash_table_add (partial, GUINT_TO_POINTER (object->upstream));
+        }
     }
   for (guint i = 0; i < recorded->objects->len; i++)
     {

@@ -1,16 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Counts bytes in place of a driver, and makes up addresses. */
 
 #include "counter.h"
 
 #define PART_ALIGNMENT 128 /* bytes */
 #define MAX_PART_ALIGNMENT 4096
 
+/* A counter. */
 typedef struct
 {
-  gsize budget;     /* bytes; 0: no end; atomic */
+  gsize budget;     /* bytes; 0: no limit; atomic */
   gsize used;       /* bytes; atomic */
-  guint64 reserved; /* bytes of addresses, which are never used again; atomic */
+  guint64 reserved; /* bytes of addresses so far, which are never reused; atomic */
   gsize granularity;
   Meter *meter;                /* nullable */
   SimulatedQueues *all_queues; /* nullable */
@@ -28,7 +31,8 @@ meter_add (Meter *meter, gsize size)
     ;
 }
 
-/* Parts are told apart by their addresses, and so is what lies side by side. */
+/* Makes up addresses.  Each memory has its own, with a gap to the next one, so that neighbours are
+ * never taken for one. */
 static guint64
 take_addresses (Counter *counter, gsize size)
 {
@@ -54,7 +58,7 @@ counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
     }
   __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
   g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-               "%" G_GSIZE_FORMAT " bytes are more than is left", size);
+               "there are fewer than %" G_GSIZE_FORMAT " bytes left", size);
   return FALSE;
 }
 

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that is a counter: what a pool over it costs is the pool's own. */
+ * A fake allocator that only counts bytes: the cost of a pool over it is the pool's own. */
 
 #ifndef COUNTER_H
 #define COUNTER_H
@@ -10,31 +10,35 @@
 
 #include "simulated-queues.h"
 
-/* Bytes that counters have given, of all that share it. */
+/* The bytes of all counters that share it.
+ *
+ * Invariant, between calls: used <= peak. */
 typedef struct
 {
   gsize used; /* atomic */
   gsize peak; /* atomic */
 } Meter;
 
+/* Options of a counter. */
 typedef struct
 {
-  gsize budget;                /* bytes; 0: as many as are asked for */
-  gsize granularity;           /* of virtual memory; 0: it has parts instead */
-  gsize part_alignment;        /* 0: the usual one */
-  gboolean releases_parts;     /* parts have to be given back, as OpenCL's do */
-  gboolean frees_in_order;     /* memory may be given back while queues use it */
-  gboolean has_queues;         /* simulated ones */
-  Meter *meter;                /* nullable; of the caller's, and lives longer */
-  SimulatedQueues *all_queues; /* events are recorded of all of them; nullable */
+  gsize budget;                /* bytes; 0: no limit */
+  gsize granularity;           /* bytes of virtual memory; 0: it has sub-buffers instead */
+  gsize part_alignment;        /* 0: the default */
+  gboolean releases_parts;     /* sub-buffers must be released, as in OpenCL */
+  gboolean frees_in_order;     /* memory may be freed while queues use it */
+  gboolean has_queues;         /* it has simulated queues */
+  Meter *meter;                /* nullable; the caller's, and lives longer */
+  SimulatedQueues *all_queues; /* each event is recorded on all of these; nullable */
 } CounterOptions;
 
-/* What virtual memory of most devices is given in. */
+/* The granularity of virtual memory on most devices. */
 #define COUNTER_GRANULARITY ((gsize) 2 << 20)
 
-/* Bytes that a counter has from now on; 0: as many as are asked for. */
+/* Sets the bytes that a counter has from now on; 0: no limit. */
 void counter_set_budget (TarnAllocator *counter, gsize budget);
 
+/* Creates a counter. */
 TarnAllocator *counter_new (const CounterOptions *options);
 
 #endif

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Starts the threads of a crew, and times them. */
 
 #include "crew.h"
 
@@ -7,15 +9,17 @@
 #include <pthread.h>
 #include <time.h>
 
+/* A crew. */
 typedef struct
 {
   const Job *job;
-  pthread_mutex_t lock;      /* held until all threads are there, or cannot be */
-  gboolean is_off;           /* they cannot */
-  pthread_barrier_t barrier; /* of the threads and of the one that stops them */
+  pthread_mutex_t lock;      /* held until all threads were created, or one could not be */
+  gboolean is_off;           /* one could not be created: all end */
+  pthread_barrier_t barrier; /* for all threads and the one that stops them */
   gint stop;                 /* atomic */
 } Crew;
 
+/* A thread of a crew. */
 typedef struct
 {
   Crew *crew;
@@ -25,7 +29,7 @@ typedef struct
   gsize sizes[N_SIZES];
   guint64 count;
   gint64 start, end;            /* nanoseconds */
-  gchar apart[CACHE_LINE_PAIR]; /* the next one's is in no cache line of this one's */
+  gchar apart[CACHE_LINE_PAIR]; /* the next one shares no cache line with this one */
 } Worker;
 
 gint64
@@ -45,8 +49,8 @@ get_mixed_size (guint i)
   return (gsize) lrint (exp2 (range * i / (N_MIXED_SIZES - 1)) * MIN_MIXED_SIZE);
 }
 
-/* Mixed sizes come in an order of their own for each thread, the same in every run: all of them,
- * shuffled, then all of them in another order. */
+/* Fills in the sizes that a thread takes in turn.  Mixed sizes are shuffled again and again, in
+ * another order for each thread, but the same in every run. */
 static void
 fill_sizes (gsize *sizes, Sizes which, guint thread)
 {
@@ -57,7 +61,7 @@ fill_sizes (gsize *sizes, Sizes which, guint thread)
       guint first = i - i % N_MIXED_SIZES;
       guint other = (guint) g_rand_int_range (random, (gint32) first, (gint32) i + 1);
 
-      /* Fisher's and Yates's shuffle, while it is filled. */
+      /* The shuffle of Fisher and Yates, while the array is filled. */
       sizes[i] = sizes[other];
       sizes[other] = which == SIZES_ONE ? ONE_SIZE : get_mixed_size (i - first);
     }
@@ -70,7 +74,7 @@ crew_get_window_peak (const Job *job, guint thread)
   guint64 bytes = 0, peak = 0;
 
   fill_sizes (sizes, job->sizes, thread);
-  for (guint i = 0; i < 2 * N_SIZES; i++) /* the sizes come again */
+  for (guint i = 0; i < 2 * N_SIZES; i++) /* the sizes repeat */
     {
       if (i >= WINDOW_BLOCKS)
         bytes -= sizes[(i - WINDOW_BLOCKS) % N_SIZES];
@@ -80,7 +84,7 @@ crew_get_window_peak (const Job *job, guint thread)
   return peak;
 }
 
-/* Once through all sizes; one call of a driver is enough, and one round fills no pool. */
+/* Runs a loop once through all sizes.  One call is enough for a driver. */
 static void
 warm_up (Worker *worker, Loop loop)
 {
@@ -96,7 +100,7 @@ warm_up (Worker *worker, Loop loop)
   lane->next = 0;
 }
 
-/* Waits until all threads are there.  FALSE: they are not going to be. */
+/* Waits until all threads were created.  Returns FALSE if one could not be. */
 static gboolean
 await_others (Crew *crew)
 {
@@ -130,8 +134,8 @@ run_worker (gpointer data)
   return NULL;
 }
 
-/* A slow driver is asked once between two looks at the clock, but for mixed sizes, of which each
- * must have its share. */
+/* Chooses the number of allocations between two looks at the clock.  A slow driver makes one; with
+ * mixed sizes all are made, so that each size has its share. */
 static guint
 choose_chunk (const Job *job)
 {
@@ -157,8 +161,8 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   fill_sizes (worker->sizes, job->sizes, index);
 }
 
-/* The clock runs from the first start to the last end: a thread that had no processor when it was
- * to stop has done its share with another's. */
+/* Computes the result.  The time is from the first start to the last end, because a thread that had
+ * no processor at the end stops later and does more. */
 static gboolean
 sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
 {
@@ -186,7 +190,8 @@ sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
   return TRUE;
 }
 
-/* Starts the threads.  FALSE: so many cannot be made, and those that were made end. */
+/* Starts the threads.  Returns FALSE with an error if one cannot be created; then the others
+ * end. */
 static gboolean
 start_workers (Crew *crew, Worker *workers, Ring *rings, GError **error)
 {

@@ -1,22 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * CUDA's kinds of memory, in the device's primary context; and the driver's own pool, to compare
- * Tarn's with, which Tarn does not use: its functions are looked up here. */
+ * Measures CUDA's kinds of memory, in the device's primary context, and the driver's own pool
+ * (cuMemAllocAsync) for comparison.  Tarn does not use that pool, so its functions are looked up
+ * here. */
 
 #include <dlfcn.h>
 #include <tarn/cuda.h>
 
 #include "kinds-private.h"
 
-/* Functions of the driver's that Tarn does not use */
+/* Driver functions that Tarn does not use */
 
 /* X (name, "symbol", arguments) */
 #define STREAM_FUNCTIONS(X)                                                                        \
   X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \
   X (cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))
 
-/* Those of memory are in no driver before CUDA 11.2. */
+/* Drivers before CUDA 11.2 do not have those of memory. */
 #define POOL_FUNCTIONS(X)                                                                          \
   X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
   X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
@@ -41,7 +42,8 @@ static struct
 #undef X
 } cuda;
 
-/* Tarn has a context, and so has opened the library, which it never closes. */
+/* Opens the driver's library.  Tarn has a context by now, so the library is open already and stays
+ * open. */
 static gpointer
 open_library (void)
 {
@@ -100,7 +102,8 @@ check_status (unsigned int status, const gchar *call, GError **error)
 
 /* Contexts and streams */
 
-/* Only one device is open at a time, and in one thread. */
+/* Opens a device.  Changing the environment is safe, because only one device is open at a time, by
+ * one thread. */
 static gboolean
 handle_open (const Device *device, gpointer *handle, GError **error)
 {
@@ -123,7 +126,7 @@ handle_close (gpointer handle)
   tarn_cuda_context_release (handle);
 }
 
-/* The context is current in the thread that opened it. */
+/* Creates a stream.  The context is current in the thread that opened it. */
 static gpointer
 stream_new (gpointer unused, GError **error)
 {
@@ -167,7 +170,7 @@ make_cuda_managed (gpointer handle, GError **error)
 
 /* The driver's pool */
 
-/* On the default stream, as the free. */
+/* Allocates on the default stream, as free_async () frees. */
 static gboolean
 allocate_async (gpointer unused, gsize size, TarnMemory *memory, GError **error)
 {
@@ -188,7 +191,7 @@ free_async (gpointer unused, TarnMemory memory, gsize size)
   cuda.cuMemFreeAsync ((CUdeviceptr) memory.address, NULL);
 }
 
-/* What it keeps goes back to the device, for kinds to come. */
+/* Returns cached memory to the device, for the kinds that are measured next. */
 static void
 trim_async (gpointer pool)
 {
@@ -201,7 +204,8 @@ enter_cuda_async (gpointer handle)
   cuda.cuCtxSetCurrent (handle);
 }
 
-/* It is told to keep what is freed, as Tarn's pools do. */
+/* Creates an allocator over the driver's pool, which is set to cache freed memory, as Tarn's pools
+ * do. */
 TarnAllocator *
 make_cuda_async (gpointer handle, GError **error)
 {
@@ -210,7 +214,7 @@ make_cuda_async (gpointer handle, GError **error)
   CUmemoryPool pool = NULL;
   CUdevice device;
 
-  (void) handle; /* it is current here */
+  (void) handle; /* the context is current here */
   if (!load_pool_functions (error)
       || !check_status (cuda.cuCtxGetDevice (&device), "cuCtxGetDevice", error)
       || !check_status (cuda.cuDeviceGetDefaultMemPool (&pool, device), "cuDeviceGetDefaultMemPool",

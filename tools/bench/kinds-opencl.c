@@ -1,12 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * OpenCL's kinds of memory, in a context and a queue of the program's own. */
+ * Measures OpenCL's kinds of memory, in a context and a queue of its own. */
 
 #include "../opencl-calls.h"
 
 #include "kinds-private.h"
 
+/* An open device. */
 typedef struct
 {
   cl_context context;
@@ -22,7 +23,7 @@ handle_free (gpointer data)
   if (handle->queue != NULL)
     {
       OPENCL (clFinish)
-      (handle->queue); /* what was allocated may still be on its way to the device */
+      (handle->queue); /* allocations may still be on their way to the device */
       OPENCL (clReleaseCommandQueue) (handle->queue);
     }
   if (handle->context != NULL)

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * The kinds of memory of each backend. */
 
 #ifndef KINDS_PRIVATE_H
 #define KINDS_PRIVATE_H

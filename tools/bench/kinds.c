@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Lists the kinds of memory, and opens sources. */
 
 #include <config.h>
 
@@ -25,7 +27,7 @@ make_null_plain (gpointer simulated /* nullable */, GError **error)
   return counter_new (&options);
 }
 
-/* With a heap, and without. */
+/* A kind without a heap, and the same one with a heap. */
 #define BOTH(name, backend, make)                                                                  \
   { name, backend, make, NULL, FALSE, FALSE }, { name "+heap", backend, make, NULL, FALSE, TRUE }
 
@@ -102,6 +104,7 @@ source_get_queue (const Source *source, guint index, GError **error)
         return NULL;
       g_ptr_array_add (source->queues, queue);
     }
+  g_assert (index < source->queues->len);
   return g_ptr_array_index (source->queues, index);
 }
 

@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * The loops that are timed.  Keep all else out of them. */
 
 #include "loops.h"
 
 #include <stdlib.h>
 
-/* The patterns are compiled into each of their callers, with the subject's functions in them. */
+/* Patterns are inlined into their callers, together with the subject's functions. */
 #define INLINE static inline __attribute__ ((always_inline))
 
 typedef gboolean (*Take) (Lane *lane, gsize size, TarnMemory *memory);
@@ -19,8 +21,8 @@ take_malloc (Lane *lane, gsize size, TarnMemory *memory)
   gpointer block = malloc (64);
 
   (void) lane;
-  /* The size is looked up as for the others; and a compiler that saw what becomes of the block
-   * would allocate none. */
+  /* Makes the compiler look up the size, as for other subjects, and keeps it from removing the
+   * allocation. */
   __asm__ volatile("" : "+r"(block) : "r"(size) : "memory");
   memory->pointer = block;
   return TRUE;
@@ -103,7 +105,7 @@ do_pairs (Lane *lane, Take take, Give give)
   return count;
 }
 
-/* A place of the window that is empty is NULL, which no block is. */
+/* An empty place of the window is NULL. */
 INLINE guint64
 do_window (Lane *lane, Take take, Give give)
 {
@@ -205,7 +207,7 @@ DEFINE_LOOPS (malloc, FALSE)
 DEFINE_LOOPS (pool, TRUE)
 DEFINE_LOOPS (ordered, TRUE)
 
-/* A driver is asked to free by size, which the others do not keep. */
+/* Drivers need the size to free a block, and only do_pairs () keeps it. */
 static guint64
 pairs_of_driver (Lane *lane)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What threads do while the clock runs: patterns of allocating and freeing, compiled once for each
- * subject that is measured, so that nothing stands between a loop and the calls. */
+ * Loops that threads run while the clock runs: patterns of allocating and freeing.  Each is
+ * compiled once for each subject, so that no indirect call stands between a loop and the measured
+ * functions. */
 
 #ifndef LOOPS_H
 #define LOOPS_H
@@ -11,52 +12,54 @@
 
 #include "ring.h"
 
+/* The subject that is measured. */
 typedef enum
 {
-  SUBJECT_MALLOC, /* malloc (64) and free () whatever the size: the yardstick */
+  SUBJECT_MALLOC, /* malloc (64) and free () for any size: the yardstick */
   SUBJECT_POOL,
   SUBJECT_ORDERED, /* a pool, with requests that name the thread's queue */
   SUBJECT_DRIVER,  /* the functions of a direct allocator */
   N_SUBJECTS
 } Subject;
 
+/* The pattern of allocating and freeing. */
 typedef enum
 {
-  PATTERN_PAIRS,   /* each block is freed before the next is allocated */
-  PATTERN_WINDOW,  /* the oldest of WINDOW_BLOCKS makes place for the next */
-  PATTERN_ROUNDS,  /* ROUND_BLOCKS are allocated, freed, and given back to the driver */
-  PATTERN_PRODUCE, /* blocks go into the ring, and at the end NULL */
-  PATTERN_CONSUME, /* ... are taken out and freed, until that comes */
+  PATTERN_PAIRS,   /* frees each block before the next one is allocated */
+  PATTERN_WINDOW,  /* frees the oldest of WINDOW_BLOCKS before the next one is allocated */
+  PATTERN_ROUNDS,  /* allocates ROUND_BLOCKS, frees them, and returns them to the driver */
+  PATTERN_PRODUCE, /* puts blocks into the ring, and NULL at the end */
+  PATTERN_CONSUME, /* takes blocks from the ring and frees them, until NULL comes */
   N_PATTERNS
 } Pattern;
 
-#define N_SIZES 1024 /* that a loop takes in turn; a power of two */
+#define N_SIZES 1024 /* a loop takes them in turn; a power of two */
 #define WINDOW_BLOCKS 64
 #define ROUND_BLOCKS 16
 
-/* What a loop works on, of one thread alone but for what is pointed to. */
+/* The data of a loop.  It belongs to one thread; objects that it points to are shared. */
 typedef struct
 {
   TarnPool *pool;
-  gpointer queue;        /* of SUBJECT_ORDERED */
-  TarnAllocator *driver; /* for calls of the driver without a pool */
+  gpointer queue;        /* for SUBJECT_ORDERED */
+  TarnAllocator *driver; /* for SUBJECT_DRIVER */
   const gsize *sizes;    /* N_SIZES of them */
   guint chunk;           /* allocations between two looks at stop */
   const gint *stop;      /* atomic */
   Ring *ring;
-  TarnMemory window[WINDOW_BLOCKS]; /* start from all zero bytes */
-  guint next;                       /* size */
-  GError *error;                    /* that ended the loop */
+  TarnMemory window[WINDOW_BLOCKS]; /* all zero bytes at first */
+  guint next;                       /* index of the next size */
+  GError *error;                    /* the one that ended the loop; nullable */
 } Lane;
 
-/* Returns how many blocks were allocated, or consumed, and freed.  It looks at stop only after
- * chunk of them. */
+/* Runs until stop is set, or an error occurs.  Returns the number of blocks that it allocated, or
+ * consumed. */
 typedef guint64 (*Loop) (Lane *lane);
 
-/* NULL: there is no such loop. */
+/* The loops; NULL for those that do not exist. */
 extern const Loop loops[N_PATTERNS][N_SUBJECTS];
 
-/* What is in the window. */
+/* Frees the blocks in the window. */
 void loops_clear_window (Lane *lane, Subject subject);
 
 #endif

@@ -1,12 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Asks Linux for the processor's model. */
 
 #include "machine.h"
 
 #include <string.h>
 #include <sys/utsname.h>
 
-/* NULL: there is no such line. */
+/* Reads the model from /proc/cpuinfo.  Returns NULL if it has none. */
 static gchar *
 read_model (void)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Host memory that a block takes, with all that is kept of it: what malloc () has given while there
- * were many blocks, over memory that takes none itself. */
+ * Measures the host memory that a pool needs for each block.  It asks malloc () for its bytes while
+ * there are many blocks, over an allocator that needs no host memory itself. */
 
 #include <config.h>
 
@@ -10,7 +10,7 @@
 
 #include "measures.h"
 
-#define N_BLOCKS 100000 /* so many that what a pool takes for itself does not count */
+#define N_BLOCKS 100000 /* enough that the pool's own memory does not matter */
 
 static gboolean
 get_host_bytes (gdouble *bytes, GError **error)
@@ -24,9 +24,9 @@ get_host_bytes (gdouble *bytes, GError **error)
 #else
   (void) bytes;
 #endif
-  /* A sanitizer's malloc () counts nothing, for one. */
+  /* For example, a sanitizer's malloc () does not count. */
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-               "the C library does not say what it has allocated");
+               "the C library does not count its allocations");
   return FALSE;
 }
 
@@ -53,7 +53,7 @@ weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
   return TRUE;
 }
 
-/* It is always the same: repetitions would tell nothing. */
+/* Measures once: the result is always the same. */
 void
 measure_memory (const Bench *bench, const Source *source, const Measure *measure)
 {

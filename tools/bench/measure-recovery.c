@@ -1,20 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recovery from out-of-memory: all memory is held in small blocks, and then a large one is asked
- * for.  No device is ever filled for this: there the pool is given a limit. */
+ * Measures the recovery from out-of-memory: all memory is held in small blocks when a large one is
+ * requested.  Devices are not filled for this: the pool has a limit instead. */
 
 #include "counter.h"
 #include "measures.h"
 
 #define N_HELD 256
-#define HELD_SIZE ((gsize) 64 << 10) /* bytes; a held block has a few more, as its bin has */
+#define HELD_SIZE ((gsize) 64 << 10) /* bytes of a request; the block has as many as its bin */
 #define WANTED_SIZE ((gsize) 8 << 20)
 
+/* The cost of a recovery. */
 typedef struct
 {
   gdouble ns;
-  guint64 calls; /* of the driver */
+  guint64 calls; /* driver calls */
 } Recovery;
 
 static TarnPool *
@@ -82,7 +83,7 @@ recover_once (TarnPool *pool, Recovery *recovery, GError **error)
   return block != NULL;
 }
 
-/* As often as there is time for, with what comes before; at least once. */
+/* Recovers as often as there is time for, but at least once.  Stores the means. */
 static gboolean
 recover (TarnPool *pool, gdouble seconds, Recovery *mean, GError **error)
 {

@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How much memory threads take from the driver while each keeps a window of live blocks.  It is
- * compared with the most that all of them have in use at one moment, and with the sum of the most
- * that each has in use.  The heap's moves after the first repetition are counted as well. */
+ * Measures the memory that threads take from the driver while each keeps a window of live blocks.
+ * It is compared with the most that all threads together have in use at a moment, and with the sum
+ * of each thread's own peak.  The heap's moves after the first repetition are counted as well. */
 
 #include "measures.h"
 
+/* The rows of a number of threads. */
 typedef struct
 {
-  Result *of_use, *of_peaks, *moves; /* moves NULL: there is no heap */
+  Result *of_use, *of_peaks, *moves; /* moves is NULL without a heap */
 } Rows;
 
-/* The most bytes up to now, and how often memory has moved. */
+/* The peaks of bytes so far, and the number of moves. */
 typedef struct
 {
   gdouble taken, active; /* bytes */
@@ -52,7 +53,7 @@ count (const Job *job, TarnAllocator *allocator)
   return counted;
 }
 
-/* Runs the threads once, and then as often as other measures are repeated. */
+/* Runs the threads once, and then once for each repetition. */
 static gboolean
 run (const Bench *bench, const Job *job, TarnAllocator *allocator, Count *first, Count *all,
      GError **error)
@@ -93,7 +94,7 @@ fail_rows (const Rows *rows, GError *error)
   result_fail (rows->of_peaks, error);
 }
 
-/* Measures so many threads, on a new allocator: other measures leave memory in theirs. */
+/* Measures a number of threads, on a new allocator: other measures leave memory in theirs. */
 static void
 measure_threads (const Bench *bench, const Source *source, const Measure *measure, guint n_threads)
 {

@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Traces: how much memory a pool takes for what is in use, and how long it takes.  Each replay
- * begins with an empty pool. */
+ * Measures traces: how much memory a pool takes for the blocks in use, and how long it takes.  Each
+ * replay begins with an empty pool. */
 
 #include "measures.h"
 #include "replay.h"
 
-#define MAX_POINTS 1000 /* of a trace that are kept for a plot */
+#define MAX_POINTS 1000 /* kept of a trace, for a plot */
 
 typedef void (*TraceFunc) (const Bench *bench, const Source *source, const Measure *measure,
                            const Trace *trace);
 
-/* Those that were made ask for more memory than a device may have, and more than anyone would want
- * to be taken: they are for memory that needs none. */
+/* Measures each trace.  Made-up traces need more memory than a device may have, so they are only
+ * for memory that needs no device. */
 static void
 for_each_trace (const Bench *bench, const Source *source, const Measure *measure, TraceFunc func)
 {
@@ -29,7 +29,7 @@ for_each_trace (const Bench *bench, const Source *source, const Measure *measure
     }
 }
 
-/* What there is of the driver: the heap has it, or else the pool. */
+/* Memory of the driver, which the heap has, or the pool if there is no heap */
 
 static gsize
 get_bytes (const Replay *replay)
@@ -53,7 +53,7 @@ get_peak_bytes (const Replay *replay)
   return pool.peak_managed_bytes;
 }
 
-/* How often it was asked for some: a piece that was mapped anew counts as one that it gave. */
+/* Counts calls of the driver for memory.  A segment that was mapped anew counts as one. */
 static guint64
 get_calls (const Replay *replay)
 {
@@ -68,7 +68,8 @@ get_calls (const Replay *replay)
 
 /* Overhead */
 
-/* Of those in a stretch of the trace, the one with the most managed bytes stays. */
+/* Adds a point.  Of all points in a stretch of the trace, the one with the most managed bytes is
+ * kept. */
 static void
 add_point (GArray *points, TracePoint point, guint index, guint n_events)
 {
@@ -86,13 +87,14 @@ add_point (GArray *points, TracePoint point, guint index, guint n_events)
     *last = point;
 }
 
+/* The bytes of a replay. */
 typedef struct
 {
   TraceResult *result;
   gdouble active; /* bytes */
 } Bytes;
 
-/* Active bytes are known from the trace itself, and managed bytes from the pool. */
+/* Counts bytes after an event: active ones by the trace, managed ones by the pool. */
 static void
 count_bytes (const Replay *replay, guint i, gpointer data)
 {
@@ -129,7 +131,7 @@ add_result (const Bench *bench, const Source *source, const Measure *measure, co
                       bench->has_queues ? trace->n_threads : 1, g_strdup (trace->name), unit);
 }
 
-/* It is the same each time: repetitions would tell nothing. */
+/* Measures once: the result is the same each time. */
 static void
 measure_trace_overhead (const Bench *bench, const Source *source, const Measure *measure,
                         const Trace *trace)
@@ -150,7 +152,7 @@ measure_trace_overhead (const Bench *bench, const Source *source, const Measure 
                 spread_of_one ((gdouble) bytes->peak_managed / (gdouble) bytes->peak_active));
   else
     result_fail (result, g_error_new_literal (TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                                              "no byte of it was ever in use"));
+                                              "it never has a byte in use"));
 }
 
 void
@@ -161,7 +163,7 @@ measure_overhead (const Bench *bench, const Source *source, const Measure *measu
 
 /* Calls */
 
-/* It is the same each time. */
+/* Counts once: the result is the same each time. */
 static void
 measure_trace_calls (const Bench *bench, const Source *source, const Measure *measure,
                      const Trace *trace)
@@ -185,7 +187,7 @@ measure_calls (const Bench *bench, const Source *source, const Measure *measure)
 
 /* Time */
 
-/* The yardstick first. */
+/* Times the yardstick and then the pool. */
 static gboolean
 time_both (const Bench *bench, const Source *source, const Trace *trace, gdouble *yardstick,
            gdouble *cost, GError **error)

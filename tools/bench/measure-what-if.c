@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recordings: how much memory the program's pools took, as they were and with changes.  All that
- * is counted is counted in the recorded order, and times are taken apart from that. */
+ * Measures recordings: how much memory the program's pools took as they were, and would take with
+ * changes.  Counters come from a replay in the recorded order; times come from separate replays. */
 
 #include <math.h>
 
@@ -12,16 +12,16 @@
 #include "recorded-replay.h"
 #include "what-if.h"
 
-#define MAX_TIMED_NS ((gint64) 1000000000) /* of all repetitions together, but for the first */
+#define MAX_TIMED_NS ((gint64) 1000000000) /* after which no other repetition begins */
 
-/* A recording, on a kind of memory. */
+/* A recording that is replayed on a kind of memory. */
 typedef struct
 {
   const Bench *bench;
   const Recorded *recorded;
   const Source *source;
   WhatIf *table;
-  gsize *peaks; /* of managed bytes, of each pool as recorded */
+  gsize *peaks; /* managed bytes of each pool at its peak, as recorded */
 } Trial;
 
 static gdouble
@@ -68,7 +68,7 @@ time_once (const Trial *trial, const Alternative *alternative, gdouble *ns, GErr
          && recorded_replay_time (&replay, &rebuilt, ns, error);
 }
 
-/* Large programs are not repeated: each step is one of many. */
+/* Times the steps.  Large programs are not repeated: their many steps are repetition enough. */
 static gboolean
 time_steps (const Trial *trial, const Alternative *alternative, WhatIfRow *row, GError **error)
 {
@@ -93,7 +93,8 @@ keep_peaks (const Rebuilt *rebuilt, gsize *peaks)
     peaks[i] = rebuilt->objects[i].pool_stats.peak_managed_bytes;
 }
 
-/* What the recording is compared with: a kind with a heap may change nothing, too. */
+/* Tells whether an alternative changes nothing, so that its counters must be the recording's.  A
+ * kind with a heap may change nothing, too. */
 static gboolean
 is_as_recorded (const Trial *trial, const Alternative *alternative)
 {
@@ -101,9 +102,10 @@ is_as_recorded (const Trial *trial, const Alternative *alternative)
          && !(alternative->has_heaps && alternative_applies (alternative, trial->recorded));
 }
 
-/* Replays what was recorded with blocks followed, as they were then: counters are exact. */
+/* Replays with blocks traced, as they were while the program was recorded.  So counters are
+ * exact. */
 static gboolean
-replay_followed (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
+replay_traced (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
 {
   gboolean is_replayed;
 
@@ -122,7 +124,7 @@ try_alternative (const Trial *trial, const Alternative *alternative, WhatIfRow *
 
   if (!rebuilt_init (&rebuilt, trial->recorded, trial->source, alternative,
                      is_first ? NULL : trial->peaks, error)
-      || !replay_followed (&replay, &rebuilt, error))
+      || !replay_traced (&replay, &rebuilt, error))
     return FALSE;
   set_row (row, &replay);
   if (is_first)
@@ -147,7 +149,7 @@ fill_row (const Trial *trial, const Alternative *alternative)
     row->error = g_strdup (error->message);
 }
 
-/* A kind with a heap has one below each pool, whatever else is tried. */
+/* Tries all alternatives.  A kind with a heap adds one below each pool in all of them. */
 static void
 try_all (const Trial *trial)
 {

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Lists the measures, and runs those that compare a loop with the same loop over malloc (). */
 
 #include "measures.h"
 
@@ -9,7 +11,7 @@
 
 static void measure_cost (const Bench *bench, const Source *source, const Measure *measure);
 
-/* In the order in which they are measured and printed. */
+/* The measures, in the order in which they are run and printed. */
 const Measure measures[] = {
   { "driver", measure_cost, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_ONE, THREADS_ONE },
   { "driver", measure_cost, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_MIXED, THREADS_ONE },
@@ -48,18 +50,18 @@ bench_show_progress (const Bench *bench, guint repetition)
 void
 bench_hand_over (const Bench *bench)
 {
-  results_reckon_gains (bench->results);
+  results_compute_gains (bench->results);
   report_take (bench->report, bench->results);
 }
 
-/* What a loop costs, beside the same loop with malloc () */
+/* Costs of loops */
 
-/* A row, with a pool of its own. */
+/* A row, which has its own pool. */
 typedef struct
 {
   Result *result;
   Job job;
-  gdouble *costs, *yardsticks; /* of each repetition; nanoseconds */
+  gdouble *costs, *yardsticks; /* nanoseconds, one for each repetition */
   TarnPoolStats first;         /* after the first repetition */
 } Cost;
 
@@ -124,7 +126,8 @@ make_costs (const Bench *bench, const Source *source, const Measure *measure)
   return costs;
 }
 
-/* The yardstick first, so that both see the same of what else the machine does. */
+/* Runs a repetition: the yardstick and then the subject, so that both run under the same
+ * conditions. */
 static void
 repeat (Cost *cost, guint repetition)
 {
@@ -140,7 +143,7 @@ repeat (Cost *cost, guint repetition)
 }
 
 static gdouble
-reckon_hit_share (const Cost *cost)
+compute_hit_share (const Cost *cost)
 {
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
   guint64 served, without_driver;
@@ -151,7 +154,8 @@ reckon_hit_share (const Cost *cost)
   return served > 0 ? (gdouble) without_driver / (gdouble) served : (gdouble) NAN;
 }
 
-/* Repetitions of all rows alternate, so that a gain compares what was measured side by side. */
+/* Measures all rows.  Their repetitions alternate, so that a gain compares values that were
+ * measured under the same conditions. */
 static void
 measure_cost (const Bench *bench, const Source *source, const Measure *measure)
 {
@@ -172,6 +176,6 @@ measure_cost (const Bench *bench, const Source *source, const Measure *measure)
         continue;
       result_set_beside (cost->result, cost->costs, cost->yardsticks, bench->n_repetitions);
       if (cost->job.pool != NULL)
-        cost->result->hit_share = reckon_hit_share (cost);
+        cost->result->hit_share = compute_hit_share (cost);
     }
 }

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is measured of each kind of memory. */
+ * The measures: what is measured for each kind of memory. */
 
 #ifndef MEASURES_H
 #define MEASURES_H
@@ -9,41 +9,44 @@
 #include "crew.h"
 #include "report.h"
 
+/* The numbers of threads of a measure. */
 typedef enum
 {
   THREADS_ONE,
-  THREADS_ALL,  /* each number that was asked for */
-  THREADS_PAIRS /* ... made even */
+  THREADS_ALL,  /* each number of --threads */
+  THREADS_PAIRS /* each number of --threads, made even */
 } ThreadRule;
 
-/* How to measure. */
+/* Settings, and the results so far. */
 typedef struct
 {
-  gdouble seconds; /* of each repetition */
+  gdouble seconds; /* for each repetition */
   guint n_repetitions;
-  const GArray *threads;         /* of guint */
-  const GPtrArray *made_traces;  /* of Trace: for memory that needs no device */
-  const GPtrArray *read_traces;  /* of Trace: for every kind */
-  const GPtrArray *recordings;   /* of Recorded: for every kind */
-  const GPtrArray *alternatives; /* of Alternative: for these; nullable */
+  const GArray *threads;         /* guints: numbers of threads */
+  const GPtrArray *made_traces;  /* Traces for memory that needs no device */
+  const GPtrArray *read_traces;  /* Traces for every kind */
+  const GPtrArray *recordings;   /* Recordeds for every kind */
+  const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
   gboolean has_all_alternatives; /* also those that change nothing */
-  gboolean has_queues;    /* threads have one each; traces are replayed with theirs, and threads */
-  gboolean has_one_queue; /* ... which is the same for all threads */
-  guint64 lag;            /* steps that simulated ones are late */
-  Results *results;       /* of what is being measured */
-  Report *report;         /* ... and where they go then */
+  gboolean has_queues;    /* each thread has a queue; traces have their own queues and threads */
+  gboolean has_one_queue; /* all threads share one queue */
+  guint64 lag;            /* steps by which simulated queues are late */
+  Results *results;       /* of the current measure */
+  Report *report;         /* takes the results */
   const gchar *step;      /* for the line of progress */
 } Bench;
 
 typedef struct _Measure Measure;
+
+/* A measure. */
 struct _Measure
 {
-  const gchar *name; /* may be that of several, which are then chosen together */
+  const gchar *name; /* several may share one, and are selected together */
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
-  gboolean needs_pool;    /* Tarn's */
-  gboolean needs_counter; /* for memory that needs no device only */
+  gboolean needs_pool;    /* a pool of Tarn's */
+  gboolean needs_counter; /* only for memory that needs no device */
 
-  /* Of those whose cost is taken by a crew */
+  /* For measures that a crew runs */
   Pattern pattern;
   Subject subject;
   Sizes sizes;
@@ -53,14 +56,16 @@ struct _Measure
 extern const Measure measures[];
 extern const gsize n_measures;
 
+/* Tells whether a measure is for a kind of memory. */
 gboolean measure_applies (const Measure *measure, const Kind *kind);
 
+/* Shows the progress on a terminal. */
 void bench_show_progress (const Bench *bench, guint repetition);
 
-/* Prints the rows that there are: they are complete. */
+/* Prints the results of the current measure, which are complete, and empties bench->results. */
 void bench_hand_over (const Bench *bench);
 
-/* In measure-*.c */
+/* Run a measure and add its results; in measure-*.c */
 void measure_recovery (const Bench *bench, const Source *source, const Measure *measure);
 void measure_memory (const Bench *bench, const Source *source, const Measure *measure);
 void measure_taken (const Bench *bench, const Source *source, const Measure *measure);

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reads and checks the command line of tarn-bench. */
 
 #include "options.h"
 
@@ -13,8 +15,8 @@
 #define MAX_DEFAULT_THREADS 16
 #define MAX_SECONDS 3600
 #define MAX_REPETITIONS 1000
-#define MAX_QUEUES 256    /* of a trace */
-#define WHAT_IF "what-if" /* a measure */
+#define MAX_QUEUES 256    /* in a trace */
+#define WHAT_IF "what-if" /* the name of a measure */
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
 {
@@ -56,10 +58,10 @@ get_measure_name (gsize i)
   return measures[i].name;
 }
 
-/* "opencl" stands for each name that begins with "opencl-", but for those with a heap, for which
- * "opencl+heap" stands.  "null" is one of its own. */
+/* Tells whether a word selects a name.  "opencl" selects all names that begin with "opencl-" and
+ * have no heap; "opencl+heap" selects those with a heap.  "null" selects only itself. */
 static gboolean
-is_meant (const gchar *word, const gchar *name)
+is_selected (const gchar *word, const gchar *name)
 {
   gboolean has_heap = g_str_has_suffix (word, HEAP);
   gsize length = strlen (word) - (has_heap ? strlen (HEAP) : 0);
@@ -81,7 +83,8 @@ join_names (GetName get_name, gsize n)
   return g_string_free (text, FALSE);
 }
 
-/* NULL: all of them, without heaps. */
+/* Parses a list of names.  A list of NULL selects all names without heaps.  Returns a boolean for
+ * each name, or NULL with an error. */
 static gboolean *
 parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, GError **error)
 {
@@ -96,13 +99,13 @@ parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, 
       gboolean is_found = FALSE;
 
       for (gsize i = 0; i < n && word[0] != '\0'; i++)
-        if (is_meant (word, get_name (i)))
+        if (is_selected (word, get_name (i)))
           is_found = chosen[i] = TRUE;
       if (!is_found)
         {
           g_autofree gchar *names = join_names (get_name, n);
 
-          refuse (error, "%s '%s': there is no '%s'; there are %s", option, list, word, names);
+          refuse (error, "%s '%s': '%s' is none of these: %s", option, list, word, names);
           return NULL;
         }
       if (words[w] == NULL)
@@ -141,7 +144,7 @@ parse_threads (const gchar *list, GError **error)
       if (words[i] == NULL
           || !g_ascii_string_to_unsigned (g_strstrip (words[i]), 10, 1, MAX_THREADS, &number, NULL))
         {
-          refuse (error, "--threads '%s': '%s' is no number from 1 to %d", list,
+          refuse (error, "--threads '%s': '%s' is not a number from 1 to %d", list,
                   words[i] != NULL ? words[i] : "", MAX_THREADS);
           return NULL;
         }
@@ -159,7 +162,7 @@ parse_threads (const gchar *list, GError **error)
 
 /* The rest */
 
-/* A replay makes them all. */
+/* Checks that a replay can create all threads and queues of a trace. */
 static gboolean
 check_trace (const gchar *name, const Trace *trace, GError **error)
 {
@@ -180,7 +183,7 @@ weave_traces (Options *options, GError **error)
   if (options->traces->len < 2)
     return options->traces->len == 0
                ? refuse (error, "--weave: there is no --trace")
-               : refuse (error, "--weave: there is one --trace only, %s", options->trace_paths[0]);
+               : refuse (error, "--weave: there is only one --trace, %s", options->trace_paths[0]);
   if ((woven = traces_weave (options->traces, error)) == NULL)
     {
       g_prefix_error (error, "--weave ");
@@ -191,13 +194,13 @@ weave_traces (Options *options, GError **error)
   return TRUE;
 }
 
-/* Recordings are replayed apart from the other traces. */
+/* Reads a trace or a recording; recordings are replayed separately. */
 static gboolean
 read_trace (Options *options, const gchar *path, GError **error)
 {
   gpointer read;
 
-  if (recorded_is_meant (path))
+  if (recorded_recognizes (path))
     {
       if ((read = recorded_read (path, error)) != NULL)
         g_ptr_array_add (options->recordings, read);
@@ -230,10 +233,10 @@ check_recordings (const Options *options, GError **error)
     return refuse (error, "--weave: recordings cannot be woven");
   if (options->recordings->len > 0 || !options->what_if)
     return TRUE;
-  return refuse (error, "--what-if: no --trace is a recording, as TARN_TRACE makes them");
+  return refuse (error, "--what-if: no --trace is a recording, which TARN_TRACE makes");
 }
 
-/* What is woven has the threads and queues of all. */
+/* Weaves the traces if --weave was given.  The woven trace has the threads and queues of all. */
 static gboolean
 weave_if_asked (Options *options, GError **error)
 {
@@ -255,7 +258,7 @@ check_numbers (const Options *options, GError **error)
 {
   if (options->late < 0)
     return refuse (error, "--late %" G_GINT64_FORMAT ": must not be negative", options->late);
-  /* It must not be "no number", either. */
+  /* The comparison refuses NaN, too. */
   if (!(options->seconds > 0 && options->seconds <= MAX_SECONDS))
     return refuse (error, "--seconds %g: must be more than 0, and at most %d", options->seconds,
                    MAX_SECONDS);
@@ -265,7 +268,7 @@ check_numbers (const Options *options, GError **error)
   return TRUE;
 }
 
-/* Where nothing else is asked for, recordings are all that is replayed. */
+/* Selects the measures.  If there are recordings and no --measure, only recordings are replayed. */
 static gboolean
 choose_measures (Options *options, GError **error)
 {
@@ -290,10 +293,10 @@ check_options (Options *options, GError **error)
 {
   options->queues |= options->one_queue;
   if (options->surplus != NULL)
-    return refuse (error, "'%s' is no option; devices are chosen with --select",
+    return refuse (error, "'%s' is not an option; devices are selected with --select",
                    options->surplus[0]);
   if (options->json && options->csv)
-    return refuse (error, "--json and --csv: only one of them can be printed");
+    return refuse (error, "only one of --json and --csv can be given");
   return check_numbers (options, error)
          && (options->has_kind
              = parse_names ("--kinds", options->kind_list, get_kind_name, n_kinds, error))
@@ -336,7 +339,7 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
     { "repetitions", 'r', 0, G_OPTION_ARG_INT, &options->repetitions,
       "Repetitions of each measurement [5]", "N" },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->trace_paths,
-      "Replay this trace, too; can be repeated", "FILE" },
+      "Also replay this trace; can be repeated", "FILE" },
     { "what-if", 0, G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK, (gpointer) parse_what_if,
       "Replay recordings with changes: heap,limit=80%", "LIST" },
     { "weave", 0, 0, G_OPTION_ARG_NONE, &options->weave,
@@ -349,14 +352,14 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
       "Delay of a queue without a device, in steps [1000]", "N" },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "csv", 'c', 0, G_OPTION_ARG_NONE, &options->csv, "Print CSV", NULL },
-    { "plot", 'p', 0, G_OPTION_ARG_FILENAME, &options->plot, "Draw the results as SVG, too",
+    { "plot", 'p', 0, G_OPTION_ARG_FILENAME, &options->plot, "Also draw the results as SVG",
       "FILE" },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->surplus, NULL, NULL },
     { NULL, 0, 0, 0, NULL, NULL, NULL },
   };
   g_autoptr (GOptionContext) context
-      = g_option_context_new ("- measures what a pool costs and saves on each device");
+      = g_option_context_new ("- measures the cost of a pool on each device");
   GOptionGroup *group = g_option_group_new (NULL, NULL, NULL, options, NULL);
 
   g_option_group_add_entries (group, entries);

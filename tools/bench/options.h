@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the command line of tarn-bench says. */
+ * The command line of tarn-bench. */
 
 #ifndef OPTIONS_H
 #define OPTIONS_H
@@ -10,33 +10,35 @@
 
 #define PROGRAM "tarn-bench"
 
+/* The options, as given and as parsed. */
 typedef struct
 {
-  gchar *selection;                              /* nullable: the environment */
-  gchar *kind_list, *measure_list, *thread_list; /* as they were given; nullable */
+  gchar *selection;                              /* NULL: the environment selects */
+  gchar *kind_list, *measure_list, *thread_list; /* as given; nullable */
   gdouble seconds;
   gint repetitions;
   gchar **trace_paths;
   gboolean queues, one_queue, weave;
   gint64 late;
   gboolean what_if;
-  gchar *what_if_list; /* NULL: none was given */
+  gchar *what_if_list; /* NULL: without a list */
   gchar *plot;         /* a file; nullable */
   gboolean json, csv, version;
   gchar **surplus;
 
-  /* What that means */
-  gboolean *has_kind;    /* of each of kinds[] */
-  gboolean *has_measure; /* of each of measures[] */
-  GArray *threads;       /* of guint */
-  GPtrArray *traces;     /* of Trace: those that were read, or the one that they were woven into */
-  GPtrArray *recordings; /* of Recorded */
-  GPtrArray *alternatives; /* of Alternative; NULL: none */
+  /* As parsed */
+  gboolean *has_kind;      /* for each of kinds[] */
+  gboolean *has_measure;   /* for each of measures[] */
+  GArray *threads;         /* guints */
+  GPtrArray *traces;       /* the Traces that were read; with --weave one that has them all */
+  GPtrArray *recordings;   /* Recordeds */
+  GPtrArray *alternatives; /* Alternatives; NULL: none */
 } Options;
 
-/* Nothing but --version is left to do where that was given. */
+/* Reads the command line, and the traces that it names.  If --version was given, nothing else is
+ * parsed. */
 gboolean options_parse (Options *options, gint *argc, gchar ***argv, GError **error);
-/* Whether recordings are all that is to be replayed or measured. */
+/* Tells whether recordings are the only thing that is replayed or measured. */
 gboolean options_have_only_what_if (const Options *options);
 void options_clear (Options *options);
 

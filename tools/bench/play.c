@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Runs plays: the threads take turns, or run at the same time. */
 
 #include "play.h"
 
@@ -10,35 +12,36 @@
 
 typedef struct _Player Player;
 
+/* A play that is running. */
 typedef struct
 {
   const Play *play;
   Player *players;
 
-  /* Where all go at once */
+  /* If all run at the same time */
   pthread_barrier_t barrier;
 
-  /* In turns, under the lock, which is held by the thread whose turn it is */
+  /* In turns; the thread whose turn it is holds the lock */
   pthread_mutex_t lock;
   pthread_cond_t over;
   guint next; /* step */
   gboolean is_over;
-  GThread *ended; /* whose end the next one waits for; nullable */
+  GThread *ended; /* a thread that is about to end, for which the next one waits; nullable */
 
   gboolean has_failed; /* atomic */
 } Stage;
 
-/* A thread. */
+/* A thread of a play. */
 struct _Player
 {
   Stage *stage;
   guint index;
-  GThread *thread;              /* NULL: its end was waited for */
-  guint last;                   /* step */
-  pthread_cond_t turn;          /* it is this one's, or it is over; with the lock */
-  GArray *steps;                /* of guint: its own, where all go at once */
+  GThread *thread;              /* NULL: it was joined */
+  guint last;                   /* its last step */
+  pthread_cond_t turn;          /* it is this one's turn, or the play is over; with the lock */
+  GArray *steps;                /* guints: its own steps, if all run at the same time */
   gint64 start, end;            /* nanoseconds */
-  gchar apart[CACHE_LINE_PAIR]; /* the next one's is in no cache line of this one's */
+  gchar apart[CACHE_LINE_PAIR]; /* the next one shares no cache line with this one */
 };
 
 static guint
@@ -95,8 +98,8 @@ stage_clear (Stage *stage)
   pthread_mutex_destroy (&stage->lock);
 }
 
-/* Starts the threads with the lock held, so that each knows all the others before it goes on.  If
- * so many cannot be made, the play is over before its first step. */
+/* Starts the threads.  They wait for the lock, so that each sees all others.  If one cannot be
+ * created, the play is over before its first step. */
 static void
 start_threads (Stage *stage, GThreadFunc func, GError **error)
 {
@@ -116,7 +119,7 @@ start_threads (Stage *stage, GThreadFunc func, GError **error)
   pthread_mutex_unlock (&stage->lock);
 }
 
-/* Waits until all threads are there.  FALSE: they are not going to be. */
+/* Waits until all threads were created.  Returns FALSE if one could not be. */
 static gboolean
 await_start (Stage *stage)
 {
@@ -148,7 +151,8 @@ find_last_steps (Stage *stage)
     stage->players[get_thread (stage, i)].last = i;
 }
 
-/* Waits until a thread has ended whose turn was the last one: what it kept is there for others. */
+/* Waits until the thread of the previous turn has ended, if it ends: blocks in its cache are then
+ * available to others. */
 static void
 join_ended (Stage *stage)
 {
@@ -160,11 +164,12 @@ join_ended (Stage *stage)
       }
 }
 
-/* Makes steps until the next one is another thread's, or there is none. */
+/* Makes steps until the next one belongs to another thread, or the play is over. */
 static void
 take_turn (Stage *stage, guint index)
 {
   join_ended (stage);
+  g_assert (stage->ended == NULL);
   while (!stage->is_over && get_thread (stage, stage->next) == index)
     {
       stage->is_over = !make_step (stage, stage->next);
@@ -173,7 +178,7 @@ take_turn (Stage *stage, guint index)
     }
 }
 
-/* Whether this thread's part is over, and the play is not. */
+/* Tells whether this thread has made its last step, and the play goes on. */
 static gboolean
 has_to_end (const Player *player)
 {
@@ -214,7 +219,7 @@ play_in_turn (gpointer data)
   return NULL;
 }
 
-/* Until then threads wait for each other's ends. */
+/* Waits until the play is over.  Until then threads are joined by other threads. */
 static void
 await_end (Stage *stage)
 {
@@ -239,7 +244,7 @@ play_in_turns (const Play *play, GError **error)
   return is_done;
 }
 
-/* All at once */
+/* At the same time */
 
 static gpointer
 play_all (gpointer data)

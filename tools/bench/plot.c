@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Makes charts of results. */
 
 #include <config.h>
 
@@ -8,7 +10,7 @@
 #include "chart.h"
 #include "machine.h"
 
-/* A drawing of something else is no drawing of costs: those are what threads were timed at. */
+/* Tells whether a row is drawn as a cost: a time of threads beside the yardstick. */
 static gboolean
 is_cost (const Result *row)
 {
@@ -34,7 +36,7 @@ is_same_source (const Result *left, const Result *right)
   return left->kind == right->kind && g_str_equal (left->device, right->device);
 }
 
-/* The driver is measured twice, with different sizes. */
+/* Names the line of a row.  The driver has two, for different sizes. */
 static gchar *
 name_line (const Result *row)
 {
@@ -43,7 +45,7 @@ name_line (const Result *row)
              : g_strdup (row->measure);
 }
 
-/* On a logarithmic axis, where 0 has no place. */
+/* Adds a cost.  A logarithmic axis has no place for 0. */
 static void
 add_cost (ChartLine *line, guint threads, const Spread *ns)
 {
@@ -51,7 +53,8 @@ add_cost (ChartLine *line, guint threads, const Spread *ns)
                          MAX (ns->max, 0.1));
 }
 
-/* malloc () costs the same in all pairs; the first measure of more than one thread has them all. */
+/* Adds the yardstick of one measure, the first with several numbers of threads: malloc () costs the
+ * same in all. */
 static void
 add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
 {
@@ -69,7 +72,7 @@ add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
       if (row->measure == chosen->measure)
         add_cost (line, row->threads, &row->yardstick);
     }
-  if (chosen == NULL) /* the driver alone */
+  if (chosen == NULL) /* only the driver was measured */
     add_cost (line, source->threads, &source->yardstick);
 }
 
@@ -95,7 +98,7 @@ make_costs (const GPtrArray *rows, guint first)
   return chart;
 }
 
-/* Rows of a kind of memory of a device stand together. */
+/* Adds a chart for each source.  Rows of one source stand together. */
 static void
 add_costs (GPtrArray *charts, const GPtrArray *rows)
 {
@@ -112,7 +115,7 @@ add_costs (GPtrArray *charts, const GPtrArray *rows)
     }
 }
 
-/* In units that make short numbers */
+/* A unit.  The one with the shortest numbers is chosen. */
 typedef struct
 {
   gdouble scale;
@@ -164,10 +167,11 @@ make_caption (const PrintHead *head)
   g_autofree gchar *machine = machine_describe ();
   gchar seconds[G_ASCII_DTOSTR_BUF_SIZE];
 
-  return g_strdup_printf ("Tarn %s on %s\n"
-                          "Medians of %u repetitions, %s s each; bars: from the least to the most",
-                          PACKAGE_VERSION, machine, head->n_repetitions,
-                          g_ascii_formatd (seconds, sizeof seconds, "%g", head->seconds));
+  return g_strdup_printf (
+      "Tarn %s on %s\n"
+      "Medians of %u repetition%s, %s s each; bars: from the least to the greatest",
+      PACKAGE_VERSION, machine, head->n_repetitions, head->n_repetitions == 1 ? "" : "s",
+      g_ascii_formatd (seconds, sizeof seconds, "%g", head->seconds));
 }
 
 gchar *

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Results as a drawing. */
+ * Results as a drawing in SVG. */
 
 #ifndef PLOT_H
 #define PLOT_H
 
 #include "print.h"
 
-/* SVG: for each kind of memory what its measures cost over the number of threads, and for each
- * trace its managed and active bytes over time; what it was measured with and on.  Free it with
- * g_free (). */
+/* Draws a chart for each kind of memory, with its costs by the number of threads, and one for each
+ * trace, with its managed and active bytes over time.  The caption names settings and machine.
+ * Free it with g_free (). */
 gchar *plot_format (const Results *results, const PrintHead *head);
 
 #endif

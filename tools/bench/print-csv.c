@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * As RFC 4180 has it, but for the ends of lines, which are this system's. */
+ * Prints CSV by RFC 4180, except that lines end as on this system. */
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Prints JSON, row by row, so that results appear as soon as they are known. */
 
 #include <config.h>
 
@@ -149,7 +151,7 @@ build_what_if (JsonBuilder *builder, const WhatIf *table)
   json_builder_end_object (builder);
 }
 
-/* Without the newline at its end. */
+/* Formats an object without a newline at its end. */
 static gchar *
 format_object (JsonBuilder *builder)
 {
@@ -161,7 +163,7 @@ format_object (JsonBuilder *builder)
   return json_generator_to_data (generator, NULL);
 }
 
-/* An element of one of the arrays, which stand two steps within the document. */
+/* Prints an element of one of the arrays, indented by two levels. */
 static void
 print_element (JsonBuilder *builder, gboolean is_first)
 {
@@ -172,7 +174,7 @@ print_element (JsonBuilder *builder, gboolean is_first)
   printf ("%s\n    %s", is_first ? "" : ",", indented);
 }
 
-/* An object that is left open. */
+/* Begins the document, whose object and array stay open. */
 static void
 begin (const PrintHead *head)
 {
@@ -202,9 +204,9 @@ print_row (const PrintHead *head, const Result *row, const Result *last)
   print_element (builder, last == NULL);
 }
 
-/* Tables come last. */
+/* Prints nothing: tables are printed at the end. */
 static void
-pass_over (const PrintHead *head, const WhatIf *table, gboolean is_first)
+skip_table (const PrintHead *head, const WhatIf *table, gboolean is_first)
 {
   (void) head;
   (void) table;
@@ -234,4 +236,4 @@ end (const PrintHead *head, const Results *results)
   printf ("\n  ]\n}\n");
 }
 
-const Printer json_printer = { begin, print_row, pass_over, end };
+const Printer json_printer = { begin, print_row, skip_table, end };

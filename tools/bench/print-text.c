@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Prints results as tables for people. */
 
 #include <math.h>
 #include <stdio.h>
@@ -7,9 +9,9 @@
 #include "../text.h"
 #include "print.h"
 
-#define SURELY_HITS 0.995 /* below that share the text says so */
+#define SURELY_HITS 0.995 /* a smaller share of hits is printed */
 
-/* "12.3", "1234", "-" */
+/* Formats a number, as in "1.23", "12.3", "1234", or "-" for NaN. */
 static gchar *
 format_number (gdouble value)
 {
@@ -18,14 +20,14 @@ format_number (gdouble value)
   return g_strdup_printf ("%.*f", fabs (value) < 9.995 ? 2 : fabs (value) < 99.95 ? 1 : 0, value);
 }
 
-/* Columns of 80, and their heads, which need not be looked up. */
+/* Lines of 80 columns, with heads that explain themselves. */
 #define HEAD                                                                                       \
   "                                                           times speed-up of\n"                 \
   "measure  threads blocks        median     min     max unit  malloc  pool malloc\n"
 #define CELLS "%-8s %7u %-12s "
 #define VALUES "%7s %7s %7s %-5s %7s %5s %6s\n"
 
-/* Times in what makes them short: the scale is the median's. */
+/* Chooses the unit of times: the one in which the median is short. */
 static const gchar *
 choose_scale (const Result *result, gdouble *scale)
 {
@@ -62,7 +64,7 @@ print_error (const Result *result)
 static void
 print_cells (const Result *result)
 {
-  /* A trace's name may be long, or be wide. */
+  /* A trace's name may be long, and have characters of several bytes. */
   g_autofree gchar *parameter
       = g_utf8_substring (result->parameter, 0, MIN (g_utf8_strlen (result->parameter, -1), 12));
 
@@ -112,7 +114,7 @@ print_row (const PrintHead *head, const Result *row, const Result *last)
   if (row->threads > 0)
     print_cells (row);
   else
-    print_error (row); /* of all that would be measured there */
+    print_error (row); /* the source could not be opened */
 }
 
 static void
@@ -120,10 +122,10 @@ end (const PrintHead *head, const Results *results)
 {
   if (results->rows->len == 0)
     return;
-  printf ("\nTimes are of a block, allocated and freed, as a thread sees it; %u repetitions.\n"
-          "times malloc: how many times malloc (64) + free in its place, in the same run.\n"
-          "speed-up: blocks a second over those of one thread, of the pool and of malloc.\n",
-          head->n_repetitions);
+  printf ("\nTimes are per block, allocated and freed, as a thread sees it; %u repetition%s.\n"
+          "times malloc: the ratio to malloc (64) + free, measured in the same run.\n"
+          "speed-up: blocks a second relative to one thread, of the pool and of malloc.\n",
+          head->n_repetitions, head->n_repetitions == 1 ? "" : "s");
 }
 
 const Printer text_printer = { begin, print_row, print_table_text, end };

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tables of alternatives, as text and CSV. */
+ * Prints tables of alternatives as text and CSV. */
 
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #define MIB ((gdouble) (1 << 20))
 #define CELLS "%-18s %8s %8s %6s %6s %6s %7s %6s %7s\n" /* columns of 80 */
 
-/* "12.3 %", "100 %", "-" */
+/* Formats a share, as in "12.3 %", "100 %", or "-" for NaN. */
 static gchar *
 format_share (gdouble share)
 {
@@ -78,7 +78,8 @@ print_comparison (const WhatIf *table)
   guint n = table->differences->len;
 
   if (table->n_compared > 0 && n == 0)
-    printf ("same as recorded: %u counters\n", table->n_compared);
+    printf ("same as recorded: %u counter%s\n", table->n_compared,
+            table->n_compared == 1 ? "" : "s");
   else if (n > 0)
     printf ("not as recorded: %u of %u counters\n", n, table->n_compared);
   for (guint i = 0; i < n; i++)
@@ -96,8 +97,8 @@ print_table_text (const PrintHead *head, const WhatIf *table, gboolean is_first)
   printf ("%s%s%s  %s%s%s%s\n", is_first ? "" : "\n", head->has_color ? "\033[1m" : "", table->kind,
           table->name != NULL ? table->device : "", table->name != NULL ? "  " : "", name,
           head->has_color ? "\033[0m" : "");
-  printf ("%s: %u steps, %u thread%s\n", table->recording, table->n_steps, table->n_threads,
-          table->n_threads == 1 ? "" : "s");
+  printf ("%s: %u step%s, %u thread%s\n", table->recording, table->n_steps,
+          table->n_steps == 1 ? "" : "s", table->n_threads, table->n_threads == 1 ? "" : "s");
   printf (CELLS, "alternative", "peak MiB", "in use", "ratio", "idle", "hits", "calls", "failed",
           "ns/step");
   for (guint i = 0; i < table->rows->len; i++)
@@ -135,7 +136,7 @@ print_row_csv (const WhatIfRow *row)
   csv_print_number (row->has_time ? row->ns.max : NAN, ",\n");
 }
 
-/* Of one that could not be tried there is nothing but why. */
+/* Prints an alternative that could not be tried: only its error. */
 static void
 print_error_csv (const WhatIfRow *row)
 {

@@ -1,24 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Results on standard output, as they come. */
+ * Prints results on standard output, as they come. */
 
 #ifndef PRINT_H
 #define PRINT_H
 
 #include "results.h"
 
+/* Settings that are printed, or change how results are printed. */
 typedef struct
 {
   gdouble seconds;
   guint n_repetitions;
-  gboolean has_queues; /* traces were replayed with theirs */
+  gboolean has_queues; /* traces were replayed with their queues */
   gboolean has_color;
-  gboolean has_tables_only; /* nothing else was to be measured */
+  gboolean has_tables_only; /* only recordings are measured */
 } PrintHead;
 
-/* A form of output: its beginning, each row and table, and its end, after which nothing is printed.
- */
+/* A format of output.  The functions print the beginning, each row and table, and the end. */
 typedef struct
 {
   void (*begin) (const PrintHead *head);

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Rebuilds the objects of a recording. */
 
 #include "rebuilt.h"
 
@@ -11,8 +13,8 @@ get_recorded (const Rebuilt *self, guint i)
 
 /* Backends */
 
-/* Bytes that it has: as many as it can have had where it could not give more; 0: no end, or there
- * was not always the same. */
+/* Computes the bytes that a recorded backend had, from a request that it refused.  Returns 0 if it
+ * refused none, or had not always the same room. */
 static gsize
 get_budget (const RecordedObject *object)
 {
@@ -21,7 +23,8 @@ get_budget (const RecordedObject *object)
   return (gsize) MIN (object->least_refused - 1, G_MAXSIZE);
 }
 
-/* A counter that is as the recorded backend was; what makes parts where the kind is for that. */
+/* Creates a counter like the recorded backend.  "null-plain" makes sub-buffers even if the backend
+ * had virtual memory. */
 static TarnAllocator *
 imitate (const Rebuilt *self, const RecordedObject *object)
 {
@@ -88,7 +91,8 @@ get_limit (const Rebuilt *self, const RecordedObject *object, guint i)
   return (gsize) recorded_get_option (object, TARN_TRACE_LIMIT_BYTES, 0);
 }
 
-/* Over a heap no bits are those that the program gave. */
+/* Gets a pool's options.  Leading bits of a pool over a heap are not the program's choice, so they
+ * are not taken. */
 static TarnPoolOptions
 get_pool_options (const Rebuilt *self, const RecordedObject *object, guint i)
 {
@@ -158,7 +162,7 @@ make_object (Rebuilt *self, guint i, GError **error)
       make_backend (self, made, object);
       return TRUE;
     }
-  if (below == &alone) /* events are lost */
+  if (below == &alone) /* events were lost */
     make_backend (self, &alone, &unknown);
   if (object->object_class == TARN_TRACE_POOL)
     is_made = make_pool (self, i, below, error);
@@ -182,6 +186,7 @@ rebuilt_make (Rebuilt *self, guint i, GError **error)
 
   if (self->objects[i].is_made)
     return TRUE;
+  g_assert (upstream == RECORDED_NONE || upstream < i);
   if (upstream != RECORDED_NONE && !rebuilt_make (self, upstream, error))
     return FALSE;
   self->objects[i].is_made = TRUE;
@@ -291,7 +296,7 @@ rebuilt_clear (Rebuilt *self)
   g_free (self->meter);
 }
 
-/* Whether a pool has its memory straight from the backend. */
+/* Tells whether an object is a pool directly over the backend. */
 static gboolean
 is_pool_over_backend (const RebuiltObject *object)
 {
@@ -331,7 +336,6 @@ is_over_another (const Rebuilt *self, guint i)
   return below != NULL && (below->heap_stats.struct_size > 0 || below->pool_stats.struct_size > 0);
 }
 
-/* Counts calls of the driver, and moves of pieces between addresses. */
 guint64
 rebuilt_get_calls (const Rebuilt *self)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A recording, while it is read. */
+ * The reader of recordings. */
 
 #ifndef RECORDED_PRIVATE_H
 #define RECORDED_PRIVATE_H
@@ -9,26 +9,28 @@
 #include "../trace/recording.h"
 #include "recorded.h"
 
-/* While a recording is read. */
+/* A recording that is being read. */
 typedef struct
 {
   Recorded *recorded;
-  GHashTable *object_index; /* from numbers to indices and 1 */
-  GPtrArray *blocks;        /* by object: tables of its blocks by their numbers; NULL: none */
+  GHashTable *object_index; /* number -> index plus 1 */
+  GPtrArray *blocks;        /* by object: tables of KnownBlocks by their numbers; NULL: none */
   GHashTable *threads, *queues;
   RecordedQueues *progress;
-  gboolean has_waited[RECORDED_MAX_THREADS]; /* since the thread's last step */
+  gboolean has_waited[RECORDED_MAX_THREADS]; /* each thread, since its last step */
 } Reader;
 
+/* Sets an error, and returns FALSE. */
 gboolean recorded_refuse (GError **error, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
 
+/* Reads the properties of an event. */
 void recorded_read_numbers (RecordedNumbers *numbers, const RecordedEvent *event);
 
-/* RECORDED_NONE: there is no such object. */
+/* Finds an object.  Returns its index, or RECORDED_NONE. */
 guint reader_find_object (const Reader *reader, guint64 number);
 RecordedObject *reader_get_object (const Recorded *self, guint index);
 
-/* In recorded-steps.c, once objects are known */
+/* Reads the steps, when all objects are known; in recorded-steps.c. */
 gboolean reader_read_steps (Reader *reader, Recording *recording, GError **error);
 
 #endif

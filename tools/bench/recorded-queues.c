@@ -1,14 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A recording says when events were recorded on queues, and when memory of one queue became
- * another's without a wait: the first event behind the memory's end was seen to be done then. */
+ * Finds out how far queues were in a recorded program.  When a block of one queue serves another
+ * one without a wait, its own queue must have completed an event that was recorded after the block
+ * was freed.  The first such event is assumed. */
 
 #include "recorded.h"
 
+/* The events of all queues. */
 struct _RecordedQueues
 {
-  GPtrArray *marks; /* by queue: arrays of guint32, going up; NULL: none */
+  GPtrArray
+      *marks; /* by queue: arrays of guint32, steps at which events were recorded; NULL: none */
 };
 
 static void

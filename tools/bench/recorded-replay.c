@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Makes the steps of a recorded program. */
 
 #include "recorded-replay.h"
 
@@ -11,11 +13,11 @@
 #define NS_PER_US 1000
 #define STEPS_AT_A_TIME 65536 /* between lines of progress */
 
-static gchar failed_request; /* only its address is of use */
+static gchar failed_request; /* only its address is used */
 #define FAILED ((gpointer) &failed_request)
 
-/* The clock that the library goes by meanwhile: microseconds.  At first none of what counts from 0
- * has been just now. */
+/* The library's clock during a replay, in microseconds.  It starts late enough that a time of 0 in
+ * the library is long ago. */
 #define FIRST_TIME G_TIME_SPAN_HOUR
 static gint64 replay_time;
 
@@ -43,8 +45,7 @@ has_failed (const RecordedReplay *self)
   return __atomic_load_n (&self->has_failed, __ATOMIC_ACQUIRE);
 }
 
-/* A call of the backend went wrong in another way than that there was no memory.  Takes @error
- * over. */
+/* Ends the replay with an error of the backend other than out of memory.  Takes over @error. */
 static gboolean
 fail (RecordedReplay *self, GError *error)
 {
@@ -96,6 +97,7 @@ count_allocation (RecordedReplay *self, const Step *step, gboolean is_backend)
 static void
 count_free (RecordedReplay *self, gsize size, gboolean is_backend)
 {
+  g_assert (size <= self->active);
   self->active -= size;
   if (is_backend)
     self->backend_bytes -= size;
@@ -112,7 +114,7 @@ make_object (RecordedReplay *self, const Step *step)
 }
 
 static TarnBlock *
-ask (const RecordedReplay *self, const Step *step, GError **error)
+request (const RecordedReplay *self, const Step *step, GError **error)
 {
   const RebuiltObject *object = get_object (self, step);
   gpointer queue = self->rebuilt->queues[step->queue];
@@ -127,7 +129,7 @@ ask (const RecordedReplay *self, const Step *step, GError **error)
   return NULL;
 }
 
-/* Where events are lost, it may not have been made, or have ended. */
+/* Makes a request.  If events were lost, the object may have ended, and the request fails. */
 static gboolean
 allocate (RecordedReplay *self, const Step *step)
 {
@@ -137,7 +139,7 @@ allocate (RecordedReplay *self, const Step *step)
   if (!make_object (self, step))
     return FALSE;
   if (get_object (self, step)->allocator != NULL)
-    block = ask (self, step, &error);
+    block = request (self, step, &error);
   if (block == NULL && error != NULL && !has_run_out (error))
     return fail (self, g_steal_pointer (&error));
   if (!self->is_timed)
@@ -157,7 +159,7 @@ allocate (RecordedReplay *self, const Step *step)
   return TRUE;
 }
 
-/* What may be another thread's to allocate, once it is there; NULL: a thread has failed. */
+/* Waits for a block, which another thread may allocate.  Returns NULL if a thread has failed. */
 static gpointer
 await_block (const RecordedReplay *self, const Step *step)
 {
@@ -186,7 +188,8 @@ free_block (RecordedReplay *self, const Step *step)
   return TRUE;
 }
 
-/* Where threads go at once, another one may be freeing a block that is handed on. */
+/* Uses a block on a queue.  When threads run at the same time, another one may be freeing a shared
+ * block, so that is left out. */
 static gboolean
 use_block (RecordedReplay *self, const Step *step)
 {
@@ -208,9 +211,9 @@ use_block (RecordedReplay *self, const Step *step)
   return error == NULL || fail (self, error);
 }
 
-/* What is asked of a pool. */
+/* Calls a function of a pool. */
 static gboolean
-tell_pool (RecordedReplay *self, const Step *step)
+call_pool (RecordedReplay *self, const Step *step)
 {
   TarnPool *pool = get_object (self, step)->pool;
 
@@ -232,6 +235,7 @@ make_step (RecordedReplay *self, const Step *step)
 {
   if (self->rebuilt->simulated != NULL)
     simulated_queues_step (self->rebuilt->simulated, step->thread);
+  g_assert (step->thread < self->rebuilt->recorded->n_threads);
   switch ((StepKind) step->kind)
     {
     case STEP_MAKE:
@@ -251,7 +255,7 @@ make_step (RecordedReplay *self, const Step *step)
     case STEP_TRIM:
     case STEP_STOP_HOLDING:
     case STEP_LIMIT:
-      return tell_pool (self, step);
+      return call_pool (self, step);
     default:
       g_assert_not_reached ();
     }
@@ -259,8 +263,8 @@ make_step (RecordedReplay *self, const Step *step)
 
 /* In the recorded order */
 
-/* Has it be as late as it was for the library: what was asked for is told of afterwards, all else
- * before it is done, and time went on by what was told. */
+/* Sets the library's clock to the time of a step.  Requests were recorded after they were served,
+ * other steps before they were made; so a request gets the time of the thread's previous step. */
 static void
 set_time (RecordedReplay *self, const Step *step)
 {
@@ -275,7 +279,7 @@ set_time (RecordedReplay *self, const Step *step)
     *latest = time;
 }
 
-/* Has simulated queues be as far as the recording tells. */
+/* Advances simulated queues as far as they were in the recording. */
 static void
 apply_reaches (RecordedReplay *self, guint i)
 {
@@ -336,7 +340,7 @@ make_timed (gpointer data, guint i)
   return make_step (self, get_step (self, i));
 }
 
-/* Either way */
+/* Both */
 
 static guint
 get_thread (gconstpointer data, guint i)

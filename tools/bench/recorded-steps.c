@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Steps of a recording.  What a request has a pool do is told of in events as well, and is none. */
+ * Reads the steps of a recording.  Events that only show how a pool served a request are not
+ * steps. */
 
 #include "recorded-private.h"
 
@@ -9,20 +10,20 @@
 
 #include "../trace/progress.h"
 
-/* A block that an object has, in use or held. */
+/* A block of an object, in use or held. */
 typedef struct
 {
-  guint64 number; /* the recording's */
-  guint32 block;
+  guint64 number;           /* the recording's */
+  guint32 block;            /* Step.block of its latest request */
   guint32 allocated, freed; /* steps */
-  guint16 thread;
-  guint16 queue; /* that used it last, and was told of */
+  guint16 thread;           /* that allocated it */
+  guint16 queue;            /* the last one that is recorded to use it */
   gboolean is_active;
 } KnownBlock;
 
 /* Threads and queues */
 
-/* Which one of those that were met it is, from 0. */
+/* Gets the index of a number among those that were seen so far, from 0.  Adds a new one. */
 static guint
 get_place (GHashTable *places, guint64 number)
 {
@@ -46,7 +47,7 @@ get_thread (Reader *reader, const RecordedEvent *event, guint *thread, GError **
          || recorded_refuse (error, "it has more than %d threads", RECORDED_MAX_THREADS);
 }
 
-/* 0: none is named. */
+/* Gets the index of an event's queue, from 1; 0: the event has none. */
 static gboolean
 get_queue (Reader *reader, const RecordedEvent *event, guint *queue, GError **error)
 {
@@ -100,7 +101,7 @@ get_blocks (const Reader *reader, guint object)
   return blocks->pdata[object];
 }
 
-/* A queue is done with a block that another one has without a wait. */
+/* Notes how far a block's queue was when another queue got the block without a wait. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {
@@ -129,7 +130,7 @@ read_request (Reader *reader, const RecordedEvent *event, guint object, GError *
   has_waited = reader->has_waited[thread];
   if (event->size > G_MAXSIZE || recorded->n_blocks == RECORDED_NONE - 1)
     return recorded_refuse (
-        error, "it has a request of %" G_GUINT64_FORMAT " bytes, or too many blocks", event->size);
+        error, "it has a request for %" G_GUINT64_FORMAT " bytes, or too many blocks", event->size);
   if (!add_step (reader, event, STEP_ALLOCATE, object, recorded->n_blocks, error))
     return FALSE;
   step = get_step (reader, get_n_steps (reader) - 1);
@@ -150,7 +151,8 @@ read_request (Reader *reader, const RecordedEvent *event, guint object, GError *
   return TRUE;
 }
 
-/* Errors that other bytes or another limit would have spared the program can be had again. */
+/* Reads a failed request.  Errors that depend on memory or limits are replayed; others are
+ * skipped. */
 static gboolean
 read_failure (Reader *reader, const RecordedEvent *event, guint object, GError **error)
 {
@@ -168,7 +170,7 @@ read_failure (Reader *reader, const RecordedEvent *event, guint object, GError *
   return add_step (reader, event, STEP_ALLOCATE, object, RECORDED_NONE, error);
 }
 
-/* What is done with a block in use. */
+/* Reads a step of a block in use. */
 static gboolean
 read_use (Reader *reader, const RecordedEvent *event, guint object, StepKind kind, GError **error)
 {
@@ -193,7 +195,7 @@ read_use (Reader *reader, const RecordedEvent *event, guint object, StepKind kin
   return TRUE;
 }
 
-/* What is said of a block that the recording does not begin with. */
+/* Reads a block that was there before recording began. */
 static gboolean
 read_old_block (Reader *reader, const RecordedEvent *event, guint object, GError **error)
 {
@@ -221,7 +223,8 @@ set_room (Reader *reader, guint index, guint64 bytes)
   g_array_append_val (reader->recorded->rooms, room);
 }
 
-/* What a backend has given, and what it could not give, is told before the step that it was for. */
+/* Reads a call of a backend, to find out how much room it had.  It is recorded before the step that
+ * it was made for. */
 static void
 read_call (Reader *reader, const RecordedEvent *event, guint index)
 {
@@ -339,7 +342,7 @@ reader_read_steps (Reader *reader, Recording *recording, GError **error)
   progress_end (&progress);
   if (local == NULL)
     return reader->recorded->n_requests > 0
-           || recorded_refuse (error, "nothing was asked for of what it describes");
+           || recorded_refuse (error, "it has no request to the objects that it describes");
   g_propagate_error (error, g_steal_pointer (&local));
   return FALSE;
 }

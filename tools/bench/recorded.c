@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Objects of a recording first, since what one is may be said behind its first event; then the
- * steps.  Of an event that nobody can make sense of, as others were lost, nothing becomes. */
+ * Reads a recording in two passes: its objects first, because an object may be described after its
+ * first event, and then the steps.  Events that make no sense, because others were lost, are
+ * ignored. */
 
 #include "recorded-private.h"
 
@@ -82,6 +83,7 @@ reader_find_object (const Reader *reader, guint64 number)
 RecordedObject *
 reader_get_object (const Recorded *self, guint index)
 {
+  g_assert (index < self->objects->len);
   return self->objects->pdata[index];
 }
 
@@ -99,7 +101,7 @@ add_object (Reader *reader, guint64 number)
   return object;
 }
 
-/* What no backend and no heap has would end this program, and not only its replay. */
+/* Refuses options that no backend and no heap has: they would abort this program. */
 static gboolean
 check_options (const RecordedObject *object, GError **error)
 {
@@ -114,7 +116,7 @@ check_options (const RecordedObject *object, GError **error)
         return recorded_refuse (error,
                                 "object %" G_GUINT64_FORMAT " has an alignment or a granularity of "
                                 "%" G_GUINT64_FORMAT
-                                ", which is no power of two up to %" G_GUINT64_FORMAT,
+                                ", which is not a power of two up to %" G_GUINT64_FORMAT,
                                 object->number, unit, MAX_UNIT);
     }
   return TRUE;
@@ -128,7 +130,7 @@ describe_object (Reader *reader, const RecordedEvent *event, GError **error)
   RecordedObject *object;
 
   if (index != RECORDED_NONE)
-    return TRUE; /* what was said first holds */
+    return TRUE; /* the first description stays */
   if (reader->recorded->objects->len == RECORDED_MAX_OBJECTS)
     return recorded_refuse (error, "it has more than %d pools, heaps and allocators",
                             RECORDED_MAX_OBJECTS);
@@ -141,7 +143,7 @@ describe_object (Reader *reader, const RecordedEvent *event, GError **error)
       && reader_get_object (reader->recorded, object->upstream)->object_class == TARN_TRACE_POOL)
     return recorded_refuse (error,
                             "object %" G_GUINT64_FORMAT " is over pool %" G_GUINT64_FORMAT
-                            ": its requests cannot be told from those of the program",
+                            ": its requests cannot be distinguished from those of the program",
                             event->object, event->upstream);
   return check_options (object, error);
 }
@@ -164,7 +166,7 @@ read_objects (Reader *reader, Recording *recording, GError **error)
   return FALSE;
 }
 
-/* All of it */
+/* The file */
 
 static void
 reader_init (Reader *reader, Recorded *recorded)
@@ -206,7 +208,7 @@ read_all (Recorded *recorded, Recording *recording, GError **error)
 }
 
 gboolean
-recorded_is_meant (const gchar *path)
+recorded_recognizes (const gchar *path)
 {
   const gsize length = strlen (TARN_TRACE_MAGIC) - 1;
   gchar start[sizeof (TARN_TRACE_MAGIC)] = "";
@@ -215,7 +217,7 @@ recorded_is_meant (const gchar *path)
 
   if (file != NULL)
     fclose (file);
-  /* JSON is no CSV: a snapshot is told so. */
+  /* A snapshot is JSON, not CSV: recorded_read () explains what it is. */
   return start[0] == '{' || (n == length && memcmp (start, TARN_TRACE_MAGIC, length) == 0);
 }
 

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a recorded program did with its pools, heaps and allocators, as steps that can be made
- * again; and what these were, and had counted. */
+ * A recorded program: its pools, heaps and allocators with their counters, and the steps that can
+ * be replayed. */
 
 #ifndef RECORDED_H
 #define RECORDED_H
 
 #include "common/trace-format-private.h"
 
-/* Programs with more are refused. */
+/* Limits; programs with more are refused. */
 #define RECORDED_MAX_THREADS 1024
 #define RECORDED_MAX_QUEUES 4096
 #define RECORDED_MAX_OBJECTS 65535
@@ -17,7 +17,7 @@
 #define RECORDED_N_PROPERTIES (TARN_TRACE_UPSTREAM_FREES + 1)
 #define RECORDED_NONE G_MAXUINT32
 
-/* Numbers by their TarnTraceProperty */
+/* Numbers by their TarnTraceProperty. */
 typedef struct
 {
   guint64 number[RECORDED_N_PROPERTIES];
@@ -28,21 +28,22 @@ typedef struct
 typedef struct
 {
   guint64 number;                 /* the recording's */
-  TarnTraceClass object_class;    /* 0: the recording does not say, and so it is an allocator */
-  guint upstream;                 /* index of an object before it; RECORDED_NONE: there is none */
+  TarnTraceClass object_class;    /* 0: unknown, taken for an allocator */
+  guint upstream;                 /* index of an earlier object; RECORDED_NONE: none */
   gchar *name;                    /* such as "cuda-device"; nullable */
-  RecordedNumbers options;        /* as it was made */
+  RecordedNumbers options;        /* with which it was created */
   RecordedNumbers counters;       /* the last ones */
-  guint64 hits, misses, failures; /* in the recording */
-  guint64 n_skipped;              /* requests that failed for what cannot be had again */
+  guint64 hits, misses, failures; /* counted from events */
+  guint64 n_skipped;              /* requests that failed with an error that is not replayed */
   gboolean has_ended;
   gboolean was_there; /* it had blocks before recording began */
 
-  /* An allocator's: bytes that it had given at most, and with which it gave no more at least */
+  /* An allocator's bytes: allocated, at most allocated, and the fewest that it refused */
   guint64 given, most_given, least_refused;
-  guint64 room; /* that it has, as its last calls tell; 0: it has not refused any */
+  guint64 room; /* bytes that it has, by its latest calls; 0: it has refused none */
 } RecordedObject;
 
+/* The kind of a step. */
 typedef enum
 {
   STEP_MAKE, /* an object */
@@ -54,76 +55,84 @@ typedef enum
   STEP_TRIM,
   STEP_STOP_HOLDING,
   STEP_LIMIT,
-  STEP_END /* of an object */
+  STEP_END /* an object ends */
 } StepKind;
 
+/* A step. */
 typedef struct
 {
   guint64 time;  /* nanoseconds */
-  guint64 size;  /* bytes: of a request, to keep, or the limit */
+  guint64 size;  /* bytes: requested, to keep, or the limit */
   guint32 block; /* below n_blocks; RECORDED_NONE: the request failed */
   guint16 object, thread;
   guint16 queue;       /* up to n_queues; 0: none */
   guint8 kind;         /* StepKind */
-  guint8 is_handed_on; /* one thread allocates the block, and others do something with it */
+  guint8 is_handed_on; /* the block is used by other threads than the one that allocates it */
 } Step;
 
-/* Before a step it is seen that all which was put on a queue before another one is done. */
+/* A reach: at a step, a queue has completed everything that was put on it before another step. */
 typedef struct
 {
   guint32 step;
-  guint32 reached; /* steps */
+  guint32 reached; /* the other step */
   guint16 queue;
 } Reach;
 
-/* From a step on a backend has so many bytes; 0: as many as are asked for. */
+/* The room of a backend from a step on. */
 typedef struct
 {
   guint32 step;
   guint16 object;
-  guint64 bytes;
+  guint64 bytes; /* 0: no limit */
 } Room;
 
+/* A recorded program.
+ *
+ * Invariant: an object's upstream comes before it.  Steps are in the order of their times, reaches
+ * and rooms in that of their steps. */
 typedef struct
 {
   gchar *name;
-  GPtrArray *objects; /* of RecordedObject, each behind what it is over */
-  GArray *steps;      /* of Step, in the order of their times */
-  GArray *reaches;    /* of Reach, in the order of their steps */
-  GArray *rooms;      /* of Room, in the order of their steps */
+  GPtrArray *objects; /* RecordedObjects */
+  GArray *steps;      /* Steps */
+  GArray *reaches;    /* Reaches */
+  GArray *rooms;      /* Rooms */
   guint n_threads, n_queues;
   guint32 n_blocks;
   guint64 n_requests;
   guint64 n_lost;       /* events */
-  guint64 n_waits;      /* of queues or the host for other queues */
-  gboolean is_complete; /* recording was ended */
+  guint64 n_waits;      /* queues or the host waited for other queues */
+  gboolean is_complete; /* the recording has its end */
 } Recorded;
 
-/* Whether a file begins as recordings do. */
-gboolean recorded_is_meant (const gchar *path);
+/* Tells whether a file begins like a recording or a snapshot. */
+gboolean recorded_recognizes (const gchar *path);
 
-/* An error names the path and the place, or what cannot be replayed. */
+/* Reads a recording.  An error names the path, and the place or the part that cannot be
+ * replayed. */
 Recorded *recorded_read (const gchar *path, GError **error);
 void recorded_free (Recorded *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recorded, recorded_free)
 
-/* Whether it gave more once than it had another time, when it had no more. */
+/* Tells whether a backend had not always the same room: it once allocated more than it refused
+ * another time. */
 gboolean recorded_has_varying_room (const RecordedObject *object);
 
-/* An option that the recording does not have is @otherwise. */
+/* Gets an option.  Returns @otherwise if the recording does not have it. */
 guint64 recorded_get_option (const RecordedObject *object, TarnTraceProperty property,
                              guint64 otherwise);
 
-/* In recorded-queues.c: what recordings tell of how far queues are. */
+/* How far queues were, as far as recordings tell; in recorded-queues.c. */
 typedef struct _RecordedQueues RecordedQueues;
 
 RecordedQueues *recorded_queues_new (void);
 void recorded_queues_free (RecordedQueues *self);
-/* An event was recorded on a queue behind so many steps. */
+/* Notes that an event was recorded on a queue after @n_steps steps. */
 void recorded_queues_mark (RecordedQueues *self, guint queue, guint32 n_steps);
-/* So many steps come before the event by which it is known that a queue is done with what came
- * before step @since. */
+/* Gets the first step, at or after @since, at which an event was recorded on a queue.  If that
+ * event is done, the queue is done with everything before step @since.  Returns @since if there is
+ * no such event. */
 guint32 recorded_queues_get_reached (const RecordedQueues *self, guint queue, guint32 since);
 
 #endif

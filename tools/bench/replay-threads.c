@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Replays by a thread for each of a trace's. */
+ * Replays traces with a thread for each of the trace's threads. */
 
 #include <stdlib.h>
 
@@ -9,6 +9,7 @@
 #include "replay.h"
 #include "ring.h"
 
+/* A replay, and the callback for its events. */
 typedef struct
 {
   Replay *replay;
@@ -28,7 +29,7 @@ has_failed (const Replay *replay)
   return __atomic_load_n (&replay->error, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Takes it over. */
+/* Ends the replay with an error, and takes it over. */
 static gboolean
 fail (Replay *replay, GError *error)
 {
@@ -60,7 +61,7 @@ allocate (Replay *replay, const TraceEvent *event)
   return TRUE;
 }
 
-/* What another thread allocates, once it is there; NULL: a thread has failed. */
+/* Waits for a block that another thread allocates.  Returns NULL if a thread has failed. */
 static gpointer
 await_block (const Replay *replay, const TraceEvent *event)
 {
@@ -93,7 +94,7 @@ free_block (Replay *replay, const TraceEvent *event)
   return error == NULL || fail (replay, error);
 }
 
-/* FALSE: this thread or another one has failed. */
+/* Makes an event.  Returns FALSE if this thread or another one has failed. */
 static gboolean
 make_event (Replay *replay, const TraceEvent *event)
 {

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Replays traces in one thread. */
 
 #include "replay.h"
 
@@ -120,7 +122,7 @@ time_all (Replay *replay, gint64 *ns, GError **error)
   return TRUE;
 }
 
-/* Either way */
+/* Both */
 
 gboolean
 replay_in_order (Replay *replay, ReplayFunc func, gpointer data, GError **error)

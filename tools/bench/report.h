@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Results that are printed as soon as they are known, so that whoever loses patience loses nothing
- * that was measured. */
+ * The report of tarn-bench: results are printed as soon as they are known, so that an interrupted
+ * run loses none. */
 
 #ifndef REPORT_H
 #define REPORT_H
@@ -11,27 +11,27 @@
 
 #include "print.h"
 
-/* All fields are the lock's. */
+/* A report.  The lock protects all fields. */
 typedef struct
 {
   pthread_mutex_t lock;
-  const Printer *printer; /* NULL: it has not begun */
+  const Printer *printer; /* NULL before report_begin () */
   PrintHead head;
   const gchar *plot; /* a file; nullable */
   Results *results;  /* all that was printed */
   gboolean has_ended;
-  gboolean is_plotted; /* or there was nothing to draw */
+  gboolean is_plotted; /* the plot was written, or none was needed */
 } Report;
 
 void report_init (Report *report);
 void report_begin (Report *report, const Printer *printer, const PrintHead *head,
                    const gchar *plot);
 
-/* Prints what was measured, and takes it out of @measured, which the caller's thread alone has. */
+/* Prints results, and moves them out of @measured, which belongs to the caller's thread. */
 void report_take (Report *report, Results *measured);
 
-/* Prints what comes last and draws the plot, once; what begins or is taken later is not printed.
- * Any thread may call it.  FALSE: the plot could not be written, which was said. */
+/* Prints the end and draws the plot, once.  Later calls print nothing.  Any thread may call it.
+ * Returns FALSE, after a message, if the plot could not be written. */
 gboolean report_end (Report *report);
 
 #endif

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Stores results. */
 
 #include "results.h"
 
@@ -101,6 +103,7 @@ results_add_trace (Results *results, const Source *source, const gchar *name)
 void
 result_set (Result *result, Spread value)
 {
+  g_assert (!result->has_value && result->error == NULL);
   result->has_value = TRUE;
   result->value = value;
 }
@@ -121,12 +124,13 @@ result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, guint n
 void
 result_fail (Result *result, GError *error)
 {
+  g_assert (!result->has_value && result->error == NULL);
   result->error = g_strdup (error->message);
   result->is_unsupported = g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
   g_error_free (error);
 }
 
-/* The row that @result is compared with: of one thread, but otherwise the same. */
+/* Finds the row of one thread that @result is compared with.  Returns NULL if there is none. */
 static const Result *
 find_single (const Results *results, const Result *result)
 {
@@ -143,7 +147,7 @@ find_single (const Results *results, const Result *result)
 }
 
 void
-results_reckon_gains (Results *results)
+results_compute_gains (Results *results)
 {
   for (guint i = 0; i < results->rows->len; i++)
     {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A bounded queue between one thread that puts in and one that takes out, without a lock.  Each
- * keeps what it last saw of the other's position, and looks again only where that is not enough;
- * what one of them writes is in no cache line of the other's. */
+ * A ring: a bounded lock-free queue from one thread to another.  Each thread keeps the other's
+ * position that it saw last, and reads it again only if needed.  The two threads write to different
+ * cache lines. */
 
 #ifndef RING_H
 #define RING_H
@@ -11,21 +11,25 @@
 #include <glib.h>
 
 #define RING_ITEMS 256      /* a power of two */
-#define RING_SPINS 64       /* before another thread may have the processor */
+#define RING_SPINS 64       /* before the thread yields */
 #define CACHE_LINE_PAIR 128 /* bytes: some processors fetch two lines at a time */
 
+/* A ring.
+ *
+ * Invariant: taken <= put <= taken + RING_ITEMS, modulo 2^32. */
 typedef struct
 {
   gchar before[CACHE_LINE_PAIR];
-  guint put; /* atomic; items that were ever put in: written by the one thread ... */
+  guint put; /* atomic; number of items put so far; the first thread writes it */
   guint seen_taken;
   gchar between[CACHE_LINE_PAIR];
-  guint taken; /* atomic; ... and by the other */
+  guint taken; /* atomic; number of items taken so far; the second thread writes it */
   guint seen_put;
   gchar after[CACHE_LINE_PAIR];
   gpointer items[RING_ITEMS];
 } Ring;
 
+/* Waits a little; yields now and then. */
 static inline void
 ring_wait (guint *spins)
 {
@@ -33,6 +37,7 @@ ring_wait (guint *spins)
     g_thread_yield ();
 }
 
+/* Puts an item, and waits while the ring is full. */
 static inline void
 ring_put (Ring *ring, gpointer item)
 {
@@ -48,6 +53,7 @@ ring_put (Ring *ring, gpointer item)
   __atomic_store_n (&ring->put, put + 1, __ATOMIC_RELEASE);
 }
 
+/* Takes an item, and waits while the ring is empty. */
 static inline gpointer
 ring_take (Ring *ring)
 {

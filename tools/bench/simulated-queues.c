@@ -1,37 +1,41 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Simulates queues by counting steps. */
 
 #include "simulated-queues.h"
 
 #include "ring.h"
 
-/* Of one thread, which alone writes it. */
+/* The number of steps of a thread, which only that thread writes. */
 typedef struct
 {
   guint64 n_steps; /* atomic */
   gchar apart[CACHE_LINE_PAIR];
 } Steps;
 
+/* The queues of a replay. */
 struct _SimulatedQueues
 {
-  GPtrArray *queues; /* of Queue */
-  Steps *steps;      /* of each thread */
+  GPtrArray *queues; /* Queues */
+  Steps *steps;      /* one for each thread */
   guint n_threads;
   guint64 lag; /* steps */
 };
 
+/* A queue. */
 typedef struct
 {
   const SimulatedQueues *of;
-  guint64 awaited; /* atomic: of so many steps the host has seen the end */
+  guint64 awaited; /* atomic: the host has seen the end of all work of so many steps */
 } Queue;
 
-/* All that was put on a queue before, or on each. */
+/* An event: all earlier work of a queue, or of all queues. */
 typedef struct
 {
   const SimulatedQueues *of;
   Queue *queue; /* NULL: all of them */
-  guint64 step; /* that had begun */
+  guint64 step; /* number of steps that had begun */
 } Event;
 
 SimulatedQueues *

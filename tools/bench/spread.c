@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Computes spreads. */
 
 #include "spread.h"
 
@@ -16,6 +18,7 @@ compare (gconstpointer a, gconstpointer b)
 Spread
 spread_of (gdouble *values, guint n)
 {
+  g_assert (n > 0);
   qsort (values, n, sizeof *values, compare);
   return (Spread){ .median = (values[(n - 1) / 2] + values[n / 2]) / 2,
                    .min = values[0],

@@ -1,19 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What several repetitions of a measurement gave. */
+ * The spread of several repetitions of a measurement. */
 
 #ifndef SPREAD_H
 #define SPREAD_H
 
 #include <glib.h>
 
+/* A spread.
+ *
+ * Invariant: min <= median <= max. */
 typedef struct
 {
   gdouble median, min, max;
 } Spread;
 
-/* Of at least one value, which it sorts. */
+/* Computes the spread of at least one value.  Sorts the values. */
 Spread spread_of (gdouble *values, guint n);
 Spread spread_of_one (gdouble value);
 

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Traces in files: comma-separated values, all of them numbers or one of two words, so that nothing
- * is quoted. */
+ * Reads traces from files of comma-separated values.  All values are numbers or one of two words,
+ * so nothing is quoted. */
 
 #include <gio/gio.h>
 #include <string.h>
@@ -44,12 +44,12 @@ read_number (const gchar *text, const gchar *column, guint line, guint64 *number
   if (text[0] == '\0')
     return refuse (line, error, "there is no %s", column);
   if (!g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, number, NULL))
-    return refuse (line, error, "%s '%s' is no number from 0 to %" G_GUINT64_FORMAT, column, text,
-                   G_MAXUINT64);
+    return refuse (line, error, "%s '%s' is not a number from 0 to %" G_GUINT64_FORMAT, column,
+                   text, G_MAXUINT64);
   return TRUE;
 }
 
-/* Threads and queues: none need be named. */
+/* Reads a thread or a queue, which may be empty. */
 static gboolean
 read_optional (const gchar *text, const gchar *column, guint line, guint64 *number, GError **error)
 {
@@ -87,7 +87,7 @@ read_line (const gchar *text, TraceEvent *event, GError **error)
          && read_action (columns, event, error);
 }
 
-/* Empty lines are passed over. */
+/* Reads all lines, and skips empty ones. */
 static gboolean
 read_lines (gchar *text, GArray *events, GError **error)
 {
@@ -113,7 +113,7 @@ read_lines (gchar *text, GArray *events, GError **error)
         g_array_append_val (events, event);
       has_header = TRUE;
     }
-  return events->len > 0 || refuse (line, error, "there is nothing in it");
+  return events->len > 0 || refuse (line, error, "it is empty");
 }
 
 static guint
@@ -134,7 +134,7 @@ read_text (const gchar *name, gchar *text, gsize length, GError **error)
 
   if (zero != NULL)
     {
-      refuse (count_lines (text, zero), error, "there is a zero byte in it, so it is no text");
+      refuse (count_lines (text, zero), error, "it has a zero byte, so it is not text");
       return NULL;
     }
   if (!read_lines (text, events, error))
@@ -142,14 +142,14 @@ read_text (const gchar *name, gchar *text, gsize length, GError **error)
   return trace_new (name, g_steal_pointer (&events), error);
 }
 
-/* What gzip made begins so (RFC 1952, 2.3.1). */
+/* Tells whether gzip has compressed a file (RFC 1952, section 2.3.1). */
 static gboolean
 is_compressed (const gchar *bytes, gsize length)
 {
   return length >= 2 && (guchar) bytes[0] == 0x1f && (guchar) bytes[1] == 0x8b;
 }
 
-/* Replaces a compressed text by what it contains. */
+/* Replaces a compressed text by the text itself. */
 static gboolean
 decompress (gchar **text, gsize *length, GError **error)
 {

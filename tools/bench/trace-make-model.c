@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A trace that is made: a language model, which learns from texts whose lengths vary and writes one
- * after each batch.  Hardly a size comes again.  One thread reads the next batch, which it puts on
- * the device on a queue of its own, while another one learns; what a layer learned goes to other
- * devices on a third queue. */
+ * Makes up the trace of a language model, which learns from texts of varying length and writes a
+ * text after each batch.  Hardly any size repeats.  One thread reads the next batch and copies it
+ * to the device on its own queue, while another one learns; a third queue sends each layer's
+ * gradients to other devices. */
 
 #include <math.h>
 
@@ -13,26 +13,27 @@
 #define N_BATCHES 40
 #define N_LAYERS 12
 #define BATCH 4         /* texts */
-#define MIN_LENGTH 16   /* of a text: words */
-#define MAX_LENGTH 1024 /* so that less than a GiB is in use */
+#define MIN_LENGTH 16   /* words in a text */
+#define MAX_LENGTH 1024 /* keeps less than a GiB in use */
 #define N_WRITTEN 24    /* words */
-#define WIDTH 512       /* numbers that the model has of a word */
-#define N_HEADS 4       /* each looks from each word at each other one */
+#define WIDTH 512       /* numbers for each word */
+#define N_HEADS 4       /* attention heads: each relates every word to every other one */
 #define NUMBER 2        /* bytes */
-#define INDEX 8         /* bytes: which word it is */
+#define INDEX 8         /* bytes: the number of a word */
 #define SECONDS_APART 1e-6
 
 enum
 {
   LEARNER = 1,
   READER,
-  /* Of queues only: */
+  /* Only a queue: */
   SENDER
 };
 
+/* The trace that is being made up. */
 typedef struct
 {
-  GArray *events; /* of TraceEvent */
+  GArray *events; /* TraceEvents */
   guint64 last_id;
 } Model;
 
@@ -51,14 +52,14 @@ allocate (Model *model, guint64 queue, gsize size)
   return model->last_id;
 }
 
-/* All are freed by the learner, @queue being the last that used it. */
+/* Frees a block in the learner's thread; @queue is the last that used it. */
 static void
 free_block (Model *model, guint64 queue, guint64 id)
 {
   add_event (model, (TraceEvent){ .id = id, .queue = queue, .is_free = TRUE });
 }
 
-/* What is kept of a layer until the way back. */
+/* A layer's blocks that are kept until the backward pass. */
 typedef struct
 {
   guint64 words, looks;
@@ -78,7 +79,7 @@ go_forward (Model *model, Layer *layer, gsize length)
   free_block (model, LEARNER, wide);
 }
 
-/* What was learned of the layer before is sent by now. */
+/* Makes the backward pass of a layer.  The gradients of the previous layer are sent by now. */
 static void
 go_back (Model *model, const Layer *layer, gsize length, guint64 *sent)
 {
@@ -109,7 +110,7 @@ learn (Model *model, gsize length)
   free_block (model, SENDER, sent);
 }
 
-/* What is known of the words so far is copied to where there is room for another one. */
+/* Writes a text.  For each word, the data of all words so far is copied into a larger block. */
 static void
 write_text (Model *model, gsize length)
 {

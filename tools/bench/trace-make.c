@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Traces that are made: the same ones in every run.  But for the model's, sizes are spread evenly
- * on a logarithmic scale, and no powers of two, which a pool's bins round up the most. */
+ * Makes up traces, the same ones in every run.  Except in the model's trace, sizes are spread
+ * evenly on a logarithmic scale, and are no powers of two, which a pool's bins round up the most.
+ */
 
 #include <math.h>
 
 #include "trace.h"
 
-/* A thousand blocks, with what a pool holds, must not be more than a size can count. */
+/* The bytes of a thousand blocks and of a pool's cache must fit into a gsize. */
 #define MIN_SIZE 256
 #define MAX_SIZE (sizeof (gsize) > 4 ? 256 << 20 : 8 << 20)
 #define SECONDS_APART 1e-6
@@ -34,7 +35,8 @@ add_event (GArray *events, gboolean is_free, guint64 id, gsize size)
   g_array_append_val (events, event);
 }
 
-/* A step of a simulation, say, again and again: what it allocates, it frees at its end. */
+/* Makes up repeated steps, such as those of a simulation: each frees at its end what it
+ * allocates. */
 static Trace *
 make_steps (void)
 {
@@ -54,7 +56,7 @@ make_steps (void)
   return trace_new ("step", events, NULL);
 }
 
-/* So many blocks at a time, of which the oldest is freed before the next is allocated. */
+/* Makes up a window of blocks: the oldest one is freed before the next one is allocated. */
 static Trace *
 make_window (guint n_blocks)
 {

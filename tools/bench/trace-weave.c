@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Several traces that become one. */
+ * Weaves several traces into one. */
 
 #include <string.h>
 #include <tarn/tarn.h>
@@ -14,7 +14,7 @@ get_event (const Trace *trace, guint i)
   return &g_array_index (trace->events, TraceEvent, i);
 }
 
-/* Nanoseconds from the first event to the last. */
+/* Gets the nanoseconds from the first event to the last. */
 static guint64
 get_length (const Trace *trace)
 {
@@ -31,7 +31,7 @@ get_greatest_length (const GPtrArray *traces)
   return greatest;
 }
 
-/* "resnet.csv" and "gpt.csv.gz" are "resnet+gpt". */
+/* Joins names: "resnet.csv" and "gpt.csv.gz" become "resnet+gpt". */
 static gchar *
 join_names (const GPtrArray *traces)
 {
@@ -50,13 +50,14 @@ join_names (const GPtrArray *traces)
   return g_string_free (text, FALSE);
 }
 
-/* What the numbers of a trace begin from. */
+/* The first numbers of a trace's blocks, threads and queues. */
 typedef struct
 {
   guint64 block, thread, queue;
 } Numbers;
 
-/* An event keeps its order among those of its trace. */
+/* Moves an event to its time and numbers in the woven trace.  Events of a trace keep their
+ * order. */
 static TraceEvent
 move_event (const TraceEvent *event, const Trace *trace, guint64 length, const Numbers *first)
 {
@@ -71,7 +72,7 @@ move_event (const TraceEvent *event, const Trace *trace, guint64 length, const N
                        .is_free = event->is_free };
 
   if (event->is_free && event->queue_index == 0)
-    moved.queue = 0; /* nothing was said of another queue than the block's */
+    moved.queue = 0; /* the free names no queue other than the block's */
   return moved;
 }
 

@@ -1,17 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Checks the events of a trace, and numbers its blocks, threads and queues. */
 
 #include "trace.h"
 
 #include <tarn/tarn.h>
 
-/* While a trace is checked: what is allocated, which slots are not taken, and who was met. */
+/* The state of the check: blocks in use, free slots, and the threads and queues so far. */
 typedef struct
 {
-  GHashTable *live;             /* from the id of a block to its TraceEvent */
-  GArray *unused;               /* of guint: slots */
+  GHashTable *live;             /* a block's id -> the TraceEvent that allocates it */
+  GArray *unused;               /* guints: free slots */
   guint64 active;               /* bytes */
-  GHashTable *threads, *queues; /* from a number to the place among those that were met */
+  GHashTable *threads, *queues; /* number -> index, in the order in which they appear */
 } State;
 
 static void
@@ -84,7 +86,7 @@ add_allocation (Trace *trace, State *state, TraceEvent *event, GError **error)
   return TRUE;
 }
 
-/* The event is told its block's size, too. */
+/* Adds a free.  Sets its size to the block's. */
 static gboolean
 add_free (State *state, TraceEvent *event, GError **error)
 {
@@ -92,6 +94,7 @@ add_free (State *state, TraceEvent *event, GError **error)
 
   if (allocation == NULL)
     return refuse (event, error, "block %" G_GUINT64_FORMAT " is not allocated", event->id);
+  g_assert (allocation->slot < G_MAXUINT && allocation->size <= state->active);
   event->slot = allocation->slot;
   event->block = allocation->block;
   event->size = allocation->size;
@@ -103,7 +106,7 @@ add_free (State *state, TraceEvent *event, GError **error)
   return TRUE;
 }
 
-/* Which one of those that were met it is, from 0. */
+/* Gets the index of a number among those that were seen so far, from 0.  Adds a new one. */
 static guint
 get_place (GHashTable *places, guint64 *number)
 {
@@ -137,6 +140,7 @@ trace_new (const gchar *name, GArray *events, GError **error)
                            : add_allocation (trace, &state, event, error)))
         return NULL;
     }
+  g_assert (state.unused->len + g_hash_table_size (state.live) == trace->n_slots);
   trace->n_threads = g_hash_table_size (state.threads);
   trace->n_queues = g_hash_table_size (state.queues);
   return g_steal_pointer (&trace);

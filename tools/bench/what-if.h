@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a recorded program's memory took, and would have taken: a table of alternatives. */
+ * A table of alternatives: the memory that a recorded program took, and would have taken. */
 
 #ifndef WHAT_IF_H
 #define WHAT_IF_H
@@ -9,55 +9,59 @@
 #include "rebuilt.h"
 #include "spread.h"
 
+/* A row: one alternative. */
 typedef struct
 {
   gchar *label;
-  gsize peak_managed; /* bytes of the backend */
-  gsize peak_active;  /* bytes that were asked for and in use */
-  gdouble ratio;      /* of these; NAN: nothing was in use */
-  gdouble idle_share; /* of the backend's bytes when they were most: not in use; or NAN */
-  gdouble hit_share;  /* of requests that pools served; NAN: there were none */
-  guint64 calls;      /* of the backend for memory, and pieces that moved */
-  guint64 failures;   /* requests */
+  gsize peak_managed; /* bytes of the backend at the peak */
+  gsize peak_active;  /* requested bytes in use at the peak */
+  gdouble ratio;      /* peak_managed / peak_active; NAN: nothing was in use */
+  gdouble idle_share; /* the unused share of the backend's bytes at the peak; or NAN */
+  gdouble hit_share;  /* the share of hits among served requests; NAN: there were none */
+  guint64 calls;      /* calls of the backend for memory, and moves of segments */
+  guint64 failures;   /* requests that failed */
   gboolean has_time;
-  Spread ns;    /* of a step */
+  Spread ns;    /* nanoseconds of a step */
   gchar *error; /* why it could not be tried; nullable */
 } WhatIfRow;
 
-/* A counter of an object that the replay had otherwise. */
+/* A difference: a counter whose replayed value is not the recorded one. */
 typedef struct
 {
   gchar *object, *counter;
   guint64 recorded, replayed;
 } Difference;
 
+/* A table. */
 typedef struct
 {
-  gchar *device; /* its place; "none" */
-  gchar *name;   /* of the device; nullable */
+  gchar *device; /* its place, or "none" */
+  gchar *name;   /* the device's; nullable */
   const gchar *kind;
   gchar *recording;
   guint n_threads;
   guint n_steps;
-  GPtrArray *rows;        /* of WhatIfRow: as recorded, and then the best first */
-  guint n_compared;       /* counters */
-  GPtrArray *differences; /* of Difference */
-  GPtrArray *notes;       /* texts: what cannot be equal, and why */
+  GPtrArray *rows;        /* WhatIfRows: as recorded, and then the best first */
+  guint n_compared;       /* counters that were compared */
+  GPtrArray *differences; /* Differences */
+  GPtrArray *notes;       /* texts: why counters may differ, or are not compared */
 } WhatIf;
 
 WhatIf *what_if_new (const Recorded *recorded, const Source *source);
 void what_if_free (WhatIf *self);
 
-/* A row to fill, behind the others. */
+/* Adds a row at the end, which the caller fills. */
 WhatIfRow *what_if_add (WhatIf *self, const gchar *label);
 
-/* Puts those behind the first row in order: fewest failures, least peak of managed bytes, fewest
- * calls; what could not be tried comes last. */
+/* Sorts the rows after the first one: by fewest failures, lowest peak of managed bytes, fewest
+ * calls.  Alternatives that could not be tried come last. */
 void what_if_sort (WhatIf *self);
 
+/* Tells whether an alternative could not be tried. */
 gboolean what_if_has_errors (const WhatIf *self);
 
-/* In compare.c: adds where counters of a replay as recorded are not those of the recording. */
+/* Compares the counters of a replay as recorded with the recording's, and adds the differences; in
+ * compare.c. */
 void what_if_compare (WhatIf *self, const Rebuilt *rebuilt);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (WhatIf, what_if_free)

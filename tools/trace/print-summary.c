@@ -13,11 +13,11 @@
 
 #define MAX_OBJECTS 10 /* shown to people: those with the highest peaks */
 #define MAX_HOLDERS 10
-#define MIN_WIDTH 20       /* of wrapped text, on however narrow a terminal */
+#define MIN_WIDTH 20       /* wrapped text is at least as wide, even on a narrower terminal */
 #define NAME_COLUMN 13     /* where a name begins, from 0 */
 #define NAME_WIDTH 12      /* fits "host buffers" of the layer; a longer name has its own line */
 #define HOLDER_COLUMN 36   /* where a tag or stack begins */
-#define MAX_HOLDER_LINES 4 /* of a wrapped tag or stack, which may have any length */
+#define MAX_HOLDER_LINES 4 /* for a wrapped tag or stack, which may have any length */
 
 /* The counters of an object at the end. */
 typedef struct

@@ -21,7 +21,7 @@ typedef struct
   const Filter *filter;
   FILE *file;
   gboolean is_json, has_color;
-  guint columns; /* of the terminal; 0: lines are not wrapped */
+  guint columns; /* the terminal's width; 0: lines are not wrapped */
 } Output;
 
 gboolean print_summary (const Output *output, GError **error);

@@ -21,7 +21,7 @@
 /* A packet: events of one stream. */
 typedef struct
 {
-  gsize place;         /* of its first event */
+  gsize place;         /* the place of its first event */
   guint32 size, flags; /* bytes of events in the file; and TARN_TRACE_FIRST or 0 */
   guint64 n_missing;   /* bytes beyond the end of the file; only the last packet has any */
   guint64 time;        /* from which the first event counts, if it is a stream's first packet */
