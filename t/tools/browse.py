@@ -319,6 +319,13 @@ def check_fragment(browser, checks, folder):
     checks.that('an address has a view, a moment, and groups', checks.groups(), {'pool “weights & co”': (48 * MIB - 3 * KIB, 3)})
 
 
+    checks.that('... and says nothing of it', browser.ask("document.getElementById('message').hidden"))
+    browser.go(folder + '/known.html', 'view=nothing&by=pool')
+    checks.that('an address with a wrong view says which there are', checks.text('#message'),
+                '#view=nothing is unknown; there are bytes, lives, heap, peak, cursor, leaks, calls.')
+    browser.go(folder + '/known.html', 'view=lives')
+
+
 def check_examples(browser, checks, folder):
     """Those that the guide finds by their pages."""
     browser.go(folder + '/leaking.html', 'view=leaks')

@@ -129,11 +129,11 @@ check "a snapshot of numbers that no memory has" runs "$scratch/odd.json"
 while IFS='|' read -r what message script; do
   check "a snapshot with $what" refuses "$message" "$script"
 done <<'END'
-another form|written by another version: form 2, and not 1|s/"tarn-snapshot":1/"tarn-snapshot":2/
+another form|written by another version: form 2, not 1|s/"tarn-snapshot":1/"tarn-snapshot":2/
 a form that is no number|tarn-snapshot is no whole number|s/"tarn-snapshot":1/"tarn-snapshot":"1"/
 no process|there is no number pid|s/"pid":7,//
 a process out of range|pid 4294967296 is out of range|s/"pid":7/"pid":4294967296/
-a date that is none|date 'now' is none|s/2026-11-25T08:32:29Z/now/
+a date that is none|date 'now' is invalid|s/2026-11-25T08:32:29Z/now/
 no word on whether blocks were followed|followed is neither true nor false|s/"followed":true/"followed":1/
 no allocators|there is no list allocators|s/"allocators"/"others"/
 a number as its stacks|stacks is no list|$s/.*/"x":1}/;s/"stacks":\[/"stacks":7,/
@@ -142,16 +142,16 @@ a class that is unknown|allocators[0]: class 'pile' is unknown|s/"heap"/"pile"/
 no class|allocators[1]: class '' is unknown|s/"class":"pool",//
 no id|allocators[0]: there is no number id|s/"id":1,//
 an id of 0|allocators[0]: id 0 is out of range|s/"id":1,/"id":0,/
-an id that no page can have|line 2: 9223372036854775808 is more than 63 bits can hold|s/"id":1,/"id":9223372036854775808,/
+an id that no page can have|line 2: 9223372036854775808 has more than 63 bits|s/"id":1,/"id":9223372036854775808,/
 an id twice|allocators[1]: id 1 is there twice|s/"id":2,/"id":1,/
 an upstream that is not there|allocators[1]: there is no allocator 9, its upstream|s/"upstream":1/"upstream":9/
 options that are a list|allocators[0]: options is no object|s/"options":{[^}]*}/"options":[]/
 an option that is a text|allocators[0].options[0]: alignment is no whole number|s/9223372036854775807/"x"/
-a number of 64 bits|line 2: 9223372036854775808 is more than 63 bits can hold|s/9223372036854775807/9223372036854775808/
-a number of 65 bits|line 2: 18446744073709551616 is more than 63 bits can hold|s/9223372036854775807/18446744073709551616/
+a number of 64 bits|line 2: 9223372036854775808 has more than 63 bits|s/9223372036854775807/9223372036854775808/
+a number of 65 bits|line 2: 18446744073709551616 has more than 63 bits|s/9223372036854775807/18446744073709551616/
 a number below 0|line 6: '-' has no place outside of a text|s/"age":5/"age":-5/
 a number with a fraction|allocators[1].blocks[0]: age is no whole number|s/"age":5/"age":5.5/
-a number that C takes for an octal one|line 6: 05 is no number of JSON|s/"age":5/"age":05/
+a number that C takes for an octal one|line 6: 05 is not a number of JSON|s/"age":5/"age":05/
 a comment|line 4: '/' has no place outside of a text|s|"size":100|/* " */&|
 a byte of 0xff|line 4: byte 0xff has no place outside of a text|s/"size":100/\xff&/
 no size of a block|allocators[1].blocks[0]: there is no number size|s/"size":90,//
@@ -160,7 +160,7 @@ no size of a held block|allocators[1].blocks[1]: there is no number alloc_size|s
 a block that is neither in use nor held|allocators[1].blocks[1]: active is neither true nor false|s/"active":false,//
 a block twice|allocators[1].blocks[1]: address 0x1000 is there twice|s/0x1080/0x1000/
 a block at no address|allocators[1].blocks[1]: address '4224' is no address|s/0x1080/4224/
-a block larger than any memory|line 7: 9223372036854775808 is more than 63 bits can hold|s/"alloc_size":50/"alloc_size":9223372036854775808/
+a block larger than any memory|line 7: 9223372036854775808 has more than 63 bits|s/"alloc_size":50/"alloc_size":9223372036854775808/
 a block beyond all addresses|allocators[1].blocks[1]: no memory has 50 bytes at 0xffffffffffffffff|s/0x1080/0xffffffffffffffff/
 an address that is a number|allocators[0].pieces[0]: address is no text|s/"0x1000","size":4096/4096,"size":4096/
 a piece without a size|allocators[0].pieces[0]: there is no number size|s/,"size":4096//
@@ -245,6 +245,48 @@ check "a program that leaks" example 1 leaking
 check "... mended" example 0 leaking --fixed
 check "a program that fragments memory" example 1 fragmenting
 check "... mended" example 0 fragmenting --fixed
+
+# ---- addresses ----
+
+# What a page says of the part behind # in its address; the scripts of a page need no browser for it.
+cat >"$scratch/address.js" <<'END'
+const fs = require('fs'), vm = require('vm');
+const page = fs.readFileSync(process.argv[2], 'utf8');
+const script = page.slice(page.indexOf("'use strict'"), page.indexOf('</script>', page.indexOf("'use strict'")));
+vm.runInThisContext(script + '; globalThis.find = findAddressFaults; globalThis.count = formatCountOf;');
+const trace = { isSnapshot: process.argv[3] === 'snapshot', pools: [1], heaps: [2] };
+const of = address => find(new URLSearchParams(address), trace).join(' ');
+for (const address of process.argv.slice(4))
+  console.log(address.startsWith('count=') ? count(Number(address.slice(6)), 'block') : of(address));
+END
+says_of () { # KIND ADDRESS EXPECTED
+  node "$scratch/address.js" "$scratch/known.html" "$1" "$2" >"$scratch/said" || return
+  cat "$scratch/said"
+  [ "$(cat "$scratch/said")" = "$3" ]
+}
+if command -v node >/dev/null && runs -o "$scratch/known.html" "$scratch/known"; then
+  check "an address" says_of trace 'view=lives&t=2000000&object=2&by=stack&range=0-1000&theme=dark' ''
+  check "... whose view is unknown" says_of trace view=nothing \
+    '#view=nothing is unknown; there are bytes, lives, heap, peak, cursor, leaks, calls.'
+  check "... of a snapshot" says_of snapshot view=lives \
+    '#view=lives is unknown; there are objects, heap, cursor.'
+  check "... whose groups are unknown" says_of trace by=age \
+    '#by=age is unknown; there are tag, caller, stack, size, queue, thread, pool, sort.'
+  check "... whose time is no number" says_of trace t=1.5s '#t=1.5s is not a number.'
+  check "... whose range is none" says_of trace range=5 '#range=5 is not two numbers, such as 0-1000.'
+  check "... of an object that is not there" says_of trace object=3 \
+    '#object=3: there is no such pool or heap.'
+  check "... with another word" says_of trace moment=1 \
+    '#moment= is unknown; there are view, t, object, by, range, theme.'
+  check "one block" says_of trace count=1 '1 block'
+  check "two blocks" says_of trace count=2 '2 blocks'
+else
+  skip "addresses of pages" "there is no node"
+fi
+# shellcheck disable=SC2016  # troff
+check "the manual has all views" sh -c 'for view in bytes lives heap peak cursor leaks calls objects; do
+  sed -n "/^.BI view=/,/^.TP/p" "$1" | grep -qw "$view" || exit; done' sh \
+  "$top_srcdir/doc/man/tarn-view.1"
 
 # ---- in a browser ----
 

@@ -1,22 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A page's data: columns of numbers, which a browser makes arrays of.  Each number is LEB128, most
- * of them a byte, and what is compressed. */
+ * Columns: the numbers of a page, from which a browser makes arrays.  Each number is written as
+ * LEB128, mostly in one byte, and all of them are compressed. */
 
 #ifndef COLUMN_H
 #define COLUMN_H
 
 #include <glib.h>
 
+/* The encoding of a column's numbers. */
 typedef enum
 {
-  COLUMN_PLAIN,       /* numbers */
-  COLUMN_RISING,      /* differences; none is below 0 */
-  COLUMN_DIFFERENCES, /* ... whose signs are moved into the lowest bit */
-  COLUMN_SIGNED       /* numbers, with such signs */
+  COLUMN_PLAIN,       /* as they are */
+  COLUMN_RISING,      /* as differences, none of which is negative */
+  COLUMN_DIFFERENCES, /* as differences with the sign in the lowest bit */
+  COLUMN_SIGNED       /* as they are, with the sign in the lowest bit */
 } ColumnCode;
 
+/* A column.
+ *
+ * Invariant: latest <= max, and latest never decreases with COLUMN_RISING. */
 typedef struct
 {
   const gchar *name;
@@ -30,8 +34,8 @@ void column_init (Column *self, const gchar *name, ColumnCode code);
 void column_clear (Column *self);
 void column_add (Column *self, guint64 number);
 
-/* Adds {"name":...,"code":...,"n":...,"bytes":...,"width":...}: how many bytes a browser takes for
- * a number; 8: a floating point one. */
+/* Appends {"name":...,"code":...,"n":...,"bytes":...,"width":...}.  The width is the number of
+ * bytes that a browser takes for a number; 8: floating point. */
 void column_describe (const Column *self, GString *json);
 
 #endif

@@ -20,6 +20,11 @@ function formatRound(bytes) {
   return formatBytes(bytes).replace(/\.0+ /, ' ');
 }
 
+/* Formats a number of things, as in "1 block" and "2 blocks". */
+function formatCountOf(n, one, more = one + 's') {
+  return formatCount(n) + ' ' + (n === 1 ? one : more);
+}
+
 function formatCount(n) {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 }

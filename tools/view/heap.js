@@ -120,12 +120,12 @@ const heapView = {
       : map.extents.reduce((sum, it) => sum + (map.owners.has(it) ? 0 : trace.size[it]), 0);
     const share = map.free > 0 ? 100 * (1 - map.largest / map.free) : 0;
     place.replaceChildren(
-      figure(formatCount(map.pieces.length), 'pieces', 'pieces'),
+      figure(formatCount(map.pieces.length), map.pieces.length === 1 ? 'piece' : 'pieces', 'pieces'),
       figure(formatBytes(map.bytes), 'in pieces', 'piece-bytes'),
-      figure(formatBytes(map.used), 'in ' + formatCount(map.extents.length) + ' extents', 'used-bytes'),
+      figure(formatBytes(map.used), 'in ' + formatCountOf(map.extents.length, 'extent'), 'used-bytes'),
       ...map.owners === null ? [] : [figure(formatBytes(held), 'of these held by pools', 'held-bytes')],
       figure(formatBytes(map.free), 'free', 'free-bytes'),
-      figure(formatCount(map.holes.length), 'free stretches', 'holes'),
+      figure(formatCount(map.holes.length), map.holes.length === 1 ? 'free stretch' : 'free stretches', 'holes'),
       figure(formatBytes(map.largest), 'largest free stretch', 'largest-hole'),
       figure(share.toFixed(0) + ' %', 'of free bytes outside of it', 'fragmentation'));
   },

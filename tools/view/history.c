@@ -1,22 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Nothing is taken for granted of the events: some may be lost, so that blocks are freed that
- * nobody asked for, and asked for twice. */
+ * Makes a history of events.  Events may be lost, so that blocks are freed that were never
+ * requested, or are requested twice.  Both are handled. */
 
 #include "history.h"
 
 #include <string.h>
 
-/* Memory that is there: of a pool, in use or held, or of a heap. */
+/* The sort of a memory. */
 typedef enum
 {
   MEMORY_BLOCK,
   MEMORY_EXTENT,
   MEMORY_PIECE,
-  MEMORY_PART /* which extent has an address that its user has */
+  MEMORY_PART /* maps a user's address to an extent */
 } MemorySort;
 
+/* A memory that exists: a pool's, in use or held, or a heap's.
+ *
+ * Invariant: life <= Builder.n_lives. */
 typedef struct
 {
   /* The key */
@@ -25,14 +28,15 @@ typedef struct
   guint64 place;  /* the block, or the address */
 
   guint64 address, alloc_size;
-  guint64 managed; /* bytes of these that count as managed; what is lent is of what does already */
-  guint64 life;    /* the number of lives that had begun with it; 0: it is held */
+  guint64 managed; /* bytes that count as managed; a lent block counts none of its own */
+  guint64 life;    /* the number of its life, from 1; 0: it is held */
 } Memory;
 
+/* A history that is being made. */
 typedef struct
 {
   History *history;
-  GHashTable *memory; /* set of Memory */
+  GHashTable *memory; /* a set of Memories */
   guint64 n_lives;
 } Builder;
 
@@ -91,14 +95,14 @@ list_clear (HistoryList *list)
   g_hash_table_unref (list->places);
 }
 
-/* 0: it has none as yet. */
+/* Finds a number's place.  Returns 0 if the list does not have the number. */
 static guint
 list_find_old (const HistoryList *list, guint64 number)
 {
   return GPOINTER_TO_UINT (g_hash_table_lookup (list->places, &number));
 }
 
-/* Gets a number's place; an unknown one is added. */
+/* Gets a number's place.  Adds the number if the list does not have it. */
 static guint
 list_find (HistoryList *list, guint64 number)
 {
@@ -107,6 +111,7 @@ list_find (HistoryList *list, guint64 number)
   if (number == 0 || place != 0)
     return place;
   place = list->numbers->len;
+  g_assert (g_hash_table_size (list->places) + 1 == place);
   g_array_append_val (list->numbers, number);
   g_hash_table_insert (list->places, copy (&number, sizeof number), GUINT_TO_POINTER (place));
   return place;
@@ -154,7 +159,7 @@ see_object (History *self, const RecordedEvent *event)
   set_details (self, list_find (&self->objects, event->object), object);
 }
 
-/* A thread's name comes with its events. */
+/* Gets a thread's place.  Keeps its name, which comes with its events. */
 static guint
 find_thread (History *self, const RecordedEvent *event)
 {
@@ -211,8 +216,8 @@ get_class (const History *self, guint64 number)
   return object != NULL ? object->class : TARN_TRACE_POOL;
 }
 
-/* Gets the place of who has a block: of a heap's own blocks, which no pool is between, something
- * like a pool, so that they are not taken for extents. */
+/* Gets the place of a block's owner.  Blocks that a heap serves without a pool have an owner of
+ * their own, so that they are not taken for the heap's extents. */
 static guint
 find_owner (History *self, MemorySort sort, guint64 object)
 {
@@ -221,7 +226,8 @@ find_owner (History *self, MemorySort sort, guint64 object)
   return list_find (&self->objects, is_direct ? object | HISTORY_BLOCKS_OF_HEAP : object);
 }
 
-/* Pools only: heaps manage their pieces, which have lives. */
+/* Sets the managed bytes of a pool's memory.  A heap's segments are managed, too, but have
+ * lives. */
 static void
 set_managed (Builder *builder, const RecordedEvent *event, Memory *memory, guint64 bytes)
 {
@@ -238,13 +244,14 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
 {
   if (memory->life == 0)
     return;
+  g_assert (memory->life <= builder->n_lives);
   add (builder, HISTORY_EVENT_TIME, event->time);
   add (builder, HISTORY_EVENT_LIFE, builder->n_lives - memory->life + 1);
   memory->life = 0;
 }
 
-/* Gets by how much the address of a block in the heap's own addresses is more than the user's.  The
- * parts of a heap are kept as long as it is, since only the latest of an address is asked for. */
+/* Gets the address of a block in the heap minus the user's address.  Parts stay until their heap
+ * ends: only the latest one of an address is looked up. */
 static guint64
 get_shift (Builder *builder, const Memory *memory)
 {
@@ -286,7 +293,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   memory->life = ++builder->n_lives;
 }
 
-/* Gets memory that an event says is there, with its size and address as they are now. */
+/* Gets the memory of an event, or adds it, and sets its address and size. */
 static Memory *
 put_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint64 place,
             guint64 address, guint64 alloc_size)
@@ -321,7 +328,7 @@ take_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guin
   g_hash_table_remove (builder->memory, memory);
 }
 
-/* What an object had when it was ended is nobody's any more. */
+/* Ends an object: removes its memory. */
 static void
 end_object (Builder *builder, const RecordedEvent *event)
 {
@@ -340,7 +347,8 @@ end_object (Builder *builder, const RecordedEvent *event)
 
 /* Events */
 
-/* A block that was there at the start; a request of another thread may have been seen before. */
+/* Reads a block that was there at the start.  A request for it, from another thread, may have come
+ * before. */
 static void
 see_old_block (Builder *builder, const RecordedEvent *event)
 {
@@ -371,7 +379,7 @@ see_request (Builder *builder, const RecordedEvent *event)
   begin_life (builder, event, memory, event->kind == TARN_TRACE_MISS ? LIFE_MISS : LIFE_LENT);
 }
 
-/* Only pools hold what is freed. */
+/* Reads a free.  Only pools hold freed blocks; elsewhere their memory is gone. */
 static void
 see_free (Builder *builder, const RecordedEvent *event)
 {
@@ -423,8 +431,8 @@ see_block_event (Builder *builder, const RecordedEvent *event)
     see_request (builder, event);
 }
 
-/* A heap says of a piece that moves that it goes, moves and comes; others may say only that it
- * moves. */
+/* Reads a move of a segment.  Heaps record that a segment goes, moves and comes; other recorders
+ * may only record the move. */
 static void
 see_move (Builder *builder, const RecordedEvent *event)
 {
@@ -492,7 +500,7 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_LOST:
       see_call (builder, event);
       break;
-    default: /* what stands for something, and the end */
+    default: /* definitions, and the end */
       break;
     }
 }
@@ -541,7 +549,7 @@ history_new (Recording *recording, GError **error)
   while (recording_next (recording, &event, &read_error))
     {
       history->duration = MAX (history->duration, event.time);
-      event.time = history->duration; /* in order, whatever the file says */
+      event.time = history->duration; /* in order, even if the file is damaged */
       see (&builder, &event);
     }
   if (read_error != NULL)

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a recording says of memory, as a page shows it: lives, which are blocks of pools from their
- * request to their free, and extents and pieces of heaps; what pools manage; calls.  A number in a
- * column that stands for something is its place in a list here; 0: nothing. */
+ * A history: a recording as a page shows it.  It has lives, managed bytes and calls.  A life is a
+ * block of a pool from its request to its free, or an extent or a segment of a heap.  In columns,
+ * an object, a stack, a tag, a queue or a thread is a place in a list of the history; 0: none. */
 
 #ifndef HISTORY_H
 #define HISTORY_H
@@ -11,13 +11,13 @@
 #include "../trace/recording.h"
 #include "column.h"
 
-/* In an object's number: stands for the blocks of a heap that no pool is between. */
+/* A flag in an object's number: it stands for blocks that a heap serves without a pool over it. */
 #define HISTORY_BLOCKS_OF_HEAP ((guint64) 1 << 63)
 
 /* How a life began. */
 typedef enum
 {
-  LIFE_AT_START, /* before recording */
+  LIFE_AT_START, /* before recording began */
   LIFE_HIT,
   LIFE_MISS,
   LIFE_LENT,
@@ -25,46 +25,49 @@ typedef enum
   LIFE_PIECE
 } LifeSort;
 
+/* An object of the recording. */
 typedef struct
 {
   guint64 number; /* the recording's */
-  guint upstream; /* in the list */
+  guint upstream; /* its place in the list of objects */
   TarnTraceClass class;
   gchar *kind, *name; /* nullable */
   RecordedProperty *properties;
   gsize n_properties;
 } HistoryObject;
 
-/* Numbers of a recording, in the order in which they came. */
+/* A list: numbers of a recording, in the order in which they first came.
+ *
+ * Invariant: places has the index of each number but the first. */
 typedef struct
 {
-  GArray *numbers; /* guint64; the first is 0 */
+  GArray *numbers; /* guint64s; the first one is 0 */
   GHashTable *places;
 } HistoryList;
 
 enum
 {
-  /* When lives begin and end: the time; 0: the next one begins, else how many lives ago that one
-   * began that ends, with 1 for the latest. */
+  /* Begins and ends of lives: their times; and 0 if the next life begins.  If one ends, how many
+   * lives ago it began: 1 for the latest one. */
   HISTORY_EVENT_TIME,
   HISTORY_EVENT_LIFE,
   /* Lives, in the order in which they begin */
   HISTORY_LIFE_OBJECT,
   HISTORY_LIFE_SORT,
-  HISTORY_LIFE_SIZE, /* bytes asked for */
-  HISTORY_LIFE_MORE, /* bytes of the memory beyond these */
+  HISTORY_LIFE_SIZE, /* requested bytes */
+  HISTORY_LIFE_MORE, /* bytes of the memory beyond them */
   HISTORY_LIFE_ADDRESS,
-  HISTORY_LIFE_SHIFT, /* by how much it lies elsewhere in the heap's own addresses */
+  HISTORY_LIFE_SHIFT, /* its address in the heap minus the user's address */
   HISTORY_LIFE_STACK,
   HISTORY_LIFE_TAG,
   HISTORY_LIFE_QUEUE,
   HISTORY_LIFE_THREAD,
-  /* What pools manage: by how many bytes it becomes more */
+  /* Changes of the bytes that pools manage */
   HISTORY_MANAGED_TIME,
   HISTORY_MANAGED_OBJECT,
   HISTORY_MANAGED_BYTES,
-  /* Calls of the driver, waits, and what else is of interest by itself */
-  HISTORY_CALL_TIME, /* of the end */
+  /* Calls of the driver, waits and other single events */
+  HISTORY_CALL_TIME, /* the end of the call */
   HISTORY_CALL_KIND, /* TarnTraceKind */
   HISTORY_CALL_OBJECT,
   HISTORY_CALL_QUEUE,
@@ -75,17 +78,18 @@ enum
   HISTORY_N_COLUMNS
 };
 
+/* A history. */
 typedef struct
 {
   Column columns[HISTORY_N_COLUMNS];
   HistoryList objects, stacks, tags, queues, threads;
-  GPtrArray *object_details; /* of HistoryObject, nullable, by their places */
-  GPtrArray *thread_names;   /* of texts, nullable, by their places */
+  GPtrArray *object_details; /* HistoryObjects by their places; nullable elements */
+  GPtrArray *thread_names;   /* texts by the threads' places; nullable elements */
   guint64 duration;          /* nanoseconds */
-  guint64 n_unknown;         /* events of blocks that had no life: something was lost */
+  guint64 n_unknown;         /* events of unknown blocks: earlier events were lost */
 } History;
 
-/* Reads all of a recording. */
+/* Reads a whole recording.  Returns NULL with an error if it cannot be read any more. */
 History *history_new (Recording *recording, GError **error);
 void history_free (History *self);
 

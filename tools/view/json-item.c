@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Parses JSON, strictly. */
 
 #include "json-item.h"
 
@@ -8,7 +10,7 @@
 
 #include "../read.h"
 
-/* json-glib calls itself for each list in a list, however many there are. */
+/* json-glib reads nested lists recursively, without a limit. */
 #define MAX_DEPTH 32
 
 static gboolean G_GNUC_PRINTF (3, 4)
@@ -24,7 +26,7 @@ static gboolean G_GNUC_PRINTF (3, 4)
   return FALSE;
 }
 
-/* Gets what is behind a string, whose first quotation mark is before @c. */
+/* Skips a string, whose opening quotation mark is before @c. */
 static const gchar *
 pass_string (const gchar *c, const gchar *end, guint *line)
 {
@@ -37,7 +39,7 @@ pass_string (const gchar *c, const gchar *end, guint *line)
   return MIN (c + 1, end);
 }
 
-/* Digits that json-glib would take for another number. */
+/* Refuses digits that json-glib would misread. */
 static gboolean
 check_digits (const gchar *c, const gchar *end, guint line, GError **error)
 {
@@ -48,15 +50,15 @@ check_digits (const gchar *c, const gchar *end, guint line, GError **error)
     n++;
   digits = g_strndup (c, n);
   if (n > 1 && c[0] == '0')
-    return refuse_line (line, error, "%s is no number of JSON", digits);
+    return refuse_line (line, error, "%s is not a number of JSON", digits);
   if (strspn (digits, "0123456789") == n
       && !g_ascii_string_to_unsigned (digits, 10, 0, G_MAXINT64, NULL, NULL))
-    return refuse_line (line, error, "%s is more than 63 bits can hold", digits);
+    return refuse_line (line, error, "%s has more than 63 bits", digits);
   return TRUE;
 }
 
-/* What json-glib takes although JSON does not, such as comments, is none of ours either: so what
- * looks like a string here is one there. */
+/* Checks the syntax.  It refuses text that json-glib reads although it is not JSON, such as
+ * comments, because it would take a quotation mark there for a string's. */
 static gboolean
 check_form (const gchar *text, gsize length, GError **error)
 {
@@ -139,7 +141,7 @@ json_item_refuse (const JsonItem *self, GError **error, const gchar *format, ...
 
 /* Members */
 
-/* NULL: it is not there, or null. */
+/* Gets a member.  Returns NULL if it is missing or null. */
 static JsonNode *
 get_node (const JsonItem *self, const gchar *key)
 {

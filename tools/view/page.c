@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * page.html has marks for what is put in: @TITLE@, @STYLE@, @SCRIPT@, @DATA@.  The data are a line
- * of JSON that says what is what, and the bytes of all columns behind it; compressed, and in
- * base64.  So no text of a recording is part of the HTML but the title, which is escaped. */
+ * Makes the page from the template page.html, which has the marks @TITLE@, @STYLE@, @SCRIPT@ and
+ * @DATA@.  The data are a line of JSON that describes the columns, followed by the bytes of all
+ * columns; they are compressed, and encoded in base64.  So the HTML contains no text of a recording
+ * except the title, which is escaped. */
 
 #include "page.h"
 
@@ -61,7 +62,7 @@ append_hex (GString *json, guint64 number)
   g_string_append_printf (json, "\"0x%" G_GINT64_MODIFIER "x\"", number);
 }
 
-/* Each item of a list but the first, which stands for nothing, with commas between. */
+/* Appends an item of a list. */
 typedef void (*AppendItem) (GString *json, const History *history, const Recording *recording,
                             guint64 number);
 
@@ -177,7 +178,7 @@ append_object (GString *json, const History *history, const Recording *recording
   g_string_append_c (json, '}');
 }
 
-/* Each frame once, under its address. */
+/* Appends a frame under its address. */
 static void
 append_frame (GString *json, const RecordedFrame *frame)
 {
@@ -196,7 +197,7 @@ append_frame (GString *json, const RecordedFrame *frame)
 static void
 append_frames (GString *json, const History *history, const Recording *recording)
 {
-  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL); /* of RecordedFrame */
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL); /* a set of RecordedFrames */
 
   append_key (json, "frames");
   g_string_append_c (json, '{');
@@ -231,7 +232,7 @@ append_columns (GString *json, const History *history)
   g_string_append_c (json, ']');
 }
 
-/* By TarnTraceKind; the page knows them by these names. */
+/* Appends the names by which the page knows kinds of calls, in the order of TarnTraceKind. */
 static void
 append_kinds (GString *json)
 {
@@ -327,7 +328,7 @@ encode_data (const History *history, const GString *json, GError **error)
                           g_memory_output_stream_get_data_size (bytes));
 }
 
-/* Puts the template's parts together. */
+/* Fills in the template. */
 static gchar *
 fill_in (const gchar *title, const gchar *data)
 {

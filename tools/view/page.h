@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The page that shows a history: one file, with all that it needs in it. */
+ * The page that shows a history: one HTML file without any other file. */
 
 #ifndef PAGE_H
 #define PAGE_H
@@ -9,8 +9,8 @@
 #include "history.h"
 #include "snapshot.h"
 
-/* Makes the HTML.  snapshot: that the recording was made of, or NULL.  name: what the page is of;
- * any text.  Free it with g_free (). */
+/* Makes the HTML.  @snapshot is the one that the recording was made from, or NULL.  @name is the
+ * page's title, any text.  Free it with g_free (). */
 gchar *page_make (const History *history, const Recording *recording, const Snapshot *snapshot,
                   const gchar *name, GError **error);
 

@@ -212,6 +212,7 @@ class App {
 
   readAddress() {
     const parameters = new URLSearchParams(location.hash.slice(1)), { trace } = this;
+    showAddressFaults(findAddressFaults(parameters, trace));
     const object = Number(parameters.get('object')), range = /^(\d+)-(\d+)$/.exec(parameters.get('range'));
     if (viewsOf(trace).includes(parameters.get('view')))
       this.view = parameters.get('view');
@@ -230,6 +231,29 @@ class App {
   }
 }
 
+/* Finds what is wrong with an address, as texts. */
+function findAddressFaults(parameters, trace) {
+  const names = { view: viewsOf(trace), by: groupingsFor(trace), theme: ['dark', 'light'] };
+  const patterns = { t: /^\d+$/, range: /^\d+-\d+$/, object: /^\d+$/ }, faults = [];
+  for (const [key, value] of parameters)
+    if (names[key] && !names[key].includes(value))
+      faults.push(`#${key}=${value} is unknown; there are ${names[key].join(', ')}.`);
+    else if (patterns[key] && !patterns[key].test(value))
+      faults.push(`#${key}=${value} is not ${key === 'range' ? 'two numbers, such as 0-1000' : 'a number'}.`);
+    else if (key === 'object' && !trace.pools.includes(Number(value)) && !trace.heaps.includes(Number(value)))
+      faults.push(`#object=${value}: there is no such pool or heap.`);
+    else if (!names[key] && !patterns[key])
+      faults.push(`#${key}= is unknown; there are view, t, object, by, range, theme.`);
+  return faults;
+}
+
+function showAddressFaults(faults) {
+  const message = document.getElementById('message');
+  message.hidden = faults.length === 0;
+  message.className = 'bad';
+  message.textContent = faults.join('\n');
+}
+
 /* What the page has around the views */
 
 function viewsOf(trace) {
@@ -244,13 +268,13 @@ function showFacts(trace) {
     fact('process ', meta.pid),
     meta.real_time > 0 ? fact('', new Date(meta.real_time).toISOString().replace('T', ' ').slice(0, 19) + ' UTC') : '',
     fact('', formatTime(meta.duration)),
-    fact('', formatCount(meta.events) + ' events'),
-    fact('', formatCount(trace.nLives) + ' lives'),
-    meta.lost > 0 ? fact('', formatCount(meta.lost) + ' events were lost: numbers are too small or too large', 'bad')
+    fact('', formatCountOf(meta.events, 'event')),
+    fact('', formatCountOf(trace.nLives, 'life', 'lives')),
+    meta.lost > 0 ? fact('', formatCountOf(meta.lost, 'event was', 'events were') + ' lost: numbers are too small or too large', 'bad')
       : fact('', 'none lost', 'good'),
     meta.cut > 0 ? fact('', 'the file is cut off at byte ' + formatCount(meta.cut), 'bad')
       : meta.complete ? fact('', 'complete', 'good') : fact('', 'not ended: the last events may be missing', 'bad'),
-    meta.unknown > 0 ? fact('', formatCount(meta.unknown) + ' events of unknown blocks', 'bad') : '');
+    meta.unknown > 0 ? fact('', formatCountOf(meta.unknown, 'event') + ' of unknown blocks', 'bad') : '');
 }
 
 function makeTabs(app) {
@@ -473,12 +497,12 @@ async function start() {
     document.addEventListener('keydown', event => onKey(app, event));
     addEventListener('resize', () => app.redraw());
     addEventListener('hashchange', () => app.readAddress());
-    message.hidden = true;
     app.draw();
     Object.assign(dataset, { ready: 1, lives: trace.nLives, unpackedMs: unpacked.toFixed(0),
       decodedMs: decoded.toFixed(0), openMs: performance.now().toFixed(0) });
   } catch (error) {
     dataset.error = message.textContent = String(error.message || error);
+    message.hidden = false;
     message.className = 'bad';
   }
 }

@@ -1,14 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Encodes events as the recorder of the library does. */
 
 #include "recording-writer.h"
 
 #include <string.h>
 
-/* A packet's size has 32 bits: another one begins with the event behind so many bytes. */
+/* Bytes after which a new packet begins: a packet's size has 32 bits. */
 #define PACKET_BYTES ((guint) 1 << 20)
 
-/* Numbers that are written as differences. */
+/* Sorts of numbers that are written as differences. */
 enum
 {
   BLOCKS,
@@ -17,10 +19,13 @@ enum
   N_SORTS
 };
 
+/* A recording that is being written.
+ *
+ * Invariant: the current packet begins at packet, and its size is not written yet. */
 struct _RecordingWriter
 {
   GByteArray *bytes;
-  guint packet; /* where the header of the one that is written begins */
+  guint packet; /* offset of the current packet's header */
   guint64 time, thread, object, queue, tag;
   guint64 latest[N_SORTS];
 };
@@ -73,6 +78,7 @@ end_packet (RecordingWriter *self)
   guint size = self->bytes->len - self->packet - (guint) sizeof (TarnTracePacket);
   guint32 written = GUINT32_TO_LE (size);
 
+  g_assert (self->packet + sizeof (TarnTracePacket) <= self->bytes->len);
   memcpy (self->bytes->data + self->packet + G_STRUCT_OFFSET (TarnTracePacket, size), &written,
           sizeof written);
 }
@@ -91,7 +97,7 @@ begin_event (RecordingWriter *self, TarnTraceKind kind, guint64 time)
   self->time = time;
 }
 
-/* Says what goes for the events that follow, if it did not before. */
+/* Sets a value of the stream for the events that follow, if it changes. */
 static void
 set (RecordingWriter *self, TarnTraceKind kind, guint64 *before, guint64 number)
 {

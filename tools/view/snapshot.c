@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Converts a snapshot to a recording. */
 
 #include "snapshot.h"
 
@@ -9,24 +11,25 @@
 #include "json-item.h"
 #include "recording-writer.h"
 
-/* In use; or held, which has no size. */
+/* A block in use; or a held one, which has no size. */
 typedef struct
 {
-  RecordedEvent event; /* its time is the age as yet */
+  RecordedEvent event; /* its time is the age until write_blocks () */
   gboolean has_age;
 } SnapshotBlock;
 
+/* A snapshot that is being read. */
 typedef struct
 {
   RecordingWriter *writer;
-  GArray *blocks;     /* of SnapshotBlock */
-  GHashTable *ids;    /* set: of allocators */
-  GHashTable *stacks; /* set of numbers */
+  GArray *blocks;     /* SnapshotBlocks */
+  GHashTable *ids;    /* a set of the allocators' ids */
+  GHashTable *stacks; /* a set of the stacks' numbers */
   GHashTable *tags;   /* text -> number */
   guint64 max_age, n_blocks;
-  /* Of the allocator that is read */
+  /* The current allocator */
   guint64 object;
-  GHashTable *seen[3]; /* addresses: of blocks, pieces, extents */
+  GHashTable *seen[3]; /* sets of addresses: of blocks, segments, extents */
 } Reader;
 
 enum
@@ -51,7 +54,8 @@ new_set (void)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
 }
 
-/* Blocks of drivers without addresses have none; a heap's memory may begin at 0. */
+/* Checks that an address is there only once.  Blocks of drivers without addresses have address 0; a
+ * heap's memory may begin at 0. */
 static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)
@@ -81,7 +85,7 @@ get_tag (Reader *reader, const gchar *text)
   return *number;
 }
 
-/* What is known of a request, if it was followed. */
+/* Reads the origin of a block: tag, thread, stack and age, if it was traced. */
 static gboolean
 read_origin (Reader *reader, const JsonItem *item, SnapshotBlock *block, GError **error)
 {
@@ -128,7 +132,7 @@ read_block (const JsonItem *item, gpointer data, GError **error)
   return check_address (reader, BLOCKS, item, event->address, event->alloc_size, error);
 }
 
-/* Those of whom nobody knows when they were asked for come first, then the oldest. */
+/* Orders blocks: those with an unknown time come first, then the oldest. */
 static gint
 compare_blocks (gconstpointer a, gconstpointer b)
 {
@@ -146,6 +150,7 @@ write_blocks (Reader *reader)
     {
       SnapshotBlock *block = &g_array_index (reader->blocks, SnapshotBlock, i);
 
+      g_assert (!block->has_age || block->event.time <= reader->max_age);
       block->event.kind = block->has_age ? TARN_TRACE_MISS : TARN_TRACE_BLOCK;
       block->event.time = block->has_age ? reader->max_age - block->event.time : 0;
     }
@@ -196,7 +201,7 @@ read_extent (const JsonItem *item, gpointer data, GError **error)
 
 /* Allocators */
 
-/* Adds those that are known. */
+/* Reads properties whose names are known. */
 static gboolean
 read_properties (const JsonItem *item, const gchar *key, GArray *properties, GError **error)
 {
@@ -210,7 +215,7 @@ read_properties (const JsonItem *item, const gchar *key, GArray *properties, GEr
       RecordedProperty property = { .property = i };
 
       if (name == NULL || !json_object_has_member (inner.object, name)
-          || json_object_get_null_member (inner.object, name)) /* no bound */
+          || json_object_get_null_member (inner.object, name)) /* no limit */
         continue;
       if (!json_item_get_number (&inner, name, &property.number, error))
         return FALSE;
@@ -290,6 +295,7 @@ check_upstream (const JsonItem *item, gpointer data, GError **error)
 
 /* Stacks */
 
+/* A stack that is being read. */
 typedef struct
 {
   Reader *reader;
@@ -331,7 +337,7 @@ read_stack (const JsonItem *item, gpointer data, GError **error)
   return TRUE;
 }
 
-/* The whole */
+/* The file */
 
 static gboolean
 read_date (const JsonItem *root, guint64 *real_time, GError **error)
@@ -345,7 +351,7 @@ read_date (const JsonItem *root, guint64 *real_time, GError **error)
     return TRUE;
   date = g_date_time_new_from_iso8601 (text, NULL);
   if (date == NULL || g_date_time_to_unix (date) < 0)
-    return json_item_refuse (root, error, "date '%s' is none", text);
+    return json_item_refuse (root, error, "date '%s' is invalid", text);
   *real_time = (guint64) g_date_time_to_unix (date) * G_GUINT64_CONSTANT (1000000000);
   return TRUE;
 }
@@ -359,8 +365,8 @@ read_head (Snapshot *self, const JsonItem *root, guint64 *pid, guint64 *real_tim
   if (!json_item_get_number (root, "tarn-snapshot", &form, error))
     return FALSE;
   if (form != 1)
-    return json_item_refuse (
-        root, error, "written by another version: form %" G_GUINT64_FORMAT ", and not 1", form);
+    return json_item_refuse (root, error,
+                             "written by another version: form %" G_GUINT64_FORMAT ", not 1", form);
   if (!json_item_get_text (root, "version", &version, error)
       || !json_item_get_text (root, "program", &program, error)
       || !json_item_get_text (root, "reason", &reason, error)

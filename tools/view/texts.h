@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What pages are made of: the files page.html, page.css and *.js, as texts.c has them, which
- * embed.sh writes. */
+ * The files page.html, page.css and *.js as texts.  embed.sh writes them into texts.c. */
 
 #ifndef TEXTS_H
 #define TEXTS_H
