@@ -30,7 +30,9 @@ for word; do
   fi
   [ "$previous" = -- ] || previous=$word
 done
+start=$(date +%s)
 sh "$driver" --color-tests no "$@" >/dev/null || exit
+echo ":seconds: $(($(date +%s) - start)) $name" >>"$trs" # for t/tree/count-results
 
 count () { # RESULTS
   grep -cE "^:test-result: ($1)" "$trs"

@@ -216,6 +216,33 @@ check "a time that is no number" \
 TARN_TEST_SECONDS=1 drive
 check "one that hangs is ended, with what it has started" \
   says "ERROR: t/pool/some.t (1 passed, 2 failed)" "    - missing test plan" "    - ended after 1 s"
+check "... the seconds that it took are in its results" \
+  grep -xE ':seconds: [1-9][0-9]* t/pool/some\.t' "$some.trs"
+
+# ---- the totals of all programs ----
+
+# Eleven programs that took 1, 2, 3 ... 10 and 100 seconds.
+mkdir -p "$scratch/results/t/pool"
+for n in 1 2 3 4 5 6 7 8 9 10 100; do
+  printf ':test-result: PASS\n:seconds: %d t/pool/p%d.t\n' $n $n >"$scratch/results/t/pool/p$n.trs"
+done
+counts () { # STATUS LINE...: of count-results
+  expected=$1
+  shift
+  printf '%s\n' "$@" >"$scratch/expected"
+  sh "$top_srcdir/t/tree/count-results" "$scratch/results" >"$scratch/out"
+  [ $? -eq "$expected" ] && diff "$scratch/expected" "$scratch/out"
+}
+check "the ten programs that took longest, then totals" counts 0 "Slowest programs, in seconds:" \
+  "   100  t/pool/p100.t" "    10  t/pool/p10.t" "     9  t/pool/p9.t" "     8  t/pool/p8.t" \
+  "     7  t/pool/p7.t" "     6  t/pool/p6.t" "     5  t/pool/p5.t" "     4  t/pool/p4.t" \
+  "     3  t/pool/p3.t" "     2  t/pool/p2.t" "11 passed, 0 failed, 0 skipped"
+rm "$scratch/results/t/pool/"*
+printf ':test-result: PASS\n:test-result: FAIL one\n:test-result: SKIP\n' \
+  >"$scratch/results/t/pool/old.trs"
+check "... without times, and with a failure" counts 1 "1 passed, 1 failed, 1 skipped"
+rm "$scratch/results/t/pool/"*
+check "... of no program" counts 1 "0 passed, 0 failed, 0 skipped"
 
 cp "$scratch/driven" "$scratch/made"
 fake "$bin/make" <<'PROGRAM'
