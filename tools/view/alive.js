@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is alive at a moment, in groups: at the peak, at the cursor, and at the end, where it is what
- * nobody has freed. */
+ * Shows the lives at a moment, in groups: at the peak, at the cursor, and at the end (leaks). */
 
 const MAX_ROWS = 300, MAX_LIVES = 8;
 
@@ -14,7 +13,7 @@ const MOMENTS = {
 
 const aliveView = {
   sort: 'bytes',
-  toggled: new Set(), /* the first group is open, others are not, but for these */
+  toggled: new Set(), /* groups that differ from the default: the first one is open, others are not */
 
   draw(app) {
     const { trace, selection } = app, moment = MOMENTS[app.view].of(app);
@@ -74,7 +73,7 @@ const aliveView = {
       body.append(make('tr', { class: 'details' }, make('td', { colspan: 6 }, this.details(app, group))));
   },
 
-  /* The largest lives of a group, and where they come from. */
+  /* Makes the details of a group: its largest lives, and their stacks. */
   details(app, group) {
     const { trace } = app, lives = group.lives.slice().sort((a, b) => trace.size[b] - trace.size[a] || a - b);
     const stacks = groupLives(trace, lives, 'stack').filter(it => it.id !== 0).slice(0, 4);

@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Waits, calls of the driver, and what else happened: when, how often, and what it cost. */
+ * Shows waits, calls of the driver and other events: when, how often, and what they cost. */
 
 const N_LONGEST = 25;
 const LANE_COLORS = { wait: 'bad', allocated: 'accent', freed: 'accent', mark: 'held', oom: 'bad', fail: 'bad', lost: 'bad' };
 
-/* Those of a kind, of the objects that are looked at, or of none. */
+/* Selects calls of each kind, of the chosen objects or of none. */
 function chooseCalls(trace, objects) {
   const lanes = new Map(), chosen = new Uint8Array(trace.meta.objects.length).fill(objects === null ? 1 : 0);
   for (const it of objects || [])
@@ -28,7 +28,7 @@ function laneOrder(trace, kind) {
   return at < 0 ? order.length + kind : at;
 }
 
-/* Counts and costs, by kind and queue, or object. */
+/* Counts calls and costs, by kind and queue or object. */
 function sumCalls(trace, lane, from, to) {
   const sums = new Map(), isOfQueue = ['wait', 'mark', 'use', 'move', 'forget'].includes(lane.name);
   for (const i of lane.calls) {
@@ -72,7 +72,8 @@ const callsView = {
     this.listLongest(app, lanes);
   },
 
-  /* The share of each pixel that calls took, from light to dark; those without a cost are ticks. */
+  /* Draws the share of each pixel's time that calls took, from light to dark; calls without a cost
+   * are ticks. */
   drawLane(app, context, plot, lane, y, step) {
     const { trace } = app, { t0, t1 } = app.range, n = Math.round(plot.width), per = (t1 - t0) / n;
     const busy = new Float64Array(n + 1), any = new Uint8Array(n + 1);
@@ -126,7 +127,7 @@ const callsView = {
     return key === 0 ? (lane.name === 'wait' ? 'the host' : 'no queue') : 'queue ' + trace.meta.queues[key];
   },
 
-  /* The most expensive ones of the stretch. */
+  /* Lists the most expensive calls of the time that is shown. */
   listLongest(app, lanes) {
     const { trace } = app, { t0, t1 } = app.range, longest = [];
     let least = 0;
@@ -157,7 +158,7 @@ const callsView = {
   }
 };
 
-/* What a pool has of others is of interest with it. */
+/* Lists the chosen object and its upstreams. */
 function withUpstream(app) {
   const found = [];
   for (let it = app.object; it > 0 && !found.includes(it); it = app.trace.meta.objects[it].upstream || 0)

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The page's data: columns of numbers (column.h), and what a trace is made of them.
+ * Decodes the page's data: columns of numbers (column.h), from which a trace is made.
  *
- * A moment is the number of an event at which a life begins or ends, and means what is so after it;
- * -1: before all of them.  A life is alive at moment k if begun[life] <= k < ended[life]. */
+ * A moment is the number of an event at which a life begins or ends, and stands for the state after
+ * that event; -1: before all events.  A life is alive at moment k if begun[life] <= k <
+ * ended[life]. */
 
 'use strict';
 
@@ -14,7 +15,7 @@ const NEVER = 0xffffffff;
 const HEAP = 2, POOL = 3;
 const EXTENT = 4, PIECE = 5;
 
-/* What a trace calls the kinds of its calls. */
+/* Titles of the kinds of calls. */
 const CALLS = {
   fail: 'request failed', allocated: 'allocation', freed: 'free', mark: 'event recorded', wait: 'wait',
   use: 'use recorded', move: 'queue changed', forget: 'queue forgotten', trim: 'trim',
@@ -63,7 +64,7 @@ function decodeColumn(bytes, at, column) {
   return out;
 }
 
-/* The first line says what is behind it. */
+/* Decodes the data.  The first line describes the columns that follow it. */
 function decode(bytes) {
   const end = bytes.indexOf(10), columns = {};
   const meta = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));
@@ -75,7 +76,7 @@ function decode(bytes) {
   return new Trace(meta, columns);
 }
 
-/* How many of sorted numbers are not above one. */
+/* Counts the sorted numbers that are not greater than @number. */
 function countUpTo(numbers, number) {
   let low = 0, high = numbers.length;
   while (low < high) {
@@ -100,7 +101,8 @@ class Trace {
     this.nameObjects();
   }
 
-  /* refs: life + 1 where it begins, -(life + 1) where it ends. */
+  /* Finds the begin and end of each life.  refs has life + 1 where it begins, and -(life + 1) where
+   * it ends. */
   followLives() {
     const { event_life: ago, nLives, nEvents } = this;
     const begun = new Uint32Array(nLives), ended = new Uint32Array(nLives).fill(NEVER);
@@ -155,7 +157,7 @@ class Trace {
     return !!frame && /^libtarn[-.]/.test(baseName(frame[2]));
   }
 
-  /* Who asked: the innermost frame that is not Tarn's. */
+  /* Names the innermost frame that is not Tarn's. */
   stackOwner(stack) {
     const frames = this.meta.stacks[stack] || [];
     const owner = frames.find(it => !this.isOwnFrame(it)) || frames[0];
@@ -176,7 +178,7 @@ class Trace {
   }
 }
 
-/* Names of templates have no end. */
+/* Shortens a name: those of templates may be very long. */
 function shorten(name) {
   return name.length > 140 ? name.slice(0, 139) + '…' : name;
 }
@@ -214,7 +216,7 @@ function callers(trace) {
   return Uint32Array.from(trace.stack, stack => ofStack[stack]);
 }
 
-/* 0: no bytes; else one more than the power of two. */
+/* Groups lives by size.  Group 0 has no bytes, group n sizes from 2 ** (n - 1). */
 function sizes(trace) {
   return Uint8Array.from(trace.size, size => size < 1 ? 0 : Math.floor(Math.log2(size)) + 1);
 }

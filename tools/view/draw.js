@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Numbers as text, colours, and what all drawings over time have. */
+ * Formats numbers, chooses colours, and draws the parts that all drawings over time have. */
 
 const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 
@@ -15,7 +15,7 @@ function formatBytes(bytes) {
   return (bytes < 0 ? '−' : '') + value.toFixed(digits) + ' ' + (bytes === 1 ? 'byte' : UNITS[unit]);
 }
 
-/* Of a power of two. */
+/* Formats a power of two. */
 function formatRound(bytes) {
   return formatBytes(bytes).replace(/\.0+ /, ' ');
 }
@@ -33,7 +33,7 @@ function formatExact(bytes) {
   return bytes < 1024 ? formatBytes(bytes) : formatBytes(bytes) + ' (' + formatCount(bytes) + ')';
 }
 
-/* Nanoseconds; step: what is to be told apart. */
+/* Formats nanoseconds.  Times that differ by @step look different. */
 function formatTime(time, step) {
   const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
   const [scale, name] = units.find(it => Math.abs(time) >= it[0]) || units[3];
@@ -46,7 +46,7 @@ function formatTime(time, step) {
 
 /* Colours */
 
-/* Of groups; the last one is of all others.  Then those of sizes. */
+/* Colours of groups; the last one is for all others.  Then those of sizes. */
 const COLORS = ['#4e79a7', '#f28e2b', '#59a14f', '#e15759', '#76b7b2', '#edc948', '#b07aa1', '#ff9da7',
   '#9c755f', '#86bcb6', '#d37295', '#8cd17d', '#a5abb3'];
 const SHADES = ['#3b2f6b', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884', '#44bf70', '#7ad151',
@@ -54,19 +54,19 @@ const SHADES = ['#3b2f6b', '#414487', '#355f8d', '#2a788e', '#21918c', '#22a884'
 const N_COLORS = COLORS.length, N_SHADES = SHADES.length;
 const ALL_COLORS = [...COLORS, ...SHADES];
 
-/* As a word of an image's data; factor: lighter or darker. */
+/* Makes a word of an image's data of a colour, lighter or darker by @factor. */
 function toWord(color, factor) {
   const channel = at => Math.min(255, Math.round(parseInt(color.slice(at, at + 2), 16) * factor));
   return (0xff000000 | channel(5) << 16 | channel(3) << 8 | channel(1)) >>> 0;
 }
 
-/* Half of one, half of the other. */
+/* Mixes two colours. */
 function mixWord(color, other) {
   const channel = at => Math.round((parseInt(color.slice(at, at + 2), 16) + parseInt(other.slice(at, at + 2), 16)) / 2);
   return (0xff000000 | channel(5) << 16 | channel(3) << 8 | channel(1)) >>> 0;
 }
 
-/* Neighbours of a group are told apart by a little light, and have a dark edge. */
+/* Neighbours of a group differ a little in brightness, and have a dark edge. */
 const FACTORS = [1, 0.93, 1.07, 0.97];
 const WORDS = FACTORS.map(factor => Uint32Array.from(ALL_COLORS, it => toWord(it, factor)));
 const EDGE_WORDS = Uint32Array.from(ALL_COLORS, it => toWord(it, 0.72));
@@ -85,7 +85,7 @@ function readTheme() {
 
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 
-/* Gets a canvas ready that is as large as it is shown; NULL: it is not shown. */
+/* Prepares a canvas of the size at which it is shown.  Returns null if it is not shown. */
 function prepare(canvas, height) {
   const box = canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
   const width = Math.round(box.width), tall = Math.round(height || box.height);
@@ -103,7 +103,7 @@ function prepare(canvas, height) {
   return { context, width, height: tall, ratio };
 }
 
-/* 1, 2 or 5 times a power of ten; of bytes a power of two. */
+/* Chooses the distance of ticks: 1, 2 or 5 times a power of ten; for bytes a power of two. */
 function chooseStep(range, n, isBytes) {
   const rough = Math.max(range / n, 1e-9);
   if (isBytes)
@@ -112,7 +112,7 @@ function chooseStep(range, n, isBytes) {
   return power * (factor <= 1 ? 1 : factor <= 2 ? 2 : factor <= 5 ? 5 : 10);
 }
 
-/* Where times are on a plot. */
+/* Gets the place of a time on a plot. */
 function placeOf(plot, t0, t1, time) {
   return plot.left + (time - t0) / (t1 - t0) * plot.width;
 }
@@ -160,7 +160,7 @@ function drawCursor(context, plot, t0, t1, time) {
   context.stroke();
 }
 
-/* Where memory ran out: what is a few pixels wide is one mark. */
+/* Marks the times at which memory ran out.  Times within a few pixels share a mark. */
 function drawShortages(context, plot, t0, t1, times) {
   let last = -Infinity;
   context.fillStyle = theme.bad;

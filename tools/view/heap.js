@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A heap's memory at a moment: its pieces, the extents in them, and what is free between. */
+ * Shows a heap's memory at a moment: its segments (pieces), the extents in them, and free
+ * stretches. */
 
-/* Pieces by their addresses; extents in theirs; stretches without an extent, across pieces that lie
- * side by side. */
+/* Maps a heap at a moment: its pieces by address, the extents in them, and the stretches without an
+ * extent, across adjacent pieces. */
 function mapHeap(trace, heap, moment) {
   const pieces = [], extents = [];
   for (let life = 0; life < trace.nLives && trace.begun[life] <= moment; life++)
@@ -18,7 +19,7 @@ function mapHeap(trace, heap, moment) {
     free: holes.reduce((sum, it) => sum + it.size, 0), largest: holes.reduce((most, it) => Math.max(most, it.size), 0) };
 }
 
-/* Stretches of pieces of the same queue without a gap. */
+/* Joins adjacent pieces of the same queue. */
 function joinPieces(trace, pieces) {
   const regions = [];
   for (const life of pieces) {
@@ -49,7 +50,7 @@ function findHoles(trace, regions, extents) {
   return holes;
 }
 
-/* For each extent: the first block in it that is in use, of a pool over the heap; or -1. */
+/* Finds for each extent the first block in use, of a pool over the heap; or -1. */
 function findOwners(trace, heap, moment, extents) {
   const over = new Uint8Array(trace.meta.objects.length), owners = new Map();
   let hasPools = false;
@@ -68,7 +69,7 @@ function findOwners(trace, heap, moment, extents) {
   return owners;
 }
 
-/* More are counted, and not drawn: canvases cannot be of any height. */
+/* More lines are counted, but not drawn: a canvas has a maximal height. */
 const MAX_LINES = 1500;
 
 /* Breaks regions into lines of the same number of bytes, as few as fit the height. */
@@ -164,7 +165,7 @@ const heapView = {
     this.drawBounds(trace, context, line, y, bar, left, scale);
   },
 
-  /* Where pieces begin within a region. */
+  /* Draws the boundaries of pieces within a region. */
   drawBounds(trace, context, line, y, bar, left, scale) {
     context.fillStyle = theme.mark;
     for (const life of line.region.pieces) {
@@ -174,7 +175,8 @@ const heapView = {
     }
   },
 
-  /* What ends within the same pixel is one rectangle: the largest's colour. */
+  /* Draws extents.  Those that end within the same pixel share a rectangle, in the colour of the
+   * largest one. */
   drawExtents(app, map, context, line, y, bar, left, scale) {
     const { trace } = app, end = line.start + line.size;
     const starts = map.starts ??= Float64Array.from(map.extents, it => trace.address[it]);
@@ -203,7 +205,7 @@ const heapView = {
     return ALL_COLORS[colorOf[groupsOf(app.trace, app.by)[owner]] ?? N_COLORS - 1];
   },
 
-  /* Free stretches by their sizes, and what colours mean. */
+  /* Lists free stretches by size, and explains the colours. */
   listHoles(app, map) {
     const classes = new Map();
     for (const { size } of map.holes) {

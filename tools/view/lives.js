@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lives, stacked over time.  Each column of pixels shows what was alive when the most was in use
- * within it, the oldest at the bottom.  Lives that are less than a pixel high are the rest, on top,
- * those of each colour together: so no column has more lives than pixels, and one walk over the
- * events of what is seen draws it all. */
+ * Shows lives, stacked over time.  Each column of pixels shows the lives at its peak, the oldest at
+ * the bottom.  Lives that are less than a pixel high are the rest: they are on top, together with
+ * those of the same colour.  So no column has more lives than pixels, and one walk over the visible
+ * events draws everything. */
 
 const livesView = {
   magnification: 1,
   image: null, /* words */
-  ids: null,   /* of each pixel: life + 1, -(color + 1) of the rest, or 0 */
+  ids: null,   /* for each pixel: life + 1, -(color + 1) of the rest, or 0 */
   hovered: -1,
 
   draw(app) {
@@ -52,7 +52,7 @@ const livesView = {
     drawCursor(context, plot, t0, t1, app.time);
   },
 
-  /* Walks over the events; alive ones that are large enough are a linked list, in the order of their
+  /* Walks over the events.  Lives that are large enough are in a linked list, in the order of their
    * births, which begins and ends at place nLives. */
   fill(app, best, w, h, bytesPerPixel) {
     const { trace, selection } = app, { refs, size, begun, ended, nLives } = trace;
@@ -152,7 +152,7 @@ const livesView = {
     }
   },
 
-  /* Of the groups that have a colour. */
+  /* Names the groups that have a colour. */
   restName(app, color) {
     const { order, colorOf } = app.selection.rank(app.by), groups = order.filter(it => colorOf[it] === color);
     return groups.length === 1 ? GROUPINGS[app.by].name(app.trace, groups[0]) : formatCount(groups.length) + ' groups';
@@ -163,7 +163,7 @@ const livesView = {
     app.set({ life: id > 0 ? id - 1 : -1 });
   },
 
-  /* The one under the mouse, and the chosen one. */
+  /* Draws the life under the mouse, and the chosen one. */
   drawOver(app) {
     const frame = prepare(document.getElementById('lives-over')), { plot, scale } = this;
     if (frame === null || !scale || this.hovered < 0 && app.life < 0)
@@ -181,7 +181,7 @@ const livesView = {
     frame.context.putImageData(image, Math.round(plot.left * ratio), Math.round(plot.top * ratio));
   },
 
-  /* The next life above, or below, of those that are drawn at the cursor. */
+  /* Chooses the next life above or below, of those that are drawn at the cursor. */
   step(app, by) {
     const { trace, selection } = app, least = this.column?.bytesPerPixel || 0;
     const alive = selection.aliveAt(app.moment).filter(life => trace.size[life] >= least);
@@ -224,7 +224,7 @@ function stackList(trace, stack) {
   return list;
 }
 
-/* Says all that is known of a life; -1: none. */
+/* Shows everything that is known about a life; -1: none. */
 function showLife(app, life) {
   const place = document.getElementById('life'), { trace } = app;
   if (life < 0) {

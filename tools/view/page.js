@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is chosen, and what shows it: the address's fragment has it, too, so that a view can be
- * passed on, as #view=lives&t=2000000.  The root element's data say what was found, for tests. */
+ * The state of the page, and its controls.  The state is in the address, too, so that a view can be
+ * passed on, such as #view=lives&t=2000000.  For tests, it is in the data of the root element. */
 
 const VIEWS = {
   bytes: { title: 'Bytes', panel: 'bytes', view: bytesView },
@@ -14,7 +14,7 @@ const VIEWS = {
   calls: { title: 'Waits and calls', panel: 'calls', view: callsView },
   objects: { title: 'Pools and heaps', panel: 'objects', view: objectsView }
 };
-/* That are kept, each of them up to 30 bytes for an event. */
+/* Selections that are kept; each takes up to 30 bytes for an event. */
 const MAX_SELECTIONS = 12;
 
 class App {
@@ -45,7 +45,7 @@ class App {
     return Float64Array.from(times);
   }
 
-  /* The next moment at which memory had run out, or the first one. */
+  /* Goes to the next moment at which memory ran out, or to the first one. */
   goToShortage() {
     if (this.shortages.length > 0)
       this.setTime(this.shortages.find(it => it > this.time) ?? this.shortages[0]);
@@ -55,7 +55,7 @@ class App {
     const key = object + ' ' + (filter ? filter.by + ' ' + filter.id : '');
     if (!this.selections.has(key)) {
       for (const old of [...this.selections.keys()].slice(1, this.selections.size - MAX_SELECTIONS + 1))
-        this.selections.delete(old); /* the first is of all pools */
+        this.selections.delete(old); /* the first one has all pools, and stays */
       this.selections.set(key, new Selection(this.trace, object, filter));
     }
     return this.selections.get(key);
@@ -65,7 +65,7 @@ class App {
   objectName() { return this.object === 0 ? 'all pools' : this.trace.objectNames[this.object]; }
   isWhole() { return this.range.t0 <= 0 && this.range.t1 >= this.trace.duration; }
 
-  /* Of the state: object, by, filter, view, life, heap. */
+  /* Changes parts of the state: object, by, filter, view, life, heap. */
   set(changes) {
     Object.assign(this, changes);
     if ('object' in changes || 'filter' in changes)
@@ -79,7 +79,7 @@ class App {
     this.redraw();
   }
 
-  /* Of several events at the same time, one. */
+  /* Sets the cursor to an event, even if others have the same time. */
   setMoment(moment) {
     if (this.trace.isSnapshot) {
       this.setTime();
@@ -188,7 +188,7 @@ class App {
     return i < 0 ? 0 : active.values[i];
   }
 
-  /* For tests, and the address. */
+  /* Writes the state into the root element's data and the address. */
   describe() {
     const { dataset } = document.documentElement, { selection } = this;
     const found = { view: this.view, time: Math.round(this.time), active: this.bytesAtCursor(),
@@ -206,7 +206,7 @@ class App {
     this.addressTimer = setTimeout(() => {
       try {
         history.replaceState(null, '', '#' + parameters);
-      } catch { /* some browsers refuse it to files */ }
+      } catch { /* some browsers refuse this to files */ }
     }, 300);
   }
 
@@ -254,7 +254,7 @@ function showAddressFaults(faults) {
   message.textContent = faults.join('\n');
 }
 
-/* What the page has around the views */
+/* Around the views */
 
 function viewsOf(trace) {
   return trace.isSnapshot ? SNAPSHOT_VIEWS : Object.keys(VIEWS).filter(it => it !== 'objects');
@@ -446,7 +446,7 @@ function onKey(app, event) {
     return;
 }
 
-/* How long frames take while the lives are zoomed and moved: for tests. */
+/* Measures frames while the lives are zoomed and moved, for tests. */
 function measure(app) {
   const times = [], rounds = 24;
   app.view = 'lives';

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The lives that are looked at: those of all pools, of a pool or of a heap, perhaps of one group of
- * them only, and what of them is alive when. */
+ * A selection: the lives of all pools, of a pool or of a heap, perhaps of only one group, and their
+ * bytes over time. */
 
 /* Numbers over time: values[i] from times[i] on. */
 class Steps {
@@ -23,8 +23,8 @@ class Steps {
     return i < 0 ? 0 : this.values[i];
   }
 
-  /* For each of n equal parts of a stretch of time: which step is the highest there, also of what
-   * came before; the least and the most. */
+  /* Finds for each of n equal parts of a time the highest step, which may begin before; and the
+   * least and the greatest value. */
   sample(t0, t1, n) {
     const { times, values } = this, best = new Int32Array(n);
     const least = new Float64Array(n), most = new Float64Array(n), step = (t1 - t0) / n;
@@ -50,7 +50,7 @@ class Steps {
 }
 
 class Selection {
-  /* object: 0: all pools.  filter: {by, id}, or null. */
+  /* Selects an object (0: all pools) and a group (@filter, {by, id} or null). */
   constructor(trace, object, filter) {
     this.trace = trace;
     this.objects = object !== 0 ? [object] : trace.pools.length > 0 ? trace.pools : trace.heaps;
@@ -71,7 +71,7 @@ class Selection {
         this.has[life] = 1;
   }
 
-  /* moments: of its events; active: steps beside them. */
+  /* Computes the moments of the selection's events, and its active bytes as steps. */
   follow() {
     const { trace, has } = this, { refs, size, nEvents } = trace;
     let n = 0, bytes = 0;
@@ -94,7 +94,7 @@ class Selection {
     this.peakMoment = this.active.peakAt < 0 ? -1 : moments[this.active.peakAt];
   }
 
-  /* What pools have of upstream, or heaps in pieces. */
+  /* Gets the bytes that pools have of their upstream, or heaps in pieces. */
   get managed() {
     return this.managedSteps ??= this.isHeap ? this.followPieces() : this.followManaged();
   }
@@ -125,7 +125,7 @@ class Selection {
     return new Steps(times, values);
   }
 
-  /* What is managed, and in no life: held by pools, or free in heaps. */
+  /* Gets the managed bytes that are in no life: held by pools, or free in heaps. */
   get held() {
     return this.heldSteps ??= this.followHeld();
   }
@@ -161,8 +161,8 @@ class Selection {
     return alive;
   }
 
-  /* The place of each group by what its lives take, bytes by time (bytes, in a snapshot); the first
-   * are told apart by colours. */
+  /* Ranks groups by bytes times time of their lives; in a snapshot by bytes.  The first ones get
+   * colours of their own. */
   rank(by) {
     this.ranks ??= {};
     return this.ranks[by] ??= this.makeRank(by);
@@ -185,7 +185,7 @@ class Selection {
   }
 }
 
-/* Math.max () takes no list of any length. */
+/* Finds the greatest number.  Math.max () cannot take long lists. */
 function maxima(numbers) {
   let most = 0;
   for (const number of numbers)
@@ -193,7 +193,7 @@ function maxima(numbers) {
   return [most];
 }
 
-/* Small ones are dark, large ones light; those that take more are told apart more. */
+/* Colours sizes from dark (small) to light (large).  Sizes that take more differ more. */
 function rankSizes(order, colorOf, weights) {
   let total = 0, below = 0;
   for (const id of order)
@@ -207,7 +207,7 @@ function rankSizes(order, colorOf, weights) {
   order.reverse();
 }
 
-/* Of each object, what was in use at most and at the end, and managed at most. */
+/* Sums up each object: bytes in use at the peak and at the end, and managed bytes at the peak. */
 function sumObjects(trace) {
   const n = trace.meta.objects.length, { refs, size, object, sort } = trace;
   const active = new Float64Array(n), peak = new Float64Array(n);
@@ -227,7 +227,7 @@ function sumObjects(trace) {
   return { active, peak, managedPeak };
 }
 
-/* ... and at a moment. */
+/* Sums up each object at a moment. */
 function sumObjectsAt(trace, moment, time) {
   const n = trace.meta.objects.length, active = new Float64Array(n), managed = new Float64Array(n);
   const { begun, ended, size, object, sort } = trace;
@@ -239,7 +239,7 @@ function sumObjectsAt(trace, moment, time) {
   return { active, managed };
 }
 
-/* Groups of lives, those of the most bytes first. */
+/* Groups lives, those with the most bytes first. */
 function groupLives(trace, lives, by) {
   const groups = groupsOf(trace, by), found = new Map();
   for (const life of lives) {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a page of a snapshot has in place of a trace's time: one moment, the ages of blocks, and the
- * counters of pools and heaps. */
+ * Pages of snapshots.  They have one moment instead of a trace's time, ages of blocks, and counters
+ * of pools and heaps. */
 
 const SNAPSHOT_VIEWS = ['objects', 'heap', 'cursor'];
 const REASONS = { asked: 'asked for', signal: 'on a signal', 'out-of-memory': 'memory ran out' };
@@ -12,17 +12,19 @@ const SNAPSHOT_KEYS = [
   ['g  G', 'the next way to group, the one before'], ['d', 'dark or light'], ['?', 'this help']
 ];
 
-/* Of a block whose request nobody followed, and of what heaps have, only that it is there. */
+/* Tells whether a life's age is known.  It is not for blocks that were not traced, nor for a heap's
+ * memory. */
 const isAgeKnown = (trace, life) => trace.sort[life] !== 0 && trace.sort[life] < EXTENT;
 
-/* When a life began: after the start of a trace, or before a snapshot. */
+/* Formats when a life began: after the start of a trace, or before a snapshot. */
 function formatSince(trace, life) {
   if (!trace.isSnapshot)
     return formatTime(trace.birth(life), 1e3);
   return isAgeKnown(trace, life) ? formatTime(trace.duration - trace.birth(life)) + ' ago' : 'not known';
 }
 
-/* 0: not known; else one more than the digits of the age in nanoseconds. */
+/* Groups lives by age.  Group 0 has unknown ages; others have one more than the digits of the age
+ * in nanoseconds. */
 function ages(trace) {
   return Uint8Array.from(trace.sort, (_, life) => !isAgeKnown(trace, life) ? 0
     : String(Math.max(Math.round(trace.duration - trace.birth(life)), 0)).length + 1);
@@ -33,7 +35,8 @@ function ageName(id) {
     : formatTime(10 ** (id - 2)) + ' to ' + formatTime(10 ** (id - 1));
 }
 
-/* TarnTraceProperty: of a pool; of a heap, where it has another name.  What is not counted is null. */
+/* Each counter's TarnTraceProperty for a pool, and for a heap if that is another one.  null: not
+ * counted. */
 const COUNTERS = [
   ['in use', 40, 46], ['blocks in use', 38, null], ['held, or free', 41, 48], ['managed', 39, 44],
   ['peak in use', 43, 47], ['peak managed', 42, 45], ['limit', 2, 2], ['requests', null, null], ['failed', 34, null]
@@ -71,7 +74,7 @@ const objectsView = {
   }
 };
 
-/* Below the header: why there is a snapshot, and what it does not say. */
+/* Shows a note below the header: why there is a snapshot, and what it does not have. */
 function showNote(trace) {
   const { meta } = trace, place = document.getElementById('note');
   place.hidden = false;
@@ -99,7 +102,7 @@ function showSnapshotFacts(trace) {
     meta.version ? fact('Tarn ', meta.version) : null].filter(it => it !== null));
 }
 
-/* There is no other moment. */
+/* Hides the controls of time: a snapshot has one moment. */
 function hideTime() {
   for (const it of document.querySelectorAll('#overview-frame, #panel-heap label.grow, [data-go]'))
     it.hidden = true;

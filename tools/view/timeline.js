@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Drawings over time: the overview, which stays at the top, and bytes over time; and what a mouse
- * does to any of them. */
+ * Draws the overview, which stays at the top, and bytes over time.  Handles the mouse in all
+ * drawings over time. */
 
 const MAX_OBJECTS = 100;
 const OVERVIEW_PAD = { left: 74, right: 8 };
 
-/* Draws the most that there is at each pixel as an area; with the least as a darker one. */
+/* Draws the greatest value at each pixel as an area, and the least one as a darker area. */
 function drawArea(context, plot, steps, t0, t1, scale, color) {
   const n = Math.max(1, Math.round(plot.width * (window.devicePixelRatio || 1)));
   const { least, most } = steps.sample(t0, t1, n), bottom = plot.top + plot.height;
@@ -27,7 +27,8 @@ function drawArea(context, plot, steps, t0, t1, scale, color) {
   context.globalAlpha = 1;
 }
 
-/* Draws a line of the most that there is at each pixel, and below it, lightly, down to the least. */
+/* Draws a line of the greatest value at each pixel, and below it a light area down to the least
+ * one. */
 function drawLine(context, plot, steps, t0, t1, scale, color) {
   const n = Math.max(1, Math.round(plot.width)), { least, most } = steps.sample(t0, t1, n);
   const bottom = plot.top + plot.height, per = plot.width / n;
@@ -94,7 +95,7 @@ const overview = {
   }
 };
 
-/* Draws what does not change anew only if one of its keys has. */
+/* Keeps a drawing, and draws it again only if one of its keys has changed. */
 const images = { keys: [], canvas: null };
 
 function drawImage(context, plot, keys, draw) {
@@ -169,7 +170,7 @@ const bytesView = {
         'out of memory: ' + app.shortages.length) : null]);
   },
 
-  /* A line for each pool and heap. */
+  /* Lists pools and heaps. */
   list(app) {
     const { trace } = app, { sums } = app, now = sumObjectsAt(trace, app.moment, app.time);
     const head = ['', 'peak in use', 'peak managed', 'in use at the cursor', 'managed', 'in use at the end', 'limit'];
@@ -190,7 +191,7 @@ const bytesView = {
   }
 };
 
-/* TARN_TRACE_LIMIT_BYTES */
+/* Gets the limit of an object (TARN_TRACE_LIMIT_BYTES). */
 function limitOf(trace, object) {
   const found = (trace.meta.objects[object].properties || []).find(it => it[0] === 2);
   return found ? found[1] : 0;
@@ -209,7 +210,7 @@ function onChoice(choose) {
   };
 }
 
-/* New children; what had the focus is again what has it, by its place. */
+/* Replaces children.  The child at the same place gets the focus again. */
 function keepFocus(parent, children) {
   const old = [...parent.querySelectorAll('button, [tabindex]')].indexOf(document.activeElement);
   parent.replaceChildren(...children.filter(it => it !== null));
@@ -217,8 +218,8 @@ function keepFocus(parent, children) {
     parent.querySelectorAll('button, [tabindex]')[old]?.focus({ preventScroll: true });
 }
 
-/* The mouse: the wheel zooms where it is, dragging moves, with shift it chooses a stretch; a click
- * sets the cursor.  plotOf () and rangeOf () say what is where. */
+/* Handles the mouse: the wheel zooms where it is, dragging moves, dragging with shift chooses a
+ * time, and a click sets the cursor.  plotOf () and rangeOf () give the plot's place and times. */
 function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview }) {
   let drag = null, last = '';
   const timeAt = event => {
@@ -244,7 +245,7 @@ function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview })
   });
   canvas.addEventListener('pointermove', event => {
     if (drag === null) {
-      /* Browsers say that it moved where only the page did. */
+      /* Browsers report a move when only the page has moved. */
       const place = event.clientX + ' ' + event.clientY;
       if (place !== last)
         hover?.(event, timeAt(event));
