@@ -18,12 +18,13 @@
 
 static LayerSettings settings;
 
-/* Where one of these is set, a block has just the bytes that the program asked for: a limit is to
- * be used to the last byte, or somebody reads the sizes. */
-static const gchar *const of_exact_sizes[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
-                                               "TARN_DEBUG",           "TARN_TRACE",
-                                               "TARN_SNAPSHOT_ON_OOM", NULL };
+/* With one of these set, blocks have exactly the bytes that the program asks for: the limit can be
+ * used to the last byte, and sizes in a report are the program's. */
+static const gchar *const exact_size_variables[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
+                                                     "TARN_DEBUG",           "TARN_TRACE",
+                                                     "TARN_SNAPSHOT_ON_OOM", NULL };
 
+/* Reads a variable that is a switch: "0" is off. */
 static gboolean
 is_on (const gchar *name, gboolean by_default)
 {
@@ -32,6 +33,7 @@ is_on (const gchar *name, gboolean by_default)
   return value == NULL || *value == '\0' ? by_default : !g_str_equal (value, "0");
 }
 
+/* Returns TRUE if any of the variables is set. */
 static gboolean
 has_any (const gchar *const *names)
 {
@@ -48,7 +50,7 @@ _tarn_layer_read_settings (void)
   settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
   settings.faults = g_strdup (secure_getenv ("TARN_LAYER_FAULTS"));
   settings.may_debug = secure_getenv ("TARN_DEBUG") != NULL;
-  settings.rounds_sizes = !has_any (of_exact_sizes);
+  settings.rounds_sizes = !has_any (exact_size_variables);
   settings.report = g_strdup (secure_getenv ("TARN_LAYER_REPORT"));
 }
 
