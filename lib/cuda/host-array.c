@@ -51,8 +51,8 @@ find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsiz
   return TRUE;
 }
 
-/* Returns TRUE if a caller's version of the struct has the fields that own something.  They are not
- * in a later version, because older callers could not free them. */
+/* Returns TRUE if a caller's version of the struct has all fields that own something.  Later fields
+ * must own nothing, because older callers could not free it. */
 static gboolean
 has_owners (const TarnCudaHostArray *array)
 {

@@ -113,7 +113,8 @@ find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
   return data->major == 1 && data->minor >= 2 ? 32 : 24;
 }
 
-/* Computes by PyCUDA's rules, which depend only on the device's largest block. */
+/* Computes by PyCUDA's rules, which use the device's limits of a block only, and none of a
+ * multiprocessor. */
 static gboolean
 find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint registers,
                 TarnCudaOccupancy *occupancy, GError **error)

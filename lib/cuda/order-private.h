@@ -27,9 +27,10 @@ const TarnCudaContext *_tarn_cuda_pool_get_context (TarnPool *pool);
 gpointer _tarn_cuda_stream_to_handle (CUstream stream);
 CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 
-/* Returns TRUE if a handle is that of the default stream of all threads, or of the calling thread's
- * if threads have their own. */
+/* Returns TRUE for the default stream that all threads share. */
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
+
+/* Returns FALSE for the default stream of another thread, which this thread cannot name. */
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
 CUstream _tarn_cuda_get_legacy_stream (void);
 
