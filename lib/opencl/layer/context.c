@@ -373,6 +373,47 @@ _tarn_layer_context_make_room (LayerContext *self)
 
 /* The program's contexts */
 
+/* Frees what the allocators of a context's memory use. */
+static void
+free_rest (LayerContext *self)
+{
+  if (self->own_queue != NULL)
+    _tarn_layer_driver->clReleaseCommandQueue (self->own_queue);
+  if (self->only_event != NULL)
+    _tarn_layer_driver->clReleaseEvent (self->only_event);
+  if (self->address_program != NULL)
+    _tarn_layer_driver->clReleaseProgram (self->address_program);
+  if (self->image_kinds != NULL)
+    _tarn_opencl_image_kinds_unref (self->image_kinds);
+  g_ptr_array_unref (self->queues);
+  g_ptr_array_unref (self->pieces);
+  g_hash_table_unref (self->addresses);
+  _tarn_layer_spares_clear (self);
+  g_hash_table_unref (self->answers);
+  _tarn_cond_clear (&self->changed);
+  _tarn_mutex_clear (&self->lock);
+  g_free (self);
+}
+
+LayerContext *
+_tarn_layer_context_add_user (LayerContext *self)
+{
+  __atomic_add_fetch (&self->n_users, 1, __ATOMIC_RELAXED);
+  return self;
+}
+
+void
+_tarn_layer_context_drop_user (LayerContext *self)
+{
+  guint n = __atomic_fetch_sub (&self->n_users, 1, __ATOMIC_ACQ_REL);
+
+  g_assert (n > 0);
+  if (n == 1)
+    free_rest (self);
+}
+
+/* Ends a context's pools.  tarn_debug_check (), called by another thread, may keep an allocator
+ * longer. */
 static void
 finalize_now (gpointer data)
 {
@@ -382,20 +423,7 @@ finalize_now (gpointer data)
   _tarn_layer_images_clear (self);
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     tarn_pool_unref (self->pools[i]);
-  if (self->own_queue != NULL)
-    _tarn_layer_driver->clReleaseCommandQueue (self->own_queue);
-  if (self->only_event != NULL)
-    _tarn_layer_driver->clReleaseEvent (self->only_event);
-  if (self->address_program != NULL)
-    _tarn_layer_driver->clReleaseProgram (self->address_program);
-  g_ptr_array_unref (self->queues);
-  g_ptr_array_unref (self->pieces);
-  g_hash_table_unref (self->addresses);
-  _tarn_layer_spares_clear (self);
-  g_hash_table_unref (self->answers);
-  _tarn_cond_clear (&self->changed);
-  _tarn_mutex_clear (&self->lock);
-  g_free (self);
+  _tarn_layer_context_drop_user (self);
 }
 
 /* Frees a context.  If it is debugged, another thread does it, after the checks of its freed
@@ -439,6 +467,7 @@ add_context (cl_context handle)
     return NULL;
   self = g_new0 (LayerContext, 1);
   self->base = (LayerObject){ LAYER_CONTEXT, 1, 1, handle, context_finalize };
+  self->n_users = 1;
   self->device = device != NULL && _tarn_layer_ask_device (self, device) ? device : NULL;
   _tarn_mutex_init (&self->lock);
   _tarn_cond_init (&self->changed);

@@ -188,6 +188,16 @@ reclaim_images (TarnPool *buffers, gsize wanted, gpointer context)
   return TRUE;
 }
 
+/* Ends the use of a context and of its pool of buffers by the allocator of images. */
+static void
+end_images (gpointer data)
+{
+  LayerContext *context = data;
+
+  tarn_pool_unref (context->pools[LAYER_PLAIN]);
+  _tarn_layer_context_drop_user (context);
+}
+
 /* Makes the pool of images, over the pool of plain buffers. */
 static TarnPool *
 pool_new (LayerContext *context, TarnPool *buffers)
@@ -204,7 +214,8 @@ pool_new (LayerContext *context, TarnPool *buffers)
   ops.allocate = image_allocate;
   ops.free = image_free;
   ops.below = TARN_ALLOCATOR (buffers);
-  allocator = tarn_allocator_new (&ops, context, NULL);
+  tarn_pool_ref (buffers);
+  allocator = tarn_allocator_new (&ops, _tarn_layer_context_add_user (context), end_images);
   _tarn_layer_driver->clGetDeviceInfo (context->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes,
                                        &bytes, NULL);
   options.name = "images";
@@ -276,8 +287,6 @@ _tarn_layer_images_clear (LayerContext *context)
     context->images = NULL;
   }
   tarn_pool_unref (images);
-  if (context->image_kinds != NULL)
-    _tarn_opencl_image_kinds_unref (context->image_kinds);
 }
 
 /* Images */

@@ -323,9 +323,15 @@ struct _LayerContext
   guint spare_images;   /* images of the pool that the program does not have */
   gint64 polled_at;     /* time of the last poll, monotonic */
   guint pending;        /* buffers that wait for commands */
+  guint n_users;        /* allocators of its memory, and one for the context itself */
   gboolean ended;       /* the program has no reference any more */
   gboolean is_debugged; /* TARN_DEBUG checks its buffers */
 };
+
+/* Add a user of a context: an allocator of its memory, which may end after the context's last
+ * reference.  Drop a user; the last one frees the context. */
+LayerContext *_tarn_layer_context_add_user (LayerContext *self);
+void _tarn_layer_context_drop_user (LayerContext *self);
 
 /* Returns the reason why a valid buffer is not from a pool. */
 LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);

@@ -412,6 +412,15 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
+/* Ends the use of a context by an allocator of pieces. */
+static void
+source_drop (gpointer data)
+{
+  LayerSource *source = data;
+
+  _tarn_layer_context_drop_user (source->context);
+}
+
 /* Makes the allocator of pieces. */
 static TarnAllocator *
 allocator_new (LayerSource *source)
@@ -426,7 +435,8 @@ allocator_new (LayerSource *source)
   ops.read = piece_read;
   ops.fill = piece_fill;
   ops.find_host = piece_find_host;
-  return tarn_allocator_new (&ops, source, NULL);
+  _tarn_layer_context_add_user (source->context);
+  return tarn_allocator_new (&ops, source, source_drop);
 }
 
 /* Makes a pool whose buffers TARN_DEBUG checks.  Returns NULL if it checks none, or if there can be

@@ -106,6 +106,7 @@ for platform in $("$promises" --platforms); do
     check "$on: a queue out of order" is_found out-of-order "$block: written behind its end, at offset 1000"
   fi
   check "$on: nothing is said of images" is_right right-images
+  check "$on: contexts that end while another thread looks at their blocks" is_right ending-contexts
   check "$on: images that nobody releases" is_named unreleased-images "pool 'images' over .*: 3 blocks are in use when the program ends, 1800 bytes\$"
   check "$on: a byte behind, at clFinish" dies behind-and-finish 137 "$block: written behind its end, at offset 1000"
   check "$on: buffers that nobody releases" is_named unreleased ": 2 blocks are in use when the program ends, 3000 bytes\$"

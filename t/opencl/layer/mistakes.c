@@ -173,20 +173,27 @@ unreleased (void)
   make (CL_MEM_READ_WRITE, 2 * SIZE, NULL);
 }
 
+static cl_bool
+has_images (void)
+{
+  cl_bool has = CL_FALSE;
+
+  OK (clGetDeviceInfo (device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
+  return has;
+}
+
 static cl_mem
-make_image (size_t width)
+make_image (cl_context in, unsigned width)
 {
   const cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
   const cl_image_desc desc
       = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = 10 };
-  cl_bool has = CL_FALSE;
   cl_int status;
   cl_mem image;
 
-  OK (clGetDeviceInfo (device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
-  if (!has)
+  if (!has_images ())
     exit (77);
-  image = clCreateImage (context, CL_MEM_READ_WRITE, &format, &desc, NULL, &status);
+  image = clCreateImage (in, CL_MEM_READ_WRITE, &format, &desc, NULL, &status);
   OK (status);
   return image;
 }
@@ -205,7 +212,7 @@ right_images (void)
 {
   for (unsigned i = 0; i < 20; i++)
     {
-      cl_mem image = make_image (10 + i % 2);
+      cl_mem image = make_image (context, 10 + i % 2);
 
       fill_image (image);
       OK (clReleaseMemObject (image));
@@ -217,7 +224,7 @@ static void
 unreleased_images (void)
 {
   for (unsigned i = 0; i < 3; i++)
-    fill_image (make_image (10 + 5 * i));
+    fill_image (make_image (context, 10 + 5 * i));
   right_images ();
 }
 
@@ -379,6 +386,56 @@ many (void)
     fprintf (stderr, "%ld KiB more are in use\n", after.ru_maxrss - before.ru_maxrss);
 }
 
+/* Contexts that end while another thread looks at all blocks, theirs as well. */
+
+#define N_ENDING 300
+
+static int is_over; /* atomic */
+
+static void *
+look_again_and_again (void *unused)
+{
+  (void) unused;
+  while (!__atomic_load_n (&is_over, __ATOMIC_ACQUIRE))
+    OK (clFinish (queue));
+  return NULL;
+}
+
+/* Makes a context with released buffers of all kinds, and releases it. */
+static void
+end_context (void)
+{
+  cl_int status;
+  cl_context ending = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+
+  OK (status);
+  for (int i = 0; i < 8; i++)
+    {
+      cl_mem buffer = clCreateBuffer (ending, i % 2 == 0 ? 0 : CL_MEM_ALLOC_HOST_PTR, LARGE / 8,
+                                      NULL, &status);
+
+      OK (status);
+      OK (clReleaseMemObject (buffer));
+    }
+  if (has_images ())
+    OK (clReleaseMemObject (make_image (ending, 10)));
+  OK (clReleaseContext (ending));
+}
+
+static void
+ending_contexts (void)
+{
+  cl_mem looked_at = make (CL_MEM_READ_WRITE, SIZE, NULL);
+  pthread_t thread;
+
+  OK (pthread_create (&thread, NULL, look_again_and_again, NULL));
+  for (int i = 0; i < N_ENDING; i++)
+    end_context ();
+  __atomic_store_n (&is_over, 1, __ATOMIC_RELEASE);
+  pthread_join (thread, NULL);
+  OK (clReleaseMemObject (looked_at));
+}
+
 /* The commands are done, and nothing looked at the buffer since: clFinish () does. */
 static void
 write_and_wait (cl_mem buffer, cl_int at)
@@ -476,6 +533,7 @@ static const struct
 } mistakes[] = { { "name", print_name },
                  { "right", right },
                  { "many", many },
+                 { "ending-contexts", ending_contexts },
                  { "behind", behind },
                  { "before", before },
                  { "of-host", of_host },
