@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Allocators: their struct, listeners, and calls of a backend's functions. */
 
 #ifndef TARN_ALLOCATOR_PRIVATE_H
 #define TARN_ALLOCATOR_PRIVATE_H

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks: their struct, their states, and their uses by queues. */
 
 #ifndef TARN_BLOCK_PRIVATE_H
 #define TARN_BLOCK_PRIVATE_H

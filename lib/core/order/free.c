@@ -143,8 +143,8 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
-/* While the thread's cache is full, one in so many frees of small blocks looks whether it has room
- * again. */
+/* While the thread's cache is full, one in this many frees of small blocks checks whether it has
+ * room again. */
 #define LOOKS_FOR_ROOM 64
 
 /* Keeps an arena's own block in the thread's cache, for requests to come. */

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory from the shares of other queues: asking for it, and recording the late events that tell
- * when it is idle.  Which way blocks of a size go once they are handed on. */
+ * Memory from the shares of other queues: requests it, and records the late events that tell when
+ * it is idle.  Chooses in which direction blocks of a size are handed over. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Chunks of block structs, from which pools take them. */
 
 #include "pool/block-chunk-private.h"
 

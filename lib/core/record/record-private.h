@@ -43,7 +43,7 @@ typedef enum
   TARN_FOLLOW_FOR_TAGS = 2,          /* the program asked for it */
   TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* a snapshot is to be written then */
   TARN_FOLLOW_FOR_SIGNAL = 8,
-  TARN_FOLLOW_FOR_CHECKS = 16 /* of pools, after so many requests */
+  TARN_FOLLOW_FOR_CHECKS = 16 /* checks of pools, every so many requests */
 } TarnFollowReason;
 
 static inline gboolean
@@ -157,9 +157,8 @@ gchar *_tarn_tag_quote (guint32 tag);
 guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
-guint32 _tarn_stack_take (void); /* the caller's, where stacks are recorded; else 0 */
-void _tarn_stack_set_depth (
-    guint depth); /* of what snapshots say; 0, as at first: those of recordings */
+guint32 _tarn_stack_take (void);          /* the caller's, where stacks are recorded; else 0 */
+void _tarn_stack_set_depth (guint depth); /* for snapshots; 0, as at first: that of recordings */
 void
 _tarn_stack_need_depth (guint depth); /* as deep as that, or deeper if somebody else needs it */
 /* Gets a stack's return addresses, the innermost first; they are never freed. */
