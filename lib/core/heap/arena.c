@@ -20,8 +20,8 @@
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* How many extents have to be taken from one mark to the next. */
-#define TAKEN_A_MARK 512
+/* The extents that must be taken from one event to the next. */
+#define TAKEN_PER_EVENT 512
 
 /* A queue has more arenas once threads had to wait for the lock of one so often, in so many
  * requests.  A wait costs little.  Memory that is free in an arena is of no use to other queues. */
@@ -127,7 +127,7 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
   return is_met;
 }
 
-/* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether marks
+/* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether events
  * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
  * for one.  If another thread has the lock, it does all that, and nothing is done here. */
 void
@@ -148,7 +148,7 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
       _tarn_arena_relieve (arena);
       enrich (arena);
-      _tarn_queue_mark_if_idle (queue);
+      _tarn_queue_record_if_idle (queue);
       queue->n_calls--;
     }
   _tarn_heap_expire (heap);
@@ -172,7 +172,7 @@ _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 }
 
 /* Puts an extent without a part back, whosever its arena is by now: what the queue was given before
- * it was forgotten is what its last mark stands for. */
+ * it was forgotten is what its last event stands for. */
 void
 _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
 {
@@ -267,7 +267,7 @@ _tarn_heap_refuses_visits (const TarnHeap *heap)
   return !is_open (heap);
 }
 
-/* Tells whether somebody has grown the heap since marks were recorded of a queue: others may want
+/* Tells whether somebody has grown the heap since events were recorded of a queue: others may want
  * what it does not use.  In a visit. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
@@ -288,11 +288,11 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
       extent->has_memory = TRUE;
       *memory = extent->memory;
     }
-  if (TARN_UNLIKELY (++arena->n_taken >= TAKEN_A_MARK
-                     && arena->unmarked_bytes >= arena->heap->mark_bytes
+  if (TARN_UNLIKELY (++arena->n_taken >= TAKEN_PER_EVENT
+                     && arena->unrecorded_bytes >= arena->heap->event_bytes
                      && arena->seen_growths != arena->heap->n_growths))
     {
-      arena->unmarked_bytes = 0;
+      arena->unrecorded_bytes = 0;
       arena->n_taken = 0;
       __atomic_store_n (&arena->seen_growths, arena->heap->n_growths, __ATOMIC_RELAXED);
       *is_due = TRUE;

@@ -199,15 +199,15 @@ begin_use (TarnArena *arena, TarnExtent *extent)
   add_used (arena, extent->size);
 }
 
-/* Notes that commands of the queue may use an idle piece until its next mark is done. */
+/* Notes that commands of the queue may use an idle piece until its next event is done. */
 static void
-note_unmarked (TarnArena *arena, TarnPiece *piece)
+note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  if (!__atomic_load_n (&queue->has_unmarked, __ATOMIC_RELAXED)) /* others may read it */
-    __atomic_store_n (&queue->has_unmarked, TRUE, __ATOMIC_RELAXED);
+  if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED)) /* others may read it */
+    __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
 
 /* Ends that.  Commands of the queue may still use pieces that are idle now. */
@@ -220,8 +220,8 @@ end_use (TarnArena *arena, TarnExtent *extent)
   for (TarnPiece *piece = extent->piece; piece != NULL; piece = next_piece (extent, piece))
     if (--piece->n_used == 0)
       {
-        note_unmarked (arena, piece);
-        arena->unmarked_bytes += piece->size;
+        note_unrecorded (arena, piece);
+        arena->unrecorded_bytes += piece->size;
         begin_idle (piece);
       }
   add_used (arena, -extent->size);
@@ -413,7 +413,7 @@ void
 _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 {
   _tarn_range_add_piece (range, piece);
-  note_unmarked (range->arena, piece);
+  note_unrecorded (range->arena, piece);
 }
 
 /* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */

@@ -352,7 +352,7 @@ parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError *
   gsize needed, bytes;
 
   (void) attempt;
-  _tarn_heap_ask_marks (heap);
+  _tarn_heap_poll_events (heap);
   _tarn_heap_age_peaks (heap);
   needed = get_needed (heap, size);
   if (take_of_others (range, size, needed))

@@ -514,7 +514,7 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
 
   virtual_tidy (range); /* also where all that moves stays mapped for a while */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
-    _tarn_heap_ask_marks (range->heap);
+    _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
   /* Only now, because the lock was given up: somebody may have taken what was free at the end. */

@@ -277,7 +277,7 @@ _tarn_heap_expire (TarnHeap *heap)
   if (_tarn_heap_next_idle (heap, NULL) == NULL)
     return;
   begin_change (heap);
-  _tarn_heap_ask_marks (heap);
+  _tarn_heap_poll_events (heap);
   release_expired (heap, now);
   _tarn_heap_end_change (heap);
 }

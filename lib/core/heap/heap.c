@@ -103,7 +103,7 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
       memory->address = extent->start;
       _tarn_heap_remember (extent, *memory);
     }
-  _tarn_queue_mark_if_idle (queue);
+  _tarn_queue_record_if_idle (queue);
   queue->n_calls--;
   _tarn_heap_expire (heap);
   _tarn_heap_unlock (heap);
