@@ -21,8 +21,7 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* after which banks repeat; longer periods could not be told apart  \
-                               */
+#define MAX_PERIOD_BYTES 1024 /* after which banks repeat; longer ones cannot be told apart */
 
 /* Patterns */
 

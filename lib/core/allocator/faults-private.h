@@ -8,8 +8,8 @@
 
 #include <tarn/allocator.h>
 
-/* TRUE: requests are counted, or made to fail, as the environment says.  Constant once an allocator
- * was made. */
+/* Returns TRUE if requests are counted, or made to fail, as the environment says.  Constant once an
+ * allocator was made. */
 extern gboolean _tarn_faults_are_on __attribute__ ((visibility ("hidden")));
 
 void _tarn_faults_from_environment (void);

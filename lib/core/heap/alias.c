@@ -10,7 +10,7 @@
 
 #include "heap/heap-private.h"
 
-/* Tells whether an idle piece can serve a range now: where it is quiet, or can move within its
+/* Returns TRUE if an idle piece can serve a range now: where it is quiet, or can move within its
  * queue before it is. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)

@@ -319,8 +319,8 @@ typedef struct
   /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.
    */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
-  /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
-   * The lock is given up meanwhile. */
+  /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if to look again
+   * may help.  The lock is given up meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* Tells whether a free extent is good for a request that could also get another one.  NULL: any
    * is good. */
@@ -643,7 +643,7 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Tells whether pieces have to stay where they are for now, also idle ones. */
+/* Returns TRUE if pieces have to stay where they are for now, also idle ones. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {

@@ -15,8 +15,8 @@
 /* How many forgotten queues are asked about for one that is met. */
 #define MAX_ASKED 4
 
-/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  NULL:
- * there is none. */
+/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  Returns
+ * NULL if there is none. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
@@ -82,7 +82,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Tells whether two of the threads that have used a queue use the same arena of it. */
+/* Returns TRUE if two of the threads that have used a queue use the same arena of it. */
 static gboolean
 has_shared_arena (const TarnHeapQueue *queue)
 {
@@ -133,7 +133,7 @@ _tarn_queue_has_pieces (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Finds the queue that has a handle (NULL: nobody); NULL: the heap does not know it. */
+/* Finds the queue that has a handle (NULL: nobody).  Returns NULL if the heap does not know it. */
 TarnHeapQueue *
 _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
 {
@@ -158,9 +158,10 @@ unref_handle (TarnHeap *heap, gpointer handle)
   _tarn_heap_lock (heap);
 }
 
-/* Takes a forgotten queue whose last event is done from among the others, with a call that uses it;
- * NULL: there is none of those that were forgotten first.  Nobody else works on it: an event that
- * was begun for the queue it was must not be taken for one of the queue that it will be. */
+/* Takes a forgotten queue whose last event is done from among the others, with a call that uses it.
+ * Returns NULL if there is none of those that were forgotten first.  Nobody else works on it: an
+ * event that was begun for the queue it was must not be taken for one of the queue that it will
+ * be. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {

@@ -68,8 +68,8 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
 }
 
 /* Serves a request from the thread's cache where a plain visit is not possible: there is no
- * membarrier, or what is done is followed, as a recording or tags need to see every block.  NULL:
- * the lock has to be taken. */
+ * membarrier, or what is done is followed, as a recording or tags need to see every block.  Returns
+ * NULL if the lock has to be taken. */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -89,7 +89,7 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle)
 }
 
 /* Serves a request from the thread's cache after all, or from what other threads have handed over.
- * NULL: the lock has to be taken. */
+ * Returns NULL if the lock has to be taken. */
 static inline TarnBlock *
 take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -102,7 +102,7 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request from the arena of its queue.  NULL: the lock has to be taken. */
+/* Serves a request from the arena of its queue.  Returns NULL if the lock has to be taken. */
 static inline TarnBlock *
 take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
@@ -380,7 +380,7 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Tells whether nothing is followed, handed over or checked, as is usual. */
+/* Returns TRUE if nothing is followed, handed over or checked, as is usual. */
 static inline gboolean
 is_usual (const TarnPool *pool)
 {
@@ -495,7 +495,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Tells whether a block is aligned: by its address; or, where memory is a handle, by what all
+/* Returns TRUE if a block is aligned: by its address; or, where memory is a handle, by what all
  * memory of the pool is. */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)

@@ -6,7 +6,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* Tells whether a block's uses have a queue.  The lock is held. */
+/* Returns TRUE if a block's uses have a queue.  The lock is held. */
 static gboolean
 is_used_by (const TarnBlock *block, const TarnQueue *queue)
 {

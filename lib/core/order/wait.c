@@ -7,7 +7,7 @@
 
 /* The lock is held. */
 
-/* Tells whether a use is done, or comes before whatever is put on a queue (NULL: what the host
+/* Returns TRUE if a use is done, or comes before whatever is put on a queue (NULL: what the host
  * does) from now on. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
@@ -16,14 +16,14 @@ is_done_for (const TarnUse *use, const TarnQueue *queue)
          || (_tarn_use_has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
-/* Tells whether a request can have its queue wait for a use. */
+/* Returns TRUE if a request can have its queue wait for a use. */
 static gboolean
 is_timely (const TarnUse *use)
 {
   return _tarn_use_has_event (use) && !use->event->is_late;
 }
 
-/* Tells whether a queue (NULL: the host) can use a block without a wait. */
+/* Returns TRUE if a queue (NULL: the host) can use a block without a wait. */
 gboolean
 _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -35,7 +35,7 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Tells whether events say when a queue can use a block. */
+/* Returns TRUE if events say when a queue can use a block. */
 gboolean
 _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -45,7 +45,7 @@ _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Tells whether a queue can use a block, if it is made to wait. */
+/* Returns TRUE if a queue can use a block, if it is made to wait. */
 gboolean
 _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -135,7 +135,7 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Has the host wait for an event.  A wait that fails is good enough where the event is done: a
+/* Makes the host wait for an event.  A wait that fails is good enough where the event is done: a
  * command before it has failed. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)

@@ -55,7 +55,7 @@ begin_to_record (const gchar *path, guint depth)
     _tarn_message ("TARN_TRACE: %s", error->message);
 }
 
-/* Gets what a variable is set to; NULL: nothing. */
+/* Gets what a variable is set to.  Returns NULL if there is nothing. */
 static const gchar *
 get_path (const gchar *variable)
 {

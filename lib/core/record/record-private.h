@@ -32,8 +32,8 @@
 /* Open while events are recorded.  Behind it is what streams write to. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* TRUE: blocks are followed, one by one: events are recorded, or blocks are to know their tags.
- * Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
+/* Returns TRUE if blocks are followed, one by one: events are recorded, or blocks are to know their
+ * tags.  Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
  * unseen. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
@@ -60,8 +60,8 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Has blocks be followed for a reason, or not any more.  TRUE: that changes what is done, and all
- * doors have to be opened anew. */
+/* Has blocks be followed for a reason, or not any more.  Returns TRUE if that changes what is done,
+ * and all doors have to be opened anew. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
 /* Gets the time from which on blocks have been followed; G_MAXUINT64: they are not. */
 guint64 _tarn_follow_get_start (void);
@@ -90,8 +90,8 @@ void _tarn_record_set_last_words (void (*func) (void));
 /* environment.c: begins to record as TARN_TRACE says, and follows blocks for TARN_SNAPSHOT_ON_OOM,
  * once. */
 void _tarn_record_from_environment (void);
-/* Gets the path of snapshots when memory has run out, as TARN_SNAPSHOT_ON_OOM has it; NULL: none.
- */
+/* Gets the path of snapshots when memory has run out, as TARN_SNAPSHOT_ON_OOM has it.  Returns NULL
+ * if there is none. */
 const gchar *_tarn_record_get_snapshot_path (void);
 /* Gets a path with the number of the process in place of %p. */
 gchar *_tarn_path_expand (const gchar *path);

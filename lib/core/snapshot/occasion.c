@@ -34,8 +34,8 @@ set_followed (TarnFollowReason reason, gboolean follows)
  * request that a thread's own blocks serve takes some 50 ns more.
  *
  * @param follow  whether to follow those that are asked for from now on; recordings, and what else
- *                follows blocks, do so in any case. Any thread may call it; in a child of fork () it
- *                does nothing.
+ *                follows blocks, do so in any case. Any thread may call it; in a child of fork ()
+ * it does nothing.
  * @since 0.1
  */
 void

@@ -113,7 +113,7 @@ list_buffers (LayerKernel *self)
   return buffers;
 }
 
-/* Sets the buffer of an argument; NULL: it is none. */
+/* Sets the buffer of an argument.  Returns NULL if it is none. */
 static void
 set_buffer (LayerKernel *self, guint index, LayerBuffer *buffer)
 {

@@ -332,7 +332,7 @@ cuCtxGetDevice (CUdevice *device)
 }
 
 #if FAKE_CUDA_VERSION >= 12000
-/* Returns the id of a context.  NULL: the current one. */
+/* Returns the id of a context.  Returns NULL if the current one. */
 Status
 cuCtxGetId (CUcontext handle, unsigned long long *id)
 {
