@@ -108,7 +108,7 @@ drop_use (TarnBlock *block, guint i)
   _tarn_direct_queue_free (block->source->direct, queue);
 }
 
-/* Drops the queues that use a block, except one; NULL: all. */
+/* Drops the queues that use a block, except one.  NULL: it drops all. */
 static void
 drop_uses_but (TarnBlock *block, gpointer handle)
 {
@@ -151,8 +151,9 @@ use_fresh_queue (TarnBlock *block, GError **error)
   return _tarn_direct_record_use (block, _tarn_call_plain (block->source, fresh_queue), error);
 }
 
-/* Gives a block without a pool to a queue alone; NULL: the host waits, and the block is nobody's.
- * If that fails nothing has changed, except that queues may have waited for nothing. */
+/* Makes a queue the only user of a block without a pool.  @queue: NULL: the host waits, and the
+ * block has no queue.  If it fails, nothing has changed, except that queues may have waited without
+ * need. */
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {

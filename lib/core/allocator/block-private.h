@@ -182,8 +182,8 @@ void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
-/* References on blocks beyond the first, in a table of which the lock is held.  FALSE: there was
- * none. */
+/* Add and drop references to blocks beyond the first, in a table whose lock is held.  The drop
+ * returns FALSE if there was none. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 

@@ -15,7 +15,7 @@
 /* The number of checks for unused memory in this time. */
 #define TARN_LOOKS 8
 
-/* The function that replaces the system's clock, set by tarn_clock_set () or the recorder.  NULL:
+/* The function that replaces the system's clock, set by tarn_clock_set () or the recorder; NULL:
  * none. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 

@@ -322,8 +322,8 @@ typedef struct
   /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if to look again
    * may help.  The lock is given up meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
-  /* Tells whether a free extent is good for a request that could also get another one.  NULL: any
-   * is good. */
+  /* Returns TRUE if a free extent suits a request that could also get another one.  NULL: any
+   * suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
   /* Gives a piece back that was cut out.  The lock is not held. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);

@@ -62,7 +62,7 @@ set_number (TarnHeapQueue *queue, guint64 number)
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes a queue, with the backend's reference; NULL: nobody. */
+/* Makes a queue, with the backend's reference.  @handle: NULL for memory of no queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {

@@ -8,7 +8,8 @@
 /* References.  The lock is held; _tarn_pool_unlock_and_sweep () frees what nobody has any more,
  * without it. */
 
-/* Makes an event of a backend's handle, with one reference; NULL: it is yet to be recorded. */
+/* Makes an event of a backend's handle, with one reference.  @handle: NULL: it is yet to be
+ * recorded. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {

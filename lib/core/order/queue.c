@@ -245,7 +245,7 @@ _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
   return handle == NULL || *fresh != NULL;
 }
 
-/* Drops the caller's reference; NULL: it had none. */
+/* Drops the caller's reference.  @queue: nullable. */
 void
 _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 {

@@ -92,9 +92,9 @@ _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
   block->is_unready = FALSE;
 }
 
-/* Makes a block used by a queue alone; NULL: by nobody.  Nobody waits: the block's uses are done,
- * or were waited for.  The caller has a reference on the queue, because the block's may be the last
- * one. */
+/* Makes a queue, or none (NULL), the only user of a block.  It does not wait: the block's uses are
+ * done, or were waited for.  The caller has a reference to the queue, because the block's may be
+ * the last one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -231,9 +231,9 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   return is_ready;
 }
 
-/* Gives a block in use to a queue alone, which waits where it has to; NULL: the host waits, and the
- * block is nobody's.  No other call has the block; the caller has a reference on the queue.
- * @may_be_late is for _tarn_block_await (). */
+/* Makes a queue the only user of a block in use; it waits if necessary.  @queue: NULL: the host
+ * waits, and the block has no queue.  No other call has the block; the caller has a reference to
+ * the queue.  @may_be_late is for _tarn_block_await (). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

@@ -24,8 +24,8 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the bins of a queue's share (@queue NULL: of no queue).  @ages is the pool's list of their
- * blocks by age; NULL: they are in none. */
+/* Makes the bins of a queue's share (@queue NULL: of no queue).  @ages: the pool's list of their
+ * blocks by age; NULL: they are in no list. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -38,7 +38,7 @@ _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
   return bins;
 }
 
-/* Frees bins, which are empty; NULL: there are none. */
+/* Frees bins, which are empty.  @bins: nullable. */
 void
 _tarn_bins_free (TarnBins *bins)
 {
@@ -155,7 +155,7 @@ _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
   ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
-/* Gets the batch that the first blocks of a bin are in; NULL: they are in none. */
+/* Returns the batch that the first blocks of a bin are in.  Returns NULL if they are in none. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
 {

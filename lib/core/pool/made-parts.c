@@ -86,9 +86,9 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Takes a block that is being freed out of sight, whose memory is a part that upstream made; or
- * else the one that the thread kept instead: *goes, of which the part is to be released next; NULL:
- * none. FALSE: the lock has to be taken, and nothing was done. */
+/* Takes a block that is being freed out of sight, whose memory is a part that upstream made, or
+ * else the one that the thread kept instead.  Its part is to be released next.  Stores it in *goes;
+ * NULL: there is none.  Returns FALSE if the lock has to be taken, and nothing was done. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

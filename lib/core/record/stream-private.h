@@ -49,7 +49,8 @@ struct _TarnStream
 
 /* Makes a stream, in the list of all. */
 TarnStream *_tarn_recorder_add_stream (void);
-/* Gets an empty buffer in place of one that is full (NULL: there was none).  NULL: all are full. */
+/* Returns an empty buffer in place of a full one (NULL: there was none).  Returns NULL if all are
+ * full. */
 TarnRecordBuffer *_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full);
 /* Gets the clock's time when recording began. */
 guint64 _tarn_recorder_get_start (void);
