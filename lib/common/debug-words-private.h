@@ -95,8 +95,8 @@ _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize 
   return TRUE;
 }
 
-/* Reads one of the words that stand with commas between them, which may be empty; FALSE: it is none
- * of TARN_DEBUG_WORDS. */
+/* Reads one of the words that stand with commas between them, which may be empty.  Returns FALSE if
+ * it is none of TARN_DEBUG_WORDS. */
 static inline gboolean
 _tarn_debug_read_word (TarnDebugSettings *settings, const gchar *text)
 {

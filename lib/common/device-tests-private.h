@@ -93,7 +93,7 @@ _tarn_device_tests_run_without_device (gconstpointer data)
   g_test_fail ();
 }
 
-/* Tells whether there is anything to run on; if not, one test of the whole program says why. */
+/* Returns TRUE if there is anything to run on; if not, one test of the whole program says why. */
 static inline gboolean
 _tarn_device_tests_have_any (TarnDeviceTests *tests)
 {

@@ -11,9 +11,10 @@
 
 #include "common/struct-private.h"
 
-/* Makes a pool over a heap over an allocator, which it takes over; NULL: the allocator could not be
- * made, and @error is set.  Where the allocator has neither parts nor virtual memory, of which a
- * heap makes blocks, and where the program wants whole buffers, the pool is straight over it. */
+/* Makes a pool over a heap over an allocator, which it takes over.  Returns NULL if the allocator
+ * could not be made, and @error is set.  Where the allocator has neither parts nor virtual memory,
+ * of which a heap makes blocks, and where the program wants whole buffers, the pool is straight
+ * over it. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {

@@ -12,7 +12,7 @@
 #define TARN_MAX_QUOTED 60       /* characters of a text */
 #define TARN_MAX_QUOTED_PATH 240 /* characters of a file's name, or of a message about it */
 
-/* Tells whether a terminal may act on a character, or a reader not see it: control characters,
+/* Returns TRUE if a terminal may act on a character, or a reader not see it: control characters,
  * marks of direction, and separators of lines. */
 static inline gboolean
 _tarn_is_unprintable (gunichar c)

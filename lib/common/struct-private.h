@@ -47,9 +47,8 @@ _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs,
   return FALSE;
 }
 
-/* Tells whether a struct of the caller's can be written to: the macro that it starts from sets its
- * size.
- */
+/* Returns TRUE if a struct of the caller's can be written to: the macro that it starts from sets
+ * its size. */
 static inline gboolean
 _tarn_struct_has_size (gconstpointer theirs)
 {

@@ -8,7 +8,7 @@
 
 #include "common/trace-format-private.h"
 
-/* NULL: it is none that this version has. */
+/* Returns the name of a property.  Returns NULL for one that this version does not know. */
 static inline const gchar *
 _tarn_trace_name_property (guint32 property)
 {

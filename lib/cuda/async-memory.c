@@ -3,16 +3,15 @@
  *
  * Memory of CUDA's own pools (CUDA 11.2), which is allocated and freed in the order of a stream.
  *
- * Whoever asks an allocator for memory names no stream, and may use it on any.  So memory is
- * allocated on a stream of the allocator's own, and the host waits until that comes there.  Nothing
- * else is on the stream.  It stands still only if the pool gives memory that another stream is yet
- * to free (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), for lack of any other.  The stream
- * is a non-blocking one, so that no default stream waits for it, and no capture has to do with it.
- */
+ * A request to an allocator names no stream, and its memory may be used on any.  So the allocator
+ * has a stream of its own, allocates on it, and the host waits until the stream has done so.
+ * Nothing else is on the stream.  It has to wait only if the pool gives memory that another stream
+ * is yet to free (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), when there is no other.  It
+ * is a non-blocking stream, so that no default stream waits for it and no capture includes it. */
 
 #include "memory-private.h"
 
-/* Finds a function that the driver lacks; NULL: none. */
+/* Returns the name of a function that the driver lacks, or NULL. */
 static const gchar *
 find_missing (const TarnCudaDriver *driver, gboolean has_pool)
 {
@@ -80,7 +79,8 @@ _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError 
   return is_made;
 }
 
-/* A stream goes with its context, and with the driver. */
+/* Logs a message about a stream that was not destroyed.  There is none if the context or the driver
+ * is gone, and the stream with it. */
 static void
 report_lost_stream (const GError *error)
 {
@@ -108,7 +108,7 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory that the stream may not have come to. */
+/* Frees memory whose allocation may still be ahead on the stream. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -151,7 +151,7 @@ _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size, Tarn
   return TRUE;
 }
 
-/* Nothing uses the memory any more. */
+/* Frees memory that is not in use any more. */
 unsigned int
 _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 {

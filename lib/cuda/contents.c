@@ -11,7 +11,7 @@
 
 #define LEGACY ((CUstream) GUINT_TO_POINTER (1)) /* CU_STREAM_LEGACY */
 
-/* A copy to the host waits for what is before it on the stream, and is done when it returns. */
+/* Copies to the host.  It waits for earlier commands on the stream, and is done when it returns. */
 static gboolean
 copy_from_device (const TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, gpointer bytes,
                   GError **error)
@@ -76,8 +76,8 @@ _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsi
   return is_filled;
 }
 
-/* Bytes that are not what they should be.  Each thread looks at every so many of them, and the
- * least place is kept. */
+/* The finder: a kernel that finds the first byte with a wrong value.  Each thread looks at every
+ * byte a stride apart, and the least place is kept. */
 
 #define THREADS 256
 #define MAX_GRID 4096
@@ -125,7 +125,7 @@ _tarn_cuda_finder_init (TarnCudaFinder *self)
   _tarn_mutex_init (&self->lock);
 }
 
-/* Unloads it in its context, unless that is gone, and the finder with it. */
+/* Unloads the finder in its context.  If the context is gone, so is the finder. */
 void
 _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
 {
@@ -140,7 +140,7 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* A driver that cannot compile it leaves the reading to the host. */
+/* Makes the finder.  If the driver cannot compile it, the host reads the bytes instead. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {
@@ -158,7 +158,7 @@ make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
   self->module = NULL;
 }
 
-/* Stores the place of the first; G_MAXUINT64: there is none. */
+/* Finds the place of the first wrong byte; G_MAXUINT64: there is none. */
 static gboolean
 run_finder (TarnCudaMemoryAllocator *self, CUdeviceptr from, guint64 size, guint8 byte,
             guint64 *place, GError **error)

@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calling the driver in a context, from any thread, and leaving the thread's own as it was.
+ * Calls the driver in a context, from any thread, and leaves the thread's own context as it was.
  *
- * A context may be destroyed by its owner while memory of it lives.  The driver then pushes its
- * handle all the same, and the next context may have its address, and its memory the addresses of
- * the dead one's: a late free would hit a stranger's.  So whether it is still the same context is
- * asked before every call, by the id that is never given twice. */
+ * The owner of a context may destroy it while memory of it lives.  The driver then still pushes its
+ * handle.  The next context may have the same address, and its memory the addresses of the dead
+ * one's, so that a late free would free other memory.  So before every call, Tarn checks that it is
+ * still the same context, by its id, which the driver never gives twice. */
 
 #include "context-private.h"
 
@@ -37,7 +37,7 @@ _tarn_cuda_context_check (const TarnCudaContext *context, GError **error)
   return _tarn_cuda_check (context->driver, "cuCtxGetId", status, error);
 }
 
-/* Tells whether a context is the calling thread's, and alive. */
+/* Returns TRUE if a context is current in the calling thread, and alive. */
 static gboolean
 is_current (const TarnCudaContext *context)
 {
@@ -107,10 +107,10 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* Has the driver free memory, because it waits for all streams of the context before it does so,
+/* Waits by a call that frees memory: for that, the driver waits for all streams of the context,
  * even if no stream uses the memory.  An event of the whole context, or cuCtxSynchronize (), would
- * end all captures in the context, in any mode, and the driver cannot tell whether there are any.
- */
+ * end all captures in the context, in any mode, and the driver cannot tell whether there are
+ * any. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {
@@ -162,16 +162,16 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
   unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone before us. */
+  /* At exit the driver may be gone already. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED
       || _tarn_cuda_check (driver, "cuDevicePrimaryCtxRelease", status, &error))
     return;
   g_message ("%s: the context of device %d may live on", error->message, device);
 }
 
-/* Primary contexts are the ones that are shared and counted: without a reference of ours the last
- * other owner would take it away.  Whether there is one is asked before it is retained, because to
- * retain one is to make it. */
+/* Retains a context if it is primary.  Primary contexts are shared and counted: without a reference
+ * of ours, the last other owner could end it.  Asks first whether there is one, because retaining
+ * it would make it. */
 static gboolean
 retain_if_primary (TarnCudaContext *context, GError **error)
 {
@@ -192,7 +192,7 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
-  /* If the last other reference went meanwhile, this is a new one in its place. */
+  /* If the last other reference was dropped meanwhile, the context is a new one. */
   else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);
@@ -224,7 +224,8 @@ _tarn_cuda_context_identify (TarnCudaContext *context, GError **error)
                               driver->cuCtxGetId (context->handle, &context->id), error);
 }
 
-/* Its device can only be asked while it is current. */
+/* Finds the device of a context, which is current, because the driver says it only of the current
+ * one. */
 static gboolean
 find_device (TarnCudaContext *context, GError **error)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The device that the user means, and its primary context: what pycuda.tools.make_default_context()
- * and pycuda.autoinit are.  The primary context is the one that CUDA's runtime uses, so that
- * libraries on either side share memory. */
+ * The device that the user chose, and its primary context, as pycuda.tools.make_default_context()
+ * and pycuda.autoinit have them.  CUDA's runtime uses the primary context, so libraries of both
+ * share memory. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -20,9 +20,9 @@
 #include "common/shorten-private.h"
 #include "context-private.h"
 
-#define MAX_FILE_BYTES 64 /* of a file that names a device */
+#define MAX_FILE_BYTES 64 /* the most bytes of a file that names a device */
 
-/* What chooses a device, and where that stands.  Both are NULL: nothing. */
+/* A text that chooses a device, and its source.  Both are NULL if there is none. */
 typedef struct
 {
   gchar *text;
@@ -100,7 +100,7 @@ find_choice (Choice *choice, GError **error)
   return TRUE;
 }
 
-/* Reads a whole decimal number with blanks around it; FALSE if it is not. */
+/* Reads a decimal number with blanks around it.  Returns FALSE if it is none. */
 static gboolean
 parse_device_number (const gchar *text, guint64 *number)
 {
@@ -109,7 +109,7 @@ parse_device_number (const gchar *text, guint64 *number)
   return g_ascii_string_to_unsigned (stripped, 10, 0, G_MAXINT, number, NULL);
 }
 
-/* A value that is set but bad is an error, and never what is done without one. */
+/* Takes a choice.  A bad value is an error, and never ignored. */
 static gboolean
 take_choice (const Choice *choice, int n_devices, int *index, GError **error)
 {
@@ -144,7 +144,8 @@ count_devices (const TarnCudaDriver *driver, int *n, GError **error)
   return FALSE;
 }
 
-/* Finds the place of this process among those of its node, as launchers say it; 0 without one. */
+/* Finds the rank of this process among those of its node, as launchers state it; 0 if there is
+ * none. */
 static int
 find_local_rank (void)
 {
@@ -191,8 +192,8 @@ open_index (TarnCudaContext *context, int index, GError **error)
          && retain_context (context, error);
 }
 
-/* Opens the first, from the local rank on, that gives a context: others may be taken by other
- * processes (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
+/* Opens the first device, from the local rank on, that gives a context: others may be in use by
+ * other processes (compute mode EXCLUSIVE_PROCESS).  An error contains the reason of each. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
@@ -234,9 +235,9 @@ open_default (TarnCudaContext *context, GError **error)
   return FALSE;
 }
 
-/* The references that callers have to give back, each with its context: what is none of them, or
- * was given back already, is refused before a driver sees it. */
-static GArray *given; /* of TarnCudaContext; NULL: none yet; behind the lock */
+/* The references that callers have to release, each with its context.  Any other handle, or one
+ * that was released already, is refused before the driver sees it. */
+static GArray *given; /* TarnCudaContexts; NULL: none yet; under the lock */
 static TarnMutex given_lock = TARN_MUTEX_INIT;
 
 static void
@@ -249,7 +250,8 @@ remember (const TarnCudaContext *context)
   _tarn_mutex_unlock (&given_lock);
 }
 
-/* FALSE if there is none of that handle.  The latest is the one that may be alive. */
+/* Takes back a caller's reference, the latest with that handle, because only the latest context may
+ * be alive.  Returns FALSE if there is none. */
 static gboolean
 take_back (CUcontext handle, TarnCudaContext *context)
 {
@@ -315,7 +317,7 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
-/* It is left as it is if it is dead, and if the driver does not say. */
+/* Pops the context if it is current, unless it is dead, or the driver does not say. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {
@@ -326,7 +328,7 @@ leave_if_current (const TarnCudaContext *context)
                         context->driver->cuCtxGetCurrent (&current), &error)
       && current == context->handle && _tarn_cuda_context_check (context, &error))
     _tarn_cuda_pop_context (context->driver);
-  /* At exit the driver may be gone before us. */
+  /* At exit the driver may be gone already. */
   if (error != NULL && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
       && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: this thread may be left with the context that is released", error->message);
@@ -340,8 +342,9 @@ leave_if_current (const TarnCudaContext *context)
  * A context that was destroyed by a reset of its device is released, too, but stays current: the
  * driver does not survive that it is taken away (seen with driver 580).
  *
- * @param context  what that function gave, once for each time that it gave it: another context, or
- *                 once more, is a programming error; NULL is allowed. Any thread may call it.
+ * @param context  the context from that function, once for each time that it returned it: another
+ *                 context, or once more, is a programming error; NULL is allowed. Any thread may
+ * call it.
  * @since 0.1
  */
 void
@@ -362,7 +365,7 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* What every caller is given. */
+/* The default context of the process, or the error. */
 static struct
 {
   TarnCudaContext context;
@@ -372,7 +375,7 @@ static struct
 static void
 initialize_process (void)
 {
-  /* Which thread has it current is not this one's business alone. */
+  /* Each caller makes it current in its own thread. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a device has, from the driver's attributes, and how PyCUDA's DeviceData aligns. */
+ * Finds the data of a device from the driver's attributes, and aligns as PyCUDA's DeviceData
+ * does. */
 
 #include "common/struct-private.h"
 #include "occupancy-private.h"
@@ -23,12 +24,13 @@ typedef enum
   N_ATTRIBUTES
 } Attribute;
 
-/* CUdevice_attribute.  A driver that is new enough to be loaded may know none that are recent. */
+/* The attributes (CUdevice_attribute).  A driver that is new enough to be loaded may not know
+ * recent ones. */
 static const struct
 {
   unsigned int number;
   const gchar *name;
-  gint least; /* what makes sense */
+  gint least; /* smaller values make no sense */
   gboolean is_recent;
 } attributes[N_ATTRIBUTES] = {
   [MAJOR] = { 75, "COMPUTE_CAPABILITY_MAJOR", 1, FALSE },
@@ -74,8 +76,8 @@ ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *v
   return TRUE;
 }
 
-/* What drivers older than the attribute are not asked: by the architecture, 0 if that has no driver
- * as old. */
+/* Returns the blocks of a multiprocessor for drivers older than the attribute, by the architecture;
+ * 0 if no driver that knows it is as old. */
 static guint
 find_old_blocks_per_mp (gint major, gint minor)
 {
@@ -84,8 +86,9 @@ find_old_blocks_per_mp (gint major, gint minor)
   return known != NULL ? known->old_blocks_per_mp : 0;
 }
 
-/* Since 8.0, all of a multiprocessor's shared memory but what is reserved can be opted in to;
- * before that, nothing was reserved. */
+/* Returns the reserved shared memory of a block, for drivers older than the attribute.  Since 8.0,
+ * a block can opt in to all of a multiprocessor's shared memory except what is reserved; before,
+ * none was reserved. */
 static gsize
 find_old_reserved (const TarnCudaDeviceData *data)
 {
@@ -171,7 +174,8 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Today no answer depends on it: fields that are not known here might say otherwise. */
+/* Checks a caller's data.  It is checked in any case, though no answer depends on it today: fields
+ * that are not known here might matter. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {
@@ -180,7 +184,7 @@ check_data (const TarnCudaDeviceData *data, GError **error)
   return _tarn_cuda_read_device_data (&known, data, error);
 }
 
-/* 0 for a size that words do not have. */
+/* Returns the bytes to which words of a size are aligned; 0 for an invalid size. */
 static gsize
 find_align_bytes (guint word_size)
 {

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * The functions of the CUDA driver that Tarn calls.  Nothing is linked and no header of CUDA's is
- * read: the driver is opened when it is first needed, so that the library builds and loads on a
- * machine without one.
+ * read: the driver is opened when it is first needed, so the library builds and loads on a machine
+ * without it.
  *
- * A row is X (name, symbol, arguments).  The symbol has its version where the plain one is an
- * older function with other arguments: cuda.h hides that behind a macro.  A CUresult and enums are
+ * A row is X (name, symbol, arguments).  The symbol has its version if the plain one is an older
+ * function with other arguments, which cuda.h hides behind a macro.  A CUresult and enums are
  * unsigned int here. */
 
 #ifndef TARN_CUDA_DRIVER_PRIVATE_H
@@ -25,8 +25,8 @@ typedef struct
 } TarnCudaUuid;
 #endif
 
-/* What virtual memory is made with: structs of CUDA 10.2, which are passed by their address and so
- * do not grow.  A device is {1, its number}, CU_MEM_LOCATION_TYPE_DEVICE. */
+/* Structs for virtual memory, of CUDA 10.2.  They are passed by their address, so they do not grow.
+ * A device is {1, its number}, CU_MEM_LOCATION_TYPE_DEVICE. */
 typedef struct
 {
   unsigned int type;
@@ -40,7 +40,7 @@ typedef struct
   TarnCudaOwnLocation location;
   void *windows; /* NULL */
   unsigned char compression;
-  unsigned char rdma; /* whether GPUDirect RDMA is to be possible */
+  unsigned char rdma; /* nonzero: for GPUDirect RDMA */
   unsigned short usage;
   unsigned char reserved[4];
 } TarnCudaOwnProperties;
@@ -51,7 +51,7 @@ typedef struct
   unsigned int flags;
 } TarnCudaOwnAccess;
 
-/* The same again for functions' arguments: t/cuda/headers.t compares these with <cuda.h>'s, and
+/* The types again, for functions' arguments: t/cuda/headers.t compares these with <cuda.h>'s, and
  * the layout of those. */
 #ifdef CUDA_VERSION
 typedef CUmemAllocationProp TarnCudaProperties;
@@ -61,7 +61,7 @@ typedef TarnCudaOwnProperties TarnCudaProperties;
 typedef TarnCudaOwnAccess TarnCudaAccess;
 #endif
 
-/* Without one of these a driver is of no use. */
+/* Functions without which a driver is of no use. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
   X (cuInit, cuInit, (unsigned int flags))                                                         \
   X (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \
@@ -96,7 +96,7 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuModuleGetFunction, cuModuleGetFunction,                                                     \
      (CUfunction * function, CUmodule module, const char *name))
 
-/* NULL where the driver is older than they are. */
+/* Functions that older drivers lack: NULL. */
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
   X (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
   X (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
@@ -188,14 +188,14 @@ typedef struct
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER 5
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
 
-/* The driver, loaded and initialized; NULL with the error that it had when it was first asked for:
- * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */
+/* Returns the driver, loaded and initialized.  Returns NULL with the error of the first call:
+ * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or with TARN_ERROR_FORKED. */
 const TarnCudaDriver *_tarn_cuda_get_driver (GError **error);
 
-/* Whether that error means that there is nothing: no library, or no device, which is normal. */
+/* Returns TRUE if that error means that there is no library or no device, which is normal. */
 gboolean _tarn_cuda_is_absent (const GError *error);
 
-/* The error of a call that returned a status other than TARN_CUDA_SUCCESS. */
+/* Sets the error of a call that returned another status than TARN_CUDA_SUCCESS. */
 void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                            unsigned int status);
 void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,
@@ -204,7 +204,7 @@ void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver
 void _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver,
                                      const gchar *call, unsigned int status, const gchar *text);
 
-/* Whether a call succeeded; the error above if not. */
+/* Returns TRUE if a call succeeded; otherwise sets the error above. */
 gboolean _tarn_cuda_check (const TarnCudaDriver *driver, const gchar *call, unsigned int status,
                            GError **error);
 

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loading the driver, once in a process.  It is never unloaded: its own threads and exit handlers
- * point into it. */
+ * Loads the driver, once in a process.  It is never unloaded, because its own threads and exit
+ * handlers point into it. */
 
 #include "driver-private.h"
 
@@ -30,10 +30,10 @@ tarn_cuda_error_quark (void)
 }
 
 static TarnCudaDriver the_driver;
-static GError *load_error;   /* what went wrong, for every later call; NULL: nothing */
-static gboolean has_library; /* whatever is wrong with it */
+static GError *load_error;   /* the error of each call; NULL: none */
+static gboolean has_library; /* it may be one that cannot be used */
 
-/* "; it is of version 11.4", if it says so */
+/* Returns "; it is of version 11.4" or such, if the driver says so. */
 static gchar *
 describe_version (gpointer library)
 {
@@ -140,7 +140,7 @@ name_status (const TarnCudaDriver *driver, unsigned int status)
   return name != NULL ? name : "unknown status";
 }
 
-/* Takes message. */
+/* Sets an error.  Takes over the message. */
 static void
 set_status_error (GError **error, unsigned int status, gchar *message)
 {
@@ -170,7 +170,7 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                                      name_status (driver, status), status, size));
 }
 
-/* With what the driver says of it, which is not trusted to be UTF-8. */
+/* Sets an error with the driver's description of a status, which may not be UTF-8. */
 void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)

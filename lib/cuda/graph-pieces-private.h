@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Where the heaps of captured graphs have their memory from.  What they give back waits until no
- * capture is under way and the device is idle, as graphs may still use it. */
+ * The memory below the heaps of captured graphs.  When they free it, it waits until no capture is
+ * in progress and the device is idle, because graphs may still use it. */
 
 #ifndef TARN_CUDA_GRAPH_PIECES_PRIVATE_H
 #define TARN_CUDA_GRAPH_PIECES_PRIVATE_H
@@ -10,27 +10,27 @@
 #include <tarn/allocator.h>
 #include <tarn/pool.h>
 
-/* Makes an adaptor over a pool of CUDA memory.  What is allocated of it counts for the limit of
- * that pool.  As long as it is not released nothing that a heap has of it moves, or goes back. */
+/* Makes an adaptor over a pool of CUDA memory.  Its memory counts for the limit of that pool.
+ * Until it is released, no memory that a heap has from it is moved or returned. */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Has all of which nothing is in use go back, now and from now on. */
+/* Releases an adaptor: returns its memory that is not in use, now and from now on. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
-/* Gives back what graphs that are gone had, unless somebody captures.  The host waits for the
- * device, which may still run them.  If it cannot, it tries again at the next call. */
+/* Returns the memory of graphs that are gone, unless a capture is in progress.  The host waits for
+ * the device, which may still run them.  If it cannot wait, the next call tries again. */
 void _tarn_cuda_graph_pieces_settle (void);
 
-/* Tells whether an allocator is such an adaptor. */
+/* Returns TRUE if an allocator is such an adaptor. */
 gboolean _tarn_cuda_is_graph_pieces (TarnAllocator *allocator);
 
-/* Gets the allocator of the pool that such an adaptor is over; another one is that itself. */
+/* Returns the allocator of the pool below an adaptor, or any other allocator itself. */
 TarnAllocator *_tarn_cuda_graph_pieces_get_direct (TarnAllocator *allocator);
 
-/* Counts captures that have begun, or are over (less than 0). */
+/* Adds to the number of captures in progress.  @change: may be negative. */
 void _tarn_cuda_count_captures (gint change);
 
-/* Tells whether somebody captures, so that nothing may be waited for. */
+/* Returns TRUE if a capture is in progress, so that the host may not wait. */
 gboolean _tarn_cuda_is_anything_captured (void);
 
 #endif

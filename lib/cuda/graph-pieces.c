@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that heaps for graphs are made of: virtual memory that a pool's heap lends, or, where it
- * has none, blocks of the pool.  A graph keeps addresses.  So a heap's memory stays where it is
- * until the graphs are gone.
+ * The memory below heaps of graphs: virtual memory that a pool's heap lends, or, if it has none,
+ * blocks of the pool.
  *
- * Each launch of a graph uses its memory again.  So no event tells that it is idle, until the graph
- * is gone: before that no event is recorded, as in any capture.  After that none is needed, because
- * the host waits for the device before memory goes on. */
+ * A graph keeps addresses, so a heap's memory stays in place until its graphs are gone.  Each
+ * launch of a graph uses its memory again, so no event tells that it is idle until the graph is
+ * gone; before that none is recorded, as in any capture.  After that none is needed, because the
+ * host waits for the device before memory is reused. */
 
 #include "graph-pieces-private.h"
 
@@ -16,7 +16,7 @@
 #include "common/lock-private.h"
 #include "order-private.h"
 
-/* The heap of a pool, as far as it lends virtual memory. */
+/* A pool, and the virtual memory that its heap lends. */
 typedef struct
 {
   TarnPool *pool; /* a reference */
@@ -24,7 +24,7 @@ typedef struct
   gpointer data; /* for ops */
 } Lender;
 
-/* Memory or addresses that a heap has given back, and that have not gone to the driver yet. */
+/* Memory or addresses that a heap has freed and that the driver does not have yet. */
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
@@ -39,13 +39,13 @@ typedef struct
   gint is_released;  /* atomic: the graphs are gone */
   TarnMutex lock;    /* for the next three */
   GHashTable *used;  /* address -> TarnBlock of the pool */
-  GPtrArray *spare;  /* of TarnBlock: what heaps have given back */
+  GPtrArray *spare;  /* TarnBlocks that heaps have freed */
   GHashTable *known; /* backings that were mapped, by TarnMemory.address */
 } Pieces;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* for what is leaving; taken inside of no other */
-static GArray *leaving;                  /* of Leaving, in the order in which it was given back */
-static guint n_leaving;                  /* atomic: of these, to be asked without the lock */
+static TarnMutex lock = TARN_MUTEX_INIT; /* guards leaving; taken while no other lock is held */
+static GArray *leaving;                  /* Leavings, in the order in which they were freed */
+static guint n_leaving;                  /* atomic: their number, to be read without the lock */
 
 static GArray *
 leaving_new (void)
@@ -55,7 +55,7 @@ leaving_new (void)
 
 static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_new (); }
 
-/* Giving back */
+/* Freeing */
 
 static void
 clear_lender (gpointer data)
@@ -83,8 +83,8 @@ leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize
   _tarn_mutex_unlock (&lock);
 }
 
-/* Has the host wait until nothing that a pool's context was given uses memory any more.  What was
- * in a context that is gone, or with the driver, is gone, too. */
+/* Makes the host wait for all commands of a pool's context.  If the context or the driver is gone,
+ * so are its commands. */
 static gboolean
 synchronize (const Lender *lender)
 {
@@ -101,7 +101,8 @@ synchronize (const Lender *lender)
          || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
-/* Takes what can go back now; NULL: nothing.  Graphs may still run: the caller waits for them. */
+/* Takes the memory that can be returned now.  Returns NULL if there is none.  Graphs may still run:
+ * the caller waits for them. */
 static GArray *
 take_leaving (void)
 {
@@ -120,8 +121,8 @@ take_leaving (void)
   return taken;
 }
 
-/* Puts back what was taken, in front of what has come since: an address must not be released before
- * it is unmapped. */
+/* Puts memory back that was taken, in front of newer entries, because an address must not be
+ * released before it is unmapped. */
 static void
 put_back (const GArray *taken)
 {
@@ -131,7 +132,7 @@ put_back (const GArray *taken)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Waits for each context that memory is of.  FALSE: it could not for one. */
+/* Waits for the context of each entry.  Returns FALSE if it could not for one. */
 static gboolean
 synchronize_all (const GArray *entries)
 {
@@ -171,7 +172,7 @@ _tarn_cuda_graph_pieces_settle (void)
 
 /* Captures */
 
-static guint n_captures; /* atomic: under way, as far as is known */
+static guint n_captures; /* atomic: in progress, as far as known */
 
 void
 _tarn_cuda_count_captures (gint change)
@@ -187,7 +188,7 @@ _tarn_cuda_is_anything_captured (void)
 
 /* Order */
 
-/* The event of whatever was done before the graph was gone. */
+/* The event of all that was done before the graph was gone. */
 #define DONE GUINT_TO_POINTER (1)
 
 static gboolean
@@ -279,9 +280,8 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Has the pool get so many bytes back, by its reclaim functions or from what it holds: it
- * does for a request what it can, and the heap lends what that had.  FALSE: there are not as many.
- */
+/* Makes the pool free bytes, by its reclaim functions or from its cache, as it does for a request,
+ * so that the heap can lend their memory.  Returns FALSE if there are not as many. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -316,7 +316,7 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* No graph uses a backing that was never mapped.  It goes back at once. */
+/* Releases a backing: at once if it was never mapped, because then no graph uses it. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -367,7 +367,7 @@ pieces_backing_stays (gpointer user_data)
 
 /* Blocks of the pool */
 
-/* Takes the smallest spare piece that is large enough; NULL: there is none. */
+/* Takes the smallest spare piece that is large enough.  Returns NULL if there is none. */
 static TarnBlock *
 take_spare (Pieces *self, gsize size)
 {
@@ -424,7 +424,7 @@ leave_block (Pieces *self, TarnBlock *block)
   leave (self, free_block, memory, tarn_block_get_size (block));
 }
 
-/* Has a piece that nothing is in use of go back, or wait for what else the graphs need. */
+/* Returns a piece that is not in use to the pool, or keeps it for the graphs' next needs. */
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -483,7 +483,7 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  _tarn_cuda_graph_pieces_settle (); /* of blocks that outlived the graph, perhaps */
+  _tarn_cuda_graph_pieces_settle (); /* there may be memory of blocks that outlived the graph */
 }
 
 static Lender *
@@ -495,7 +495,7 @@ lender_new (TarnPool *pool)
 
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  if (tarn_heap_get_stats (upstream, &stats)) /* a driver's would pass the pool by */
+  if (tarn_heap_get_stats (upstream, &stats)) /* the driver's memory would not count for the pool */
     tarn_allocator_get_ops (upstream, &lender->ops);
   lender->data = tarn_allocator_get_user_data (upstream);
   return lender;

@@ -1,15 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory of CUDA graphs.  A graph keeps the addresses that its commands were captured with: each
- * launch reads and writes there, even after the blocks were freed.  So what is allocated for a
- * stream that captures comes from a pool of the graph's own, over a heap, over memory of the
- * program's pool (graph-pieces.c), to which it goes back when the graph is released.
+ * Memory of CUDA graphs.
  *
- * While any graph of a pool is being captured, the pool asks find_pool () about each request of a
- * stream (tarn_pool_set_redirect_func ()).  The driver says which capture a stream is in.  Within a
- * graph's pool each stream has again what it freed, and no other stream does, because branches of
- * a graph run side by side. */
+ * A graph keeps the addresses that its commands were captured with: each launch reads and writes
+ * there, even after the blocks were freed.  So memory for a stream that captures comes from a pool
+ * of the graph's own.  That is over a heap, over memory of the program's pool (graph-pieces.c),
+ * which gets it back when the graph is released.  While any graph of a pool is being captured, the
+ * pool asks find_pool () about each request of a stream (tarn_pool_set_redirect_func ()).  The
+ * driver says which capture a stream is in.
+ *
+ * Within a graph's pool, memory that a stream frees is reused by that stream only, because branches
+ * of a graph run side by side. */
 
 #include <tarn/cuda.h>
 #include <tarn/heap.h>
@@ -20,24 +22,24 @@
 
 typedef struct
 {
-  guint64 id;            /* no other graph ever has it */
+  guint64 id;            /* never reused */
   TarnPool *pool;        /* a reference: the program's */
-  gpointer handle;       /* of the stream that the capture begins on; alive while is_open */
+  gpointer handle;       /* the stream on which the capture begins; alive while is_open */
   guint64 capture;       /* the driver's number; 0: not known yet, or the capture is over */
   gboolean is_open;      /* begun, and not ended */
   TarnAllocator *pieces; /* a reference */
   TarnPool *own;         /* a reference */
 } Graph;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* taken outside of pools' locks */
-static GPtrArray *graphs;                /* of Graph: those that were not released */
+static TarnMutex lock = TARN_MUTEX_INIT; /* taken while no lock of a pool is held */
+static GPtrArray *graphs;                /* Graphs that were not released */
 static guint64 latest_id;
 
 static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_array_new (); }
 
-/* Finding.  The lock is held. */
+/* Finding graphs.  The lock is held. */
 
-/* Finds a graph of a pool; NULL: there is none of that number. */
+/* Finds a graph of a pool by its number.  Returns NULL if there is none. */
 static Graph *
 find_by_id (const TarnPool *pool, guint64 id)
 {
@@ -52,7 +54,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds a graph of a pool that is being captured by the stream that it began on; NULL: none. */
+/* Finds a graph of a pool by the stream on which its capture began and is in progress.  Returns
+ * NULL if there is none. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -67,7 +70,7 @@ find_by_stream (const TarnPool *pool, gconstpointer handle)
   return NULL;
 }
 
-/* Finds the graph of a capture; NULL: none is known to be. */
+/* Finds the graph of a capture.  Returns NULL if none is known. */
 static Graph *
 find_by_capture (const TarnPool *pool, guint64 capture)
 {
@@ -82,8 +85,8 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds the graph with the lowest number above another of which it is not known yet what the driver
- * calls its capture; NULL: there is none. */
+/* Finds the graph with the lowest number above @after whose capture has no known number of the
+ * driver's.  Returns NULL if there is none. */
 static const Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
@@ -101,7 +104,7 @@ find_unknown (const TarnPool *pool, guint64 after)
   return found;
 }
 
-/* Notes what the driver calls a graph's capture, unless that is over by now. */
+/* Notes the driver's number of a graph's capture, unless that is over by now. */
 static void
 set_capture (const TarnPool *pool, guint64 id, guint64 capture)
 {
@@ -113,8 +116,8 @@ set_capture (const TarnPool *pool, guint64 id, guint64 capture)
 
 /* Captures */
 
-/* Asks the driver which capture a stream is in; 0: none, or one that has failed already.  Another
- * thread's default stream has no name here. */
+/* Asks the driver for the capture that a stream is in; 0: none, or one that has failed already.
+ * Another thread's default stream cannot be named here. */
 static guint64
 ask_capture (const TarnCudaContext *context, gpointer handle)
 {
@@ -133,8 +136,8 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
              : 0;
 }
 
-/* Asks about the streams of all graphs of a pool that had not begun to capture when they were last
- * asked. */
+/* Asks about the streams of all graphs of a pool whose capture had not begun at the last
+ * question. */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -156,7 +159,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Gets a reference on the pool of the graph that a capture makes; NULL: none is known to. */
+/* Returns a reference to the pool of the graph that a capture makes.  Returns NULL if none is
+ * known. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -171,7 +175,7 @@ ref_own_pool (const TarnPool *pool, guint64 capture)
   return own;
 }
 
-/* Names the pool that serves a request of a stream: a TarnPoolRedirectFunc. */
+/* Returns the pool that serves a request of a stream: a TarnPoolRedirectFunc. */
 static TarnPool *
 find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
 {
@@ -190,7 +194,7 @@ find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
   return ref_own_pool (pool, capture);
 }
 
-/* Has a pool ask about its requests while any graph of it is being captured. */
+/* Makes a pool ask about its requests while any graph of it is being captured. */
 static void
 update_redirect (TarnPool *pool)
 {
@@ -221,8 +225,8 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  It finds its blocks by their memory, because the program's pool may.
- */
+/* Makes the pool of a graph.  It can find blocks by their memory, because the program's pool
+ * may. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -237,7 +241,7 @@ own_pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Frees a graph that is in the list no more.  Blocks in use keep the pieces that they are in. */
+/* Frees a graph that was taken out of the list.  Blocks in use keep their pieces. */
 static void
 graph_free (Graph *graph)
 {
@@ -279,7 +283,7 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Gets the context of a pool whose stream can be captured. */
+/* Returns the context of a pool, if its stream can be captured. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -303,7 +307,7 @@ check_begin (TarnPool *pool, gpointer handle, GError **error)
              : NULL;
 }
 
-/* Adds a graph to the list.  FALSE: its stream has one already. */
+/* Adds a graph to the list.  Returns FALSE if its stream has one already. */
 static gboolean
 add (Graph *graph, guint64 *id, GError **error)
 {
@@ -355,8 +359,8 @@ add (Graph *graph, guint64 *id, GError **error)
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it. The graph
  *                keeps a reference.
- * @param stream  of the allocator's context, alive until tarn_cuda_pool_end_graph(), as are those
- *                that join the capture
+ * @param stream  a stream of the allocator's context, alive until tarn_cuda_pool_end_graph(), as
+ * are those that join the capture
  * @param graph   out: the graph's number, never 0
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for the default stream that
  *                all threads share, a stream of another context, a stream for which the pool has
@@ -403,7 +407,7 @@ set_unknown (guint64 graph, GError **error)
  * capture failed. The pool serves all requests as before. What the graph has stays the graph's.
  *
  * @param pool   the pool that tarn_cuda_pool_begin_graph() was given; any thread may call it
- * @param graph  what that stored
+ * @param graph  the number that it stored
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a graph that was ended or
  *               released, or is another pool's; TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set
@@ -444,14 +448,14 @@ tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error)
  * all streams of the context are done with what they were given. While a graph is being captured
  * with memory of Tarn's, nobody waits, and the memory goes back when the last such capture ends.
  *
- * What blocks in use are in stays theirs. When the last of these is freed, the host waits like
- * that, and the memory goes back.
+ * Pieces with blocks in use stay. When the last of these blocks is freed, the host waits like
+ * that, and the memory is returned.
  *
  * A graph that was not ended is ended. One that is never released keeps its memory, and its pool.
  *
  * @param pool   the pool that tarn_cuda_pool_begin_graph() was given; any thread may call it. The
  *               program's own reference may be gone.
- * @param graph  what that stored
+ * @param graph  the number that it stored
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a graph that was released
  *               before, or is another pool's; TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arrays in page-locked memory: what PageLockedMemoryPool.allocate (shape, dtype, order) is in
+ * Arrays in page-locked memory, as from PageLockedMemoryPool.allocate (shape, dtype, order) in
  * PyCUDA. */
 
 #include <string.h>
@@ -24,8 +24,8 @@ check_arguments (gsize item_size, gchar order, GError **error)
   return FALSE;
 }
 
-/* Bytes from one element to the next along each axis, and of all: as if each axis had an element,
- * so that what has none has strides, too (NumPy's do). */
+/* Computes the bytes from one element to the next along each axis, and of the whole array.  An axis
+ * without elements counts as if it had one, so that empty arrays have strides, too (as NumPy's). */
 static gboolean
 find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsize *strides,
               gsize *size, GError **error)
@@ -51,8 +51,8 @@ find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsiz
   return TRUE;
 }
 
-/* Whether a caller's version of the struct has what owns something: a later field must not, because
- * older callers could not give it back. */
+/* Returns TRUE if a caller's version of the struct has all fields that own something.  Later fields
+ * must own nothing, because older callers could not free it. */
 static gboolean
 has_owners (const TarnCudaHostArray *array)
 {
@@ -95,7 +95,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (made.block); /* of another kind: the caller has been told */
+      tarn_block_free (made.block); /* it is of another kind, which a message has said */
       return FALSE;
     }
   made.rank = rank;

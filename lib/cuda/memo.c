@@ -1,18 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memos whose first argument is a CUDA context: the current one, if none is given.  A context is
- * its owner's and cannot be referenced, so what is kept for one is known by its id: what is kept
- * for a context that was destroyed is not taken for a later one's at its address, and goes when
- * something is computed next.  Whatever computes or gives back a value runs with its context
- * current. */
+ * Memos whose first argument is a CUDA context: the current one if none is given.  The owner of a
+ * context may destroy it, and it cannot be referenced.  So values are kept by the context's id:
+ * those of a destroyed context are not taken for a later one's at its address, and are freed at the
+ * next computation.  Functions that compute or free a value run with its context current. */
 
 #include "common/memo-ops-private.h"
 #include "context-private.h"
 
 #define KIND "cuda-context"
 
-/* What the caller gave, behind our functions. */
+/* The caller's functions, which ours call. */
 typedef struct
 {
   TarnMemoOps ops;
@@ -31,7 +30,7 @@ context_memo_free (gpointer data)
   g_free (self);
 }
 
-/* FALSE with an error and nothing to leave. */
+/* Enters a context.  Returns FALSE with an error, and nothing to leave, if it fails. */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {
@@ -52,7 +51,7 @@ get_current (gpointer unused, GError **error)
   return handle;
 }
 
-/* Whether an error means that the context is gone: by itself, or with the driver, at exit. */
+/* Returns TRUE if an error means that the context is gone, by itself or with the driver at exit. */
 static gboolean
 is_gone (const GError *error)
 {
@@ -61,7 +60,7 @@ is_gone (const GError *error)
          || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
-/* A driver that has no ids cannot tell, and all are taken to live. */
+/* Returns the id of a context.  If the driver has no ids, all contexts count as alive. */
 static guint64
 get_id (gpointer unused, gpointer handle)
 {
@@ -142,8 +141,8 @@ make_value_for_thread (gpointer data, gpointer value, gpointer handle, gconstpoi
  * one that is current in the thread; without one it is TARN_ERROR_NO_CONTEXT. The function is
  * called with the context current, and so are unref_value and value_for_thread.
  *
- * What is kept for a context that was destroyed is never taken for a later one's, and goes when the
- * memo computes next; its driver is not called then (is_dead). A driver before CUDA 12.0 cannot
+ * Values of a destroyed context are never taken for a later one's, and are freed when the memo
+ * computes next; its driver is not called then (is_dead). A driver before CUDA 12.0 cannot
  * tell contexts apart: there, call tarn_cuda_clear_context_caches() before one is destroyed.
  *
  * At exit the driver may be gone before what is kept; nothing is done then. Whoever wants it given

@@ -8,20 +8,20 @@
 #include "graph-pieces-private.h"
 #include "memory-private.h"
 
-/* A part of memory is aligned as all of it, as far as any use needs.  Devices: an H200's textures
- * begin at multiples of 512 bytes, and so does what cuMemAlloc gives; everything else is content
- * with 256.  The host: 64 bytes are a cache line, which what two threads write should not share,
- * and what write-combined memory is written in; no type needs more. */
+/* Parts are aligned as whole blocks are, as far as any use needs it.  Devices: on an H200, textures
+ * begin at multiples of 512 bytes, and so does memory of cuMemAlloc (); for all else 256 is enough.
+ * The host: 64 bytes are a cache line, which threads that write should not share, and in which
+ * write-combined memory is written; no type needs more. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 
-/* Nothing says how CUDA's pools align memory beyond what cudaMalloc does: 256 bytes. */
+/* CUDA's pools state no alignment beyond that of cudaMalloc (): 256 bytes. */
 #define ASYNC_ALIGNMENT 256
 
 static const struct
 {
   const gchar *name, *allocate, *free;
-  gsize alignment; /* of parts: bytes */
+  gsize alignment; /* bytes, for parts */
 } kinds[] = {
   [TARN_CUDA_DEVICE_MEMORY] = { "cuda-device", "cuMemAlloc", "cuMemFree", DEVICE_ALIGNMENT },
   [TARN_CUDA_HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost", HOST_ALIGNMENT },
@@ -63,7 +63,7 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   TarnCudaScope scope;
   unsigned int status;
 
-  /* CUDA has no empty memory. */
+  /* CUDA has no empty memory, so a block of 0 bytes has none. */
   if (size == 0)
     return TRUE;
   if (!_tarn_cuda_context_enter (&self->home.context, &scope, error))
@@ -83,7 +83,8 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   return FALSE;
 }
 
-/* Memory dies with its context: there is nothing to free, and its address may be another's. */
+/* Counts memory whose context is gone.  The memory is gone with it: there is nothing to free, and
+ * its address may be in use again. */
 static void
 count_lost (TarnCudaMemoryAllocator *self, gsize size, const GError *error)
 {
@@ -111,7 +112,7 @@ call_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
     }
 }
 
-/* FALSE with an error if it is not freed. */
+/* Frees memory in its context.  Returns FALSE with an error if it fails. */
 static gboolean
 free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
 {
@@ -139,13 +140,13 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
     return;
   if (g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     count_lost (self, size, error);
-  /* At exit the driver may be gone before us, and has freed everything. */
+  /* At exit the driver may be gone already, and all memory with it. */
   else if (!g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost: %s", kinds[self->kind].free, size,
                error->message);
 }
 
-/* An address is all that a part is: no call is made, and there is nothing to release. */
+/* Makes a part.  It is only an address, so there is no call and nothing to release. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
@@ -193,7 +194,7 @@ memory_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Takes @self, which is whole. */
+/* Makes the TarnAllocator of a complete allocator, and takes it over. */
 static TarnAllocator *
 make_allocator (TarnCudaMemoryAllocator *self)
 {
@@ -217,7 +218,7 @@ make_allocator (TarnCudaMemoryAllocator *self)
   return tarn_allocator_new (&ops, self, memory_allocator_free);
 }
 
-/* NULL if it has no home. */
+/* Makes an allocator of a kind.  Returns NULL if there is no context. */
 static TarnCudaMemoryAllocator *
 memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError **error)
 {
@@ -397,7 +398,8 @@ tarn_cuda_async_allocator_new (CUcontext context, CUmemoryPool pool, GError **er
   return NULL;
 }
 
-/* Gets the one that an allocator is, or that a graph's memory is of; NULL: it is neither. */
+/* Returns the CUDA memory allocator behind an allocator, also for a graph's memory.  Returns NULL
+ * if there is none. */
 static TarnCudaMemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
 {

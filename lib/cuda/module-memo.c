@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Modules by their image, and functions by image and name, loaded once for each context. */
+ * Modules by their image, and functions by image and name, each loaded once for each context. */
 
 #include <string.h>
 
@@ -9,10 +9,12 @@
 #include "common/struct-private.h"
 #include "driver-private.h"
 
-/* A compiler that goes astray writes a lot; what it was about stands at the beginning. */
+/* The most bytes of a log.  A broken compilation can log a lot, and the cause is at the
+ * beginning. */
 #define LOG_SIZE (64 * 1024)
 
-/* PTX is a string.  What else there is, a cubin or a fat binary, knows its own size. */
+/* Copies an image, with a 0 at its end because PTX is a string.  Other images, cubins and fat
+ * binaries, know their own size. */
 static gpointer
 copy_with_end (GBytes *image)
 {
@@ -61,7 +63,7 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
 
   (void) unused;
   (void) context;
-  /* It went with its context, or with the driver. */
+  /* It is gone with its context, or with the driver. */
   if (is_dead || driver == NULL)
     return;
   if (!_tarn_cuda_check (driver, "cuModuleUnload", driver->cuModuleUnload (module), &error))
@@ -125,7 +127,8 @@ read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
   return _tarn_struct_read_or_set_error (key, sizeof *key, theirs, "TarnCudaFunctionKey", error);
 }
 
-/* FALSE for a key that cannot be read: it is like no other, for nothing is kept for it. */
+/* Reads the parts of a key.  Returns FALSE for one that cannot be read; nothing is kept for it, so
+ * it equals no other. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
 {
@@ -158,7 +161,7 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* Something was computed for the key, so it can be read. */
+/* Copies a key, which can be read because a value was computed for it. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -212,7 +215,7 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
  * module. A module is loaded once for each context, whatever functions of it are asked for, and
  * however many threads ask.
  *
- * What is forgotten here is forgotten in the memo of modules, too.
+ * A function that is forgotten here is forgotten in the memo of modules, too.
  *
  * @param modules  nullable: a memo of tarn_cuda_module_memo_new() to take modules from, which also
  *                 has them for other purposes; else it has one of its own
@@ -240,7 +243,7 @@ tarn_cuda_function_memo_new (TarnMemo *modules)
  *
  * @param memo      the memo
  * @param context   nullable: the current one
- * @param key       which function; image and name must be set
+ * @param key       the function; image and name must be set
  * @param function  out: the function, valid until its module is forgotten
  * @param error     return location, or NULL: as tarn_cuda_module_memo_get(), and
  *                  TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this version of the

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How many blocks of a function a multiprocessor can have at a time, as the driver says.  It does
- * not say why there are no more: the reason is from the rules of occupancy.c, if they come to the
- * same number. */
+ * Finds how many blocks of a function a multiprocessor can have at a time, by asking the driver.
+ * The driver does not say why there are no more.  The reason is from the rules of occupancy.c, if
+ * these give the same number. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
@@ -18,16 +18,16 @@ typedef enum
   MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 } FunctionAttribute;
 
-/* What the driver knows of a function and a launch of it. */
+/* The driver's facts about a function, and a launch of it. */
 typedef struct
 {
   TarnCudaDeviceData device;
   guint threads;
   gsize dynamic_shared_bytes;
   gint blocks_per_mp;
-  gint max_threads_per_block;    /* of the function, which may have said so itself */
-  gint shared_bytes;             /* what it declares */
-  gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to be asked */
+  gint max_threads_per_block;    /* for this function, which may set it itself */
+  gint shared_bytes;             /* declared by the function */
+  gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to know */
   gint registers;
 } Launch;
 
@@ -98,8 +98,8 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
                           &launch->max_dynamic_shared_bytes, error);
 }
 
-/* What the function itself has set comes second: its threads per block may be those that its
- * registers leave. */
+/* Finds the limit.  A limit that the function itself sets comes second, because its threads per
+ * block may be those that its registers leave. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What device-data.c, occupancy.c and occupancy-driver.c share.  What asks a driver is given the
- * driver here, so that tests can give it one that they made up. */
+ * Functions that device-data.c, occupancy.c and occupancy-driver.c share.  Those that ask a driver
+ * have it as an argument, so that tests can pass a fake one. */
 
 #ifndef TARN_CUDA_OCCUPANCY_PRIVATE_H
 #define TARN_CUDA_OCCUPANCY_PRIVATE_H
 
 #include "driver-private.h"
 
-/* What no attribute tells of a device, and what drivers older than the attribute do not. */
+/* Facts about an architecture that no attribute states, or that drivers older than the attribute do
+ * not. */
 typedef struct
 {
   gint major;
@@ -20,26 +21,27 @@ typedef struct
   guint old_blocks_per_mp; /* 0: no driver that knows the device is that old */
 } TarnCudaArchitecture;
 
-/* NULL if it is not known. */
+/* Returns the architecture of a compute capability.  Returns NULL if it is not known. */
 const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor);
 
-/* Sets what is 0 and no attribute tells; leaves it where the architecture is not known. */
+/* Sets fields that are 0 and that no attribute states.  Does nothing if the architecture is not
+ * known. */
 void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
 
-/* Reads what a caller has, whose version of the struct may be another one. */
+/* Reads a caller's struct, which may be of another version. */
 gboolean _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs,
                                       GError **error);
 
-/* tarn_cuda_device_data_init() */
+/* Implements tarn_cuda_device_data_init(). */
 gboolean _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device,
                                      TarnCudaDeviceData *data, GError **error);
 
-/* tarn_cuda_occupancy_for_function() */
+/* Implements tarn_cuda_occupancy_for_function(). */
 gboolean _tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, guint threads,
                                    gsize dynamic_shared_bytes, TarnCudaOccupancy *occupancy,
                                    GError **error);
 
-/* tarn_cuda_suggest_block_size() */
+/* Implements tarn_cuda_suggest_block_size(). */
 gboolean _tarn_cuda_ask_block_size (const TarnCudaDriver *driver, CUfunction function,
                                     gsize dynamic_shared_bytes, guint *min_grid_size,
                                     guint *block_size, GError **error);

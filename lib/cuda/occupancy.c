@@ -1,17 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How many blocks of a kernel a multiprocessor can have at a time, from numbers alone: no driver is
- * asked here. */
+ * Computes how many blocks of a kernel a multiprocessor can have at a time, from numbers alone: no
+ * driver is asked here. */
 
 #include "occupancy-private.h"
 
 #include "common/struct-private.h"
 
-/* As of November 2026, from what NVIDIA publishes: the occupancy calculator, and the technical
- * specifications of each compute capability in the programming guide.  Those below 3.0, which have
- * other rules, are not here.  A new one is to be added when its numbers are published: a guess
- * would be wrong silently. */
+/* The architectures, as of November 2026, from NVIDIA's publications: the occupancy calculator, and
+ * the technical specifications of each compute capability in the programming guide.  Those below
+ * 3.0, which have other rules, are not here.  Add a new one when its numbers are published: a guess
+ * would be silently wrong. */
 static const TarnCudaArchitecture architectures[] = {
   { 3, 0, 0, 63, 4, 256, 16 },  { 3, 2, 7, 255, 4, 256, 16 }, { 5, 0, 3, 255, 4, 256, 32 },
   { 6, 0, 0, 255, 2, 256, 32 }, { 6, 1, 2, 255, 4, 256, 32 }, { 7, 0, 2, 255, 4, 256, 32 },
@@ -20,7 +20,7 @@ static const TarnCudaArchitecture architectures[] = {
   { 12, 0, 1, 255, 4, 128, 0 },
 };
 
-/* The same for all of them. */
+/* The unit in which a warp gets registers, for all architectures. */
 #define REGISTER_ALLOCATION_UNIT 256
 
 const TarnCudaArchitecture *
@@ -58,7 +58,7 @@ _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData 
   return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
-/* How many blocks there can be, and why no more. */
+/* The number of blocks so far, and the limit that it is due to. */
 typedef struct
 {
   guint64 blocks;
@@ -67,7 +67,7 @@ typedef struct
 
 #define NO_LIMIT G_MAXUINT64
 
-/* Of limits that are as low, the first one that is considered stays. */
+/* Takes a limit into account.  If several are as low, the first one stays. */
 static void
 consider_limit (Least *least, TarnCudaLimit by, guint64 blocks)
 {
@@ -102,7 +102,7 @@ refuse_launch (GError **error, const gchar *what, guint64 value, guint64 most)
   return FALSE;
 }
 
-/* Warps that PyCUDA believes a multiprocessor to have. */
+/* Returns the number of warps that PyCUDA assumes for a multiprocessor. */
 static guint
 find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
 {
@@ -113,7 +113,8 @@ find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
   return data->major == 1 && data->minor >= 2 ? 32 : 24;
 }
 
-/* PyCUDA's rules, which ask the device for the size of a block only. */
+/* Computes by PyCUDA's rules, which use the device's limits of a block only, and none of a
+ * multiprocessor. */
 static gboolean
 find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint registers,
                 TarnCudaOccupancy *occupancy, GError **error)
@@ -144,8 +145,8 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
   return TRUE;
 }
 
-/* Registers are divided among the parts of a multiprocessor, and a warp has its own from one part.
- */
+/* Returns the number of warps for which there are registers.  The registers are divided among the
+ * parts of a multiprocessor, and a warp has its registers in one part. */
 static guint64
 count_warps (guint registers, guint parts, guint64 warp_registers)
 {
@@ -187,8 +188,7 @@ count_blocks_by_shared (const TarnCudaDeviceData *data, gsize shared_bytes)
          / divide_up (bytes, data->shared_allocation_unit);
 }
 
-/* What rules out an answer: an architecture that nothing is known of, or a field that is not set.
- */
+/* Fails if there can be no answer: an architecture is not known, or a field is not set. */
 static gboolean
 check_device_data (const TarnCudaDeviceData *data, GError **error)
 {
@@ -269,7 +269,7 @@ find_exactly (TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint
  * @param shared_bytes  bytes of shared memory of a block, those that the kernel declares and those
  *                      that its launch adds
  * @param registers     registers of a thread; 0: do not limit by them
- * @param mode          whose rules
+ * @param mode          the rules
  * @param occupancy     out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how much is
  *                      to be filled
  * @param error         return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no threads, for a

@@ -1,30 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How streams wait for each other: an event is recorded on one, and another waits for it.
+ * Lets streams wait for each other: an event is recorded on one, and another waits for it.
  *
  * Nothing keeps a stream alive, and the driver crashes if it is called with a destroyed stream.  So
  * an event is recorded only on a stream that a call has just named.  To wait for commands on other
  * streams, the host waits for all streams of the context.
  *
- * No call may end the capture of a graph.  Before the driver is called with a stream, it is asked
- * whether the stream is being captured.  Other streams may be captured, too:
- * _tarn_cuda_context_enter () and _tarn_cuda_context_await () do not end their captures.
- */
+ * No call may end the capture of a graph.  So before the driver is called with a stream, Tarn asks
+ * whether the stream is being captured.  For captures of other streams: _tarn_cuda_context_enter ()
+ * and _tarn_cuda_context_await () do not end them. */
 
 #include "common/argument-private.h"
 #include "order-private.h"
 
-/* The default streams have numbers for handles (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD), and each
- * thread means its own by the second: in a pool, thread t's has the handle t * 4 + 2. */
+/* The default streams have numbers as handles (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).  The second
+ * means the calling thread's own, so in a pool that of thread t has the handle t * 4 + 2. */
 #define LEGACY GUINT_TO_POINTER (1)
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* The event of what is done already. */
+/* The event of commands that are done already. */
 #define DONE GUINT_TO_POINTER (1)
 
-/* Events that are kept. */
+/* The most events that are kept. */
 #define MAX_EVENTS 256
 
 static gpointer
@@ -70,8 +69,8 @@ _tarn_cuda_handle_is_known (gpointer handle)
   return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
-/* As _tarn_cuda_context_enter ().  A driver that is gone, at exit, has taken everything with it, as
- * a context does that is destroyed: to whoever waits they are the same. */
+/* Enters the context, as _tarn_cuda_context_enter () does.  If the driver is gone, at exit, the
+ * error is that of a destroyed context: for those who wait the two are the same. */
 static gboolean
 enter_home (const TarnCudaHome *home, TarnCudaScope *scope, GError **error)
 {
@@ -106,7 +105,8 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
   return TRUE;
 }
 
-/* Events go with their context, and with the driver. */
+/* Logs a message about events that were not destroyed.  There is none if the context or the driver
+ * is gone, and the events with it. */
 static void
 report_lost (guint n_events, const GError *error)
 {
@@ -146,7 +146,7 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   _tarn_cuda_context_clear (&home->context);
 }
 
-/* Takes an event that is kept, or makes one.  The context is current. */
+/* Takes a kept event, or makes one.  The context is current. */
 static CUevent
 take_event (TarnCudaHome *home, GError **error)
 {
@@ -241,8 +241,8 @@ check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
                                            error);
 }
 
-/* Nothing captures in a context that is gone, and its streams cannot be asked: whoever calls next
- * is told. */
+/* Checks a stream.  In a context that is gone nothing is captured, and its streams cannot be asked
+ * about; the next call reports it. */
 static gboolean
 check_queue (gpointer user_data, gpointer handle, GError **error)
 {
@@ -265,8 +265,9 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   return is_fine;
 }
 
-/* Records on a stream of the context, which is current.  If another thread has begun to capture the
- * stream meanwhile, the event is part of the graph: whoever waits for it would be, too. */
+/* Records an event on a stream of the context, which is current.  If another thread has begun to
+ * capture the stream meanwhile, the event is part of the graph, and so would be a stream that waits
+ * for it. */
 static gpointer
 record (TarnCudaHome *home, gpointer handle, GError **error)
 {
@@ -394,8 +395,8 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
- * @param stream  of the allocator's context; NULL and CU_STREAM_LEGACY are the default stream that
- *                all threads share, CU_STREAM_PER_THREAD is the calling thread's
+ * @param stream  a stream of the allocator's context; NULL and CU_STREAM_LEGACY are the default
+ * stream that all threads share, CU_STREAM_PER_THREAD is the calling thread's
  * @param error   return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
  *                a stream of another context, TARN_ERROR_NOT_SUPPORTED in a capture, or
  *                TARN_CUDA_ERROR with the driver's status
@@ -413,7 +414,7 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
  * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
- * @param stream  of the allocator's context, alive until the block is freed; as for
+ * @param stream  a stream of the allocator's context, alive until the block is freed; as for
  *                tarn_cuda_pool_allocate()
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a stream of another
  *                context, TARN_ERROR_CONTEXT_LOST, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the
@@ -439,7 +440,7 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
  *
  * @param block   (transfer full): a block of one of libtarn-cuda's allocators or of a pool over
  *                one; NULL is allowed. Any thread may call it.
- * @param stream  of the allocator's context, alive during the call; as for
+ * @param stream  a stream of the allocator's context, alive during the call; as for
  *                tarn_cuda_pool_allocate(), so that NULL is a stream
  * @since 0.1
  */
@@ -456,7 +457,7 @@ tarn_cuda_block_free_on (TarnBlock *block, CUstream stream)
  *
  * @param pool     a pool with TARN_POOL_FINDABLE, over an allocator of device or managed
  *                 memory
- * @param address  what tarn_cuda_block_get_device_pointer() gave
+ * @param address  the result of tarn_cuda_block_get_device_pointer()
  * @return (transfer none): the block, or NULL where no block in use has that address; valid until
  *         tarn_block_free(). Any thread may call it.
  * @since 0.1
@@ -473,7 +474,7 @@ tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address)
  * is tarn_block_wait().
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
- * @param stream  of the allocator's context, alive until the block is freed; as for
+ * @param stream  a stream of the allocator's context, alive until the block is freed; as for
  *                tarn_cuda_pool_allocate(), so that NULL is a stream
  * @param error   return location, or NULL: as tarn_cuda_block_record_use(), and
  *                TARN_ERROR_NOT_SUPPORTED in a capture

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that most programs want. */
+ * The pool that most programs want, and the choice of its memory. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -14,9 +14,10 @@
 
 #define MAX_DEVICES 64 /* more than a machine was seen to have */
 
-static gint is_known_to_work[MAX_DEVICES]; /* atomic: a device's virtual memory, without peers */
+static gint
+    is_known_to_work[MAX_DEVICES]; /* atomic: of each device, the virtual memory without peers */
 
-static gboolean wants_plain; /* as TARN_CUDA_PLAIN says; never in a set-user-ID program */
+static gboolean wants_plain; /* set by TARN_CUDA_PLAIN; never in a set-user-ID program */
 
 static void
 read_wants_plain (void)
@@ -33,7 +34,7 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Tells whether cuMemAlloc allocates as many bytes as the test of virtual memory asked for. */
+/* Returns TRUE if cuMemAlloc () allocates as many bytes as the test of virtual memory asked for. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {
@@ -56,8 +57,8 @@ tell_why_plain (const TarnCudaMemoryAllocator *self, const GError *reason)
                reason->message, self->home.context.device);
 }
 
-/* Tells whether virtual memory works.  A call that fails may have done so by chance; one that fails
- * twice is taken to fail always. */
+/* Returns TRUE if virtual memory works.  A call may fail once by chance; one that fails twice
+ * counts as failing always. */
 static gboolean
 virtual_works (TarnCudaMemoryAllocator *self, GError **error)
 {

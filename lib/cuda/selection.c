@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The devices that the CUDA driver lists, and a choice of them.  A device that the driver answers
- * questions about with an error is reported, and left out if it has no name. */
+ * Lists the devices of the CUDA driver, and chooses some of them.  If the driver answers a question
+ * about a device with an error, it is logged, and the device is left out if it has no name. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -34,7 +34,7 @@ check (const TarnCudaDriver *driver, guint index, const gchar *call, unsigned in
   return FALSE;
 }
 
-/* NULL if the function is missing or fails. */
+/* Calls a function for the UUID.  Returns NULL if it is missing or fails. */
 static gchar *
 call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
 {
@@ -45,7 +45,8 @@ call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
   return tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
 }
 
-/* The newer function gives a part of a GPU (MIG) its own, where the older one gives the GPU's. */
+/* Returns the UUID.  The newer function returns that of a part of a GPU (MIG), for which the older
+ * one returns the GPU's. */
 static gchar *
 get_uuid (const TarnCudaDriver *driver, CUdevice device)
 {
@@ -59,7 +60,7 @@ get_uuid (const TarnCudaDriver *driver, CUdevice device)
   return g_strconcat ("GPU-", own != NULL ? own : gpu, NULL);
 }
 
-/* The longest is "00000000:00:00.0". */
+/* Returns the PCI address.  The longest is "00000000:00:00.0". */
 static gchar *
 get_pci (const TarnCudaDriver *driver, CUdevice device)
 {
@@ -71,7 +72,7 @@ get_pci (const TarnCudaDriver *driver, CUdevice device)
   return g_ascii_strdown (id, -1);
 }
 
-/* NULL if it is of no use. */
+/* Asks about a device.  Returns NULL if it is of no use. */
 static TarnCudaDevice *
 ask_device (const TarnCudaDriver *driver, guint index)
 {
@@ -95,8 +96,8 @@ ask_device (const TarnCudaDriver *driver, guint index)
   return device;
 }
 
-/* Finds all there are, each at its place, NULL for one that is of no use; empty where there is no
- * driver, which is normal and no message.  NULL with an error in a child of fork (). */
+/* Lists all devices by their number, NULL for one that is of no use.  The list is empty if there is
+ * no driver, which is normal and not logged.  Returns NULL with an error in a child of fork (). */
 static GPtrArray *
 ask_driver (GError **error)
 {
@@ -150,8 +151,9 @@ device_copy (const TarnCudaDevice *device)
   return copy;
 }
 
-/* Finds what is chosen of all, by the strict syntax; NULL with an error.  Where there is no CUDA,
- * nothing is, and no name is wrong: what is chosen is of another kind, or for another machine. */
+/* Chooses devices by the strict syntax.  Returns NULL with an error if it is wrong.  Without CUDA
+ * none is chosen, and no name is wrong: it may be for another kind of devices, or another
+ * machine. */
 static GPtrArray *
 choose (const GPtrArray *all, const gchar *selection, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that all of a process shares on a device, in its primary context: the one of CUDA's
- * runtime, and so of PyTorch and CuPy. */
+ * The pool that all of a process shares on a device, in its primary context, which is that of
+ * CUDA's runtime, and so of PyTorch and CuPy. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -22,7 +22,7 @@ static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest of each 
 
 /* The environment */
 
-/* What the environment says, read once; nothing in a set-user-ID program. */
+/* The settings from the environment, read once; empty in a set-user-ID program. */
 typedef struct
 {
   gchar *limit; /* nullable */
@@ -47,7 +47,7 @@ get_settings (void)
   return &settings;
 }
 
-/* What was done, at exit */
+/* Statistics, at exit */
 
 static void
 print_row (TarnCudaShared *shared)
@@ -123,7 +123,7 @@ can_use (const TarnCudaDriver *driver, CUdevice peer, CUdevice device)
   return driver->cuDeviceCanAccessPeer (&can, peer, device) == TARN_CUDA_SUCCESS && can;
 }
 
-/* Lists the devices that can use memory of this one. */
+/* Lists the devices that can use memory of this device. */
 static gsize
 list_peers (const TarnCudaContext *context, CUdevice *peers)
 {
@@ -139,9 +139,9 @@ list_peers (const TarnCudaContext *context, CUdevice *peers)
   return n_peers;
 }
 
-/* Gets an allocator whose memory the device's peers can use, too: CUDA's runtime takes it for
- * granted that they can when it copies from one to another, as with cuMemAlloc's once a program has
- * enabled that, which nobody tells virtual memory. */
+/* Makes an allocator whose memory the device's peers can use, too.  CUDA's runtime expects that
+ * when it copies from device to device, as with cuMemAlloc () once a program has enabled it; that
+ * does not extend to virtual memory by itself. */
 static TarnAllocator *
 allocator_new (const TarnCudaContext *context, GError **error)
 {
@@ -206,8 +206,8 @@ shared_free (TarnCudaShared *shared)
   g_free (shared);
 }
 
-/* Makes another one in the place of @older (NULL: there is none), unless another thread is first.
- * No lock is held, as a driver's calls may take long. */
+/* Makes a pool in the place of @older (NULL: there is none), unless another thread is first.  No
+ * lock is held, because calls of the driver may take long. */
 static TarnCudaShared *
 replace (CUdevice device, TarnCudaShared *older, GError **error)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tests that run once for each chosen CUDA device, each in a context of its own. */
+ * Adds tests that run once for each chosen CUDA device, each in its own context. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -21,7 +21,8 @@ is_same (gconstpointer a, gconstpointer b)
   return ((const TarnCudaDevice *) a)->device_index == ((const TarnCudaDevice *) b)->device_index;
 }
 
-/* Where none is chosen because there is no driver, the driver's error says why. */
+/* Returns the chosen devices' tests.  If there are none because there is no driver, the driver's
+ * error is the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {
@@ -38,8 +39,7 @@ get_tests (void)
   return &tests;
 }
 
-/* What the test has left in memos goes with the context, which is popped, wherever the test has
- * left it, before it is destroyed. */
+/* Clears what the test has left in memos, pops its context if that is current, and destroys it. */
 static void
 close_context (const TarnCudaDriver *driver, CUcontext context)
 {

@@ -1,20 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory: addresses, memory of the device, and the one behind the other.
+ * Virtual memory: addresses, memory of the device, and mappings from the one to the other.
  *
- * None of these calls is made in a context (its documentation names no context as what it needs,
- * and an H200 makes them with none current, or with a destroyed one), nor does the memory go with
- * one: its bytes are there after their context was destroyed, or reset.  So what is new is refused
- * where the context is gone, as other memory is, and what there is goes back in any case.  A stream
- * that captures goes on capturing. */
+ * None of these calls needs a context: their documentation names none, and on an H200 they work
+ * with none current, or with a destroyed one.  Nor does the memory depend on a context: it is still
+ * there after its context was destroyed or reset.  So new memory is refused if the context is gone,
+ * as other memory is, and existing memory is released in any case.  Captures of streams go on. */
 
 #include "common/struct-private.h"
 #include "memory-private.h"
 
-/* What a device has */
+/* Facts about a device */
 
-/* Gets an attribute; 0 where the driver does not know it. */
+/* Finds an attribute; 0 if the driver does not know it. */
 static gboolean
 get_attribute (const TarnCudaDriver *driver, unsigned int attribute, CUdevice device, int *value,
                GError **error)
@@ -46,8 +45,8 @@ make_properties (const TarnCudaVirtual *self, CUdevice device, gboolean has_rdma
                                .rdma = has_rdma != FALSE };
 }
 
-/* Gets what a device's memory is a multiple of; 0 where there is none, whatever its attribute says:
- * the driver says no, or what no heap could work with. */
+/* Finds the granularity of a device's memory.  It is 0 if there is no virtual memory, whatever its
+ * attribute says: the driver says no, or something that no heap could use. */
 static gboolean
 get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUdevice device,
                  gsize *granularity, GError **error)
@@ -65,7 +64,7 @@ get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUde
   return TRUE;
 }
 
-/* Tells whether there is virtual memory, as far as attributes say. */
+/* Finds out whether there is virtual memory, by the attributes. */
 static gboolean
 find_support (const TarnCudaContext *context, gboolean *is_supported, GError **error)
 {
@@ -93,7 +92,7 @@ find_rdma (TarnCudaVirtual *self, const TarnCudaContext *context, GError **error
   return TRUE;
 }
 
-/* What a program may have asked for */
+/* Options of the program's */
 
 static gboolean
 set_not_supported (GError **error, CUdevice device, const gchar *what)
@@ -129,8 +128,8 @@ check_exportable (const TarnCudaContext *context, GError **error)
   return is_supported || set_not_supported (error, context->device, "cannot export memory");
 }
 
-/* Sets an error where a device cannot use another one's memory: now, not when the first memory is
- * mapped. */
+/* Fails if a device cannot use another one's memory.  The check is made now, not when the first
+ * memory is mapped. */
 static gboolean
 check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -149,7 +148,7 @@ check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
   return FALSE;
 }
 
-/* Lets a device use what is mapped.  What it maps must be a multiple of its granularity, too. */
+/* Lets a device use mapped memory.  Memory must be a multiple of this device's granularity, too. */
 static gboolean
 add_peer (TarnCudaVirtual *self, const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -184,7 +183,7 @@ add_all_access (TarnCudaVirtual *self, const TarnCudaContext *context,
   return TRUE;
 }
 
-/* The granularity stays 0 where the device has no virtual memory. */
+/* Finds the properties of the virtual memory.  The granularity stays 0 if there is none. */
 static gboolean
 find_virtual_memory (TarnCudaVirtual *self, const TarnCudaContext *context,
                      const TarnCudaDeviceOptions *options, GError **error)
@@ -232,9 +231,9 @@ _tarn_cuda_virtual_clear (TarnCudaVirtual *self)
   g_free (self->access);
 }
 
-/* What a heap calls */
+/* Functions for a heap */
 
-/* FALSE with an error where a call for some bytes failed. */
+/* Sets an error, and returns FALSE, if a call for memory of a size failed. */
 static gboolean
 check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size,
             GError **error)
@@ -245,13 +244,13 @@ check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int
   return FALSE;
 }
 
-/* Tells of what may not have been given back. */
+/* Logs a message about memory that may not have been released. */
 static void
 report (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size)
 {
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone before us, and has freed everything. */
+  /* At exit the driver may be gone already, and all memory with it. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED || check_size (self, call, status, size, &error))
     return;
   g_message ("%s: they may be lost", error->message);
@@ -294,7 +293,7 @@ create (const TarnCudaMemoryAllocator *self, gsize size, gboolean has_rdma,
   return self->home.context.driver->cuMemCreate (handle, size, &properties, 0);
 }
 
-/* Whether a driver says by it that it does not do what was asked. */
+/* Returns TRUE if a status means that the driver cannot do what it was asked to. */
 static gboolean
 is_refusal (unsigned int status)
 {
@@ -302,10 +301,10 @@ is_refusal (unsigned int status)
          || status == TARN_CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* GPUDirect RDMA takes more than the device, which is all that its attribute speaks of: a container
- * or a virtual machine may lack the rest.  Memory that a network card cannot reach is better than
- * none, so where the driver refuses it, and not what it is for, that is told once, and it is not
- * asked again. */
+/* Makes memory, for GPUDirect RDMA if possible.  That needs more than the device, which alone its
+ * attribute is about: a container or a virtual machine may lack the rest.  Memory that a network
+ * card cannot reach is better than none.  So if the driver refuses only RDMA, that is logged once,
+ * and not tried again. */
 static unsigned int
 create_as_can_be (TarnCudaMemoryAllocator *self, gsize size, unsigned long long *handle)
 {

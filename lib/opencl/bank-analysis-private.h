@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * From the times that patterns of access to local memory took to its banks: arithmetic only, which
- * calls no driver. */
+ * Finds the banks of local memory from the times that patterns of accesses took.  It only computes,
+ * and calls no driver. */
 
 #ifndef TARN_OPENCL_BANK_ANALYSIS_PRIVATE_H
 #define TARN_OPENCL_BANK_ANALYSIS_PRIVATE_H
@@ -12,8 +12,8 @@
 #define TARN_BANK_MAX_PATTERNS 40
 #define TARN_BANK_MAX_LANES 64
 
-/* Which word of 4 bytes each lane accesses: (lane % run) * stride + lane / run * shift.  Lanes are
- * the work items that a device may have access local memory at the same time. */
+/* A pattern: the word of 4 bytes that each lane accesses is (lane % run) * stride + lane / run *
+ * shift.  Lanes are the work items that a device may let access local memory at the same time. */
 typedef struct
 {
   guint run;

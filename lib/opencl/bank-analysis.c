@@ -1,16 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which banks explain the times.  For every memory that there might be, and for every pattern, it
- * is known in how many passes the lanes access the memory; a pattern takes a constant time and a
- * time for each pass.  The memory whose line fits the times best is the answer, if it fits at all.
+ * Finds the banks that explain the times best.  For each memory that is possible, and for each
+ * pattern, it computes in how many passes the lanes access the memory.  A pattern should take a
+ * constant time plus a time for each pass.  The memory whose line fits the times best is the
+ * answer, if it fits at all.
  *
- * Timings err in proportion, so errors are relative to the time.  A few of them may be far off,
- * because something else happened meanwhile: each memory may leave out those that fit it worst. */
+ * Timings are wrong in proportion, so errors are relative to the time.  A few of them may be far
+ * off because something else ran meanwhile, so each memory may leave out those that fit it
+ * worst. */
 
 #include "bank-analysis-private.h"
 
-/* One pattern in so many may be left out. */
+/* One in this many patterns may be left out. */
 #define PATTERNS_PER_OUTLIER 20
 
 /* There are banks if the slowest pattern takes this many times as long as the fastest, and the line
@@ -19,11 +21,11 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* after which banks repeat: longer ones would not be told apart */
+#define MAX_PERIOD_BYTES 1024 /* after which banks repeat; longer ones cannot be told apart */
 
 /* Patterns */
 
-/* What must be told apart, and by what:
+/* Lists the patterns that fit into @bytes. They tell apart:
  *   how many banks       strides that are powers of two, up to where all lanes are in one bank
  *   banks, or caches     odd strides: no conflict, however far apart the lanes are
  *   how wide banks are   pairs and fours of lanes, 513 or 514 words from one another, which is as
@@ -45,7 +47,7 @@ _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *pa
   guint n = 0;
 
   G_STATIC_ASSERT (G_N_ELEMENTS (all) <= TARN_BANK_MAX_PATTERNS);
-  /* The last lane's word is the last of all. */
+  /* The last lane accesses the last word. */
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
     if ((_tarn_opencl_get_pattern_word (&all[i], lanes - 1) + G_GUINT64_CONSTANT (1)) * 4 <= bytes)
       patterns[n++] = all[i];
@@ -58,7 +60,7 @@ _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
   return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
 }
 
-/* Lanes that access the same word of a bank do it in one pass. */
+/* Returns TRUE if an earlier lane accesses the word, too.  Such lanes share one pass. */
 static gboolean
 is_seen (const guint *words, guint n, guint word)
 {
@@ -68,7 +70,8 @@ is_seen (const guint *words, guint n, guint word)
   return FALSE;
 }
 
-/* Passes of the lanes from @first on that access the memory at the same time. */
+/* Returns the number of passes for the lanes from @first on that access the memory at the same
+ * time. */
 static guint
 count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pattern, guint first)
 {
@@ -88,7 +91,7 @@ count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pat
   return most;
 }
 
-/* @memory is one of the hypotheses for as many @lanes. */
+/* Returns the number of passes of a pattern.  @memory: one of the hypotheses for as many @lanes. */
 guint
 _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPattern *pattern,
                                 guint lanes)
@@ -101,8 +104,8 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
   return passes;
 }
 
-/* Gets the memory with this index, FALSE if there are no more: all lanes access it at a time, or
- * half of them where that is at least 16. */
+/* Makes the hypothesis with this index.  Returns FALSE if there are no more.  In it all lanes
+ * access the memory at a time, or half of them if that is at least 16. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -119,7 +122,7 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
 
 /* Lines */
 
-/* The times and passes of the patterns; a weight of 0 leaves one out. */
+/* The times and passes of the patterns.  A weight of 0 leaves one out. */
 typedef struct
 {
   gdouble passes[TARN_BANK_MAX_PATTERNS];
@@ -128,7 +131,7 @@ typedef struct
   guint n;
 } Points;
 
-/* Through the points' centre. */
+/* A line through the centre of the points. */
 typedef struct
 {
   gdouble passes, time;
@@ -237,7 +240,7 @@ fit_points (Points *points, Fit *fit)
 
 /* The answer */
 
-/* @next is the best fit of another memory. */
+/* Decides what the fits mean.  @next: the best fit of another memory. */
 static void
 decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
 {
@@ -257,7 +260,8 @@ decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
     result->confidence = best->explained * (1 - best->unexplained / next->unexplained);
 }
 
-/* @times are positive, in any unit.  The result is that of tarn_opencl_measure_local_memory (). */
+/* Finds the banks, with the result of tarn_opencl_measure_local_memory ().  @times: positive, in
+ * any unit. */
 void
 _tarn_opencl_analyze_banks (const TarnBankPattern *patterns, const gdouble *times, guint n,
                             guint lanes, TarnOpenclLocalMemory *result)

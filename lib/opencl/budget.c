@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How much memory devices have, and how much of it is free. */
+ * Finds out how much memory devices have, and how much of it is free. */
 
 #include "device-private.h"
 #include "driver-private.h"
@@ -12,8 +12,8 @@
 #define FREE_MEMORY_AMD 0x4039
 #define FREE_MEMORY_EXTENSION "cl_amd_device_attribute_query"
 
-/* Stores what the driver says of a device; *free_bytes is G_MAXUINT64 if it says nothing of that.
- */
+/* Asks the driver for the memory of a device. *free_bytes becomes G_MAXUINT64 if it does not
+ * say. */
 static gboolean
 ask_device (cl_device_id device, guint64 *bytes, guint64 *free_bytes, GError **error)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of buffers (cl_mem).  clCreateBuffer alone is deferred: a driver may put the memory
- * on a device only when a command uses it, and run out of it there and then (OpenCL 3.0
- * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
- * has each new buffer moved to its queue's device at once. */
+ * Allocators of buffers (cl_mem). clCreateBuffer () alone is deferred: a driver may allocate memory
+ * on a device only when a command uses the buffer, and run out of it then (OpenCL 3.0
+ * specification, section 5.2.1, "Creating Buffer Objects").  So the immediate allocator moves each
+ * new buffer to its queue's device at once. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -15,22 +15,22 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* What clCreateSubBuffer takes; the rest of a buffer's flags its parts inherit (OpenCL 3.0
- * specification, section 5.2.1, clCreateSubBuffer). */
+/* The flags that clCreateSubBuffer () takes.  Parts inherit the other flags of their buffer (OpenCL
+ * 3.0 specification, section 5.2.1, clCreateSubBuffer). */
 #define PART_FLAGS                                                                                 \
   (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_HOST_WRITE_ONLY               \
    | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
-/* Constant after it is made. */
+/* An allocator's constants. */
 typedef struct
 {
   TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
   cl_mem_flags flags;
-  TarnOpenclTraits traits; /* of the immediate allocator; else no count is trusted */
+  TarnOpenclTraits traits; /* set by the immediate allocator; otherwise no count is trusted */
 } BufferAllocator;
 
-/* Has the driver allocate the memory behind a buffer, whose content is undefined.  No wait: the
- * status of the call itself is what counts. */
+/* Makes the driver allocate the memory of a buffer, whose content is undefined.  It does not wait,
+ * because the status of the call itself says whether there is memory. */
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
@@ -63,8 +63,8 @@ make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **
   return FALSE;
 }
 
-/* Gets the largest buffer of any device of a context, which is what clCreateBuffer goes by; 0 if no
- * device says it. */
+/* Returns the size of the largest buffer of any device of a context, as clCreateBuffer () does.
+ * Returns 0 if no device says it. */
 static cl_ulong
 get_max_size (cl_context context)
 {
@@ -102,7 +102,7 @@ buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   cl_int status;
   cl_mem buffer;
 
-  /* OpenCL has no empty buffers. */
+  /* OpenCL has no empty buffers, so a block of 0 bytes has none. */
   if (size == 0)
     return TRUE;
 
@@ -159,7 +159,7 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   cl_int status;
   cl_mem buffer;
 
-  /* As there are no empty buffers, there are no empty parts. */
+  /* A part of 0 bytes has no buffer either. */
   if (size == 0)
     return TRUE;
   buffer = _tarn_cl.clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,
@@ -209,9 +209,9 @@ buffer_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Finds what offsets of parts are multiples of, in bytes; OpenCL says it in bits.  The most that
- * any device wants: clCreateSubBuffer is content if one device can use the part, and the commands
- * on another's queue would then fail. */
+/* Finds the alignment of parts, in bytes; OpenCL states it in bits.  Takes the greatest that any
+ * device needs: clCreateSubBuffer () accepts what one device can use, and commands on another's
+ * queue would then fail. */
 static gboolean
 find_part_alignment (cl_context context, gsize *alignment, GError **error)
 {
@@ -227,15 +227,15 @@ find_part_alignment (cl_context context, gsize *alignment, GError **error)
         return FALSE;
       max = MAX (max, bits);
     }
-  /* Whatever a driver says, the core takes powers of two. */
+  /* The core takes powers of two only. */
   for (*alignment = 1; *alignment < max / 8; *alignment *= 2)
     ;
   return TRUE;
 }
 
-/* OpenCL keeps buffers until the commands that use them are done (OpenCL 3.0 specification, section
- * 5.5.1, clReleaseMemObject), so they may be released before.  Parts are buffers in that, too, and
- * a whole buffer is kept for as long as its parts are. */
+/* Makes an allocator.  Buffers may be released before the commands that use them are done, because
+ * OpenCL keeps them until then (OpenCL 3.0 specification, section 5.5.1, clReleaseMemObject).  This
+ * holds for parts as well, and a buffer stays as long as its parts. */
 static TarnAllocator *
 buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)
 {

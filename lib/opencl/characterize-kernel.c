@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What only a kernel shows: a small one is built, asked, and released. */
+ * Facts about devices that only a kernel shows: builds a small one, asks about it, and releases
+ * it. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -9,10 +10,10 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* All of it is owned; NULL: not made yet. */
+/* A small kernel and what it needs; owned.  NULL: not made yet. */
 typedef struct
 {
-  cl_context context; /* NULL also where the caller has one */
+  cl_context context; /* NULL also if the caller has one */
   cl_program program;
   cl_kernel kernel;
 } Probe;
@@ -41,8 +42,8 @@ make_context (cl_device_id device, GError **error)
   return context;
 }
 
-/* The kernel of a source is named "probe".  What was made before something failed is the caller's
- * to clear. */
+/* Builds the kernel named "probe" from a source.  The caller clears what was made before a
+ * failure. */
 static gboolean
 test_program_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
                    GError **error)
@@ -116,7 +117,7 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
   return TRUE;
 }
 
-/* Whether a structure of two members is counted as two arguments. */
+/* Finds how many arguments a structure of two members counts as. */
 static gboolean
 count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count, GError **error)
 {
@@ -135,7 +136,7 @@ count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count,
   return FALSE;
 }
 
-/* PoCL has it up to 0.13, and 0.14 may have it. */
+/* Finds out whether PoCL has the bug: up to 0.13 it has, 0.14 may have it. */
 static gboolean
 has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError **error)
 {
@@ -152,7 +153,7 @@ has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError
   return TRUE;
 }
 
-/* @bug is NULL, or a static string. */
+/* Finds the bug of a driver.  @bug: NULL or a static string. */
 static gboolean
 find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
 {

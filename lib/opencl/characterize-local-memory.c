@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How a device's local memory is accessed.  OpenCL has no query for it, so most of it is known of
- * NVIDIA's early devices alone, and guessed for others: the caller is told which. */
+ * Facts about how a device's local memory is accessed.  OpenCL has no query for it.  Most of it is
+ * known only for NVIDIA's early devices, and guessed for others; the caller is told if it is a
+ * guess. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
 #include "driver-private.h"
 
-/* What is known of a device. */
+/* The kind of a device. */
 typedef struct
 {
   cl_device_type type;
-  guint major, minor; /* compute capability; 0 and 0: none */
+  guint major, minor; /* compute capability; both 0: none */
 } Kind;
 
 static gboolean
@@ -30,15 +31,14 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Banks, and work items that access them at a time: there are as many of the one as of the other.
- */
+/* Returns the number of banks, which is also that of work items that access them at a time. */
 static guint
 get_width (const Kind *kind)
 {
   return kind->major >= 2 ? 32 : 16;
 }
 
-/* Why that is a guess, transfer full; NULL if it is none. */
+/* Explains why that is a guess, transfer full.  Returns NULL if it is none. */
 static gchar *
 explain_guess (const Kind *kind, const gchar *what)
 {
@@ -121,7 +121,7 @@ tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, 
   return TRUE;
 }
 
-/* A CPU's local memory may be a part of global memory, which has no banks (OpenCL 3.0
+/* Fails if local memory has no banks: a CPU's may be a part of global memory (OpenCL 3.0
  * specification, section 4.2, CL_DEVICE_LOCAL_MEM_TYPE). */
 static gboolean
 check_banks (cl_device_id device, GError **error)
@@ -202,7 +202,7 @@ tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *byte
   return TRUE;
 }
 
-/* Joins what is not NULL to one text; NULL if all are. */
+/* Joins the texts that are not NULL.  Returns NULL if all are. */
 static gchar *
 join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
 {
@@ -215,7 +215,7 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* @guess is transfer full. */
+/* Finds how items of a size are accessed.  @guess: transfer full. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

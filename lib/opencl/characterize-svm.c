@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which kinds of shared virtual memory a device has (OpenCL 3.0 specification, section 3.3.3,
- * "Memory Model: Shared Virtual Memory"). */
+ * Finds out which kinds of shared virtual memory a device has (OpenCL 3.0 specification, section
+ * 3.3.3, "Memory Model: Shared Virtual Memory"). */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -19,7 +19,8 @@ typedef enum
   ATOMICS = 1 << 3
 } Capability;
 
-/* A device of before OpenCL 2.0 has none, and does not know the question. */
+/* Asks for the capabilities.  A device before OpenCL 2.0 has none, and does not know the
+ * question. */
 static gboolean
 get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error)
 {
@@ -33,7 +34,7 @@ get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error
                                            sizeof *capabilities, error);
 }
 
-/* Whether it has all of these. */
+/* Finds out whether a device has all wanted capabilities. */
 static gboolean
 has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **error)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices and platforms that programs choose by, beyond what one query answers. */
+ * Facts about devices and platforms, by which programs choose, beyond the answer to one query. */
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* Whether a vendor's name has those words, which are in lower case. */
+/* Returns TRUE if a vendor's name contains words, which are in lower case. */
 static gboolean
 names (const gchar *vendor, const gchar *words)
 {
@@ -26,7 +26,7 @@ is_nvidia (const gchar *vendor)
   return names (vendor, "nvidia");
 }
 
-/* Not "ati", which "Corporation" has in it. */
+/* Returns TRUE for AMD.  It does not look for "ati", because "Corporation" contains it. */
 static gboolean
 is_amd (const gchar *vendor)
 {
@@ -122,7 +122,7 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   return TRUE;
 }
 
-/* For a device that does not say the size of its warps: by who made it, and what it is. */
+/* Finds the size for a device that does not state the size of its warps, by its vendor and type. */
 static gboolean
 find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 {
@@ -206,7 +206,7 @@ tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **err
                       is_amd (vendor) || is_nvidia (vendor) ? " -cl-strict-aliasing" : NULL, NULL);
 }
 
-/* From CL_PLATFORM_VERSION, such as "OpenCL 3.0 PoCL 3.1+debian". */
+/* Reads PoCL's version from CL_PLATFORM_VERSION, such as "OpenCL 3.0 PoCL 3.1+debian". */
 static gboolean
 parse_pocl_version (const gchar *version, guint *major, guint *minor)
 {
@@ -220,8 +220,8 @@ parse_pocl_version (const gchar *version, guint *major, guint *minor)
  * Gets the version of PoCL, if a platform is PoCL.
  *
  * @param platform        the platform
- * @param fallback_major  what to store if its version cannot be read
- * @param fallback_minor  what to store if its version cannot be read
+ * @param fallback_major   stored if its version cannot be read
+ * @param fallback_minor   stored if its version cannot be read
  * @param major           out, nullable: the first part
  * @param minor           out, nullable: the second part; both are 0 if the platform is not PoCL
  * @param guess           out, nullable, (transfer full): that the version could not be read, a

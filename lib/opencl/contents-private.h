@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reads and fills memory, for TARN_DEBUG. */
 
 #ifndef TARN_OPENCL_CONTENTS_PRIVATE_H
 #define TARN_OPENCL_CONTENTS_PRIVATE_H
 
 #include "order-private.h"
 
-/* Reads of a buffer that was made with these flags; it waits until that is done. */
+/* Reads bytes of a buffer that was made with @flags, and waits until that is done. */
 gboolean _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem buffer,
                                    gsize offset, gsize size, gpointer bytes, GError **error);
-/* The bytes are there for what comes later on the home's queue; without one, for all. */
+/* Fills bytes of a buffer.  Later commands on the home's queue see them; if it has none, all do. */
 gboolean _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset,
                                    gsize size, guint8 byte, GError **error);
 
-/* The same of shared virtual memory, which is filled when it returns. */
+/* Read and fill shared virtual memory.  Both wait until that is done. */
 gboolean _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize size,
                                 gpointer bytes, GError **error);
 gboolean _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size,

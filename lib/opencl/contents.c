@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What memory contains, for TARN_DEBUG: read and filled on the allocator's queue, behind what the
- * program has put there; without one on a queue that is made for it. */
+ * Reads and fills memory, for TARN_DEBUG, on the allocator's queue, behind the program's commands
+ * there.  If the allocator has none, it does so on a new queue. */
 
 #include "contents-private.h"
 
@@ -12,10 +12,10 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* Bytes of a buffer that the host must not read are copied to one that it may. */
+/* Buffers with these flags are copied to another one, because the host must not read them. */
 #define UNREADABLE (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_WRITE_ONLY)
 
-/* Bytes that are filled by one copy. */
+/* The most bytes that one copy fills. */
 #define MAX_COPY_BYTES ((gsize) 1 << 20)
 
 static cl_command_queue
@@ -32,15 +32,15 @@ make_queue (cl_context context, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error) ? queue : NULL;
 }
 
-/* Tells whether what is put on a queue is in order with what the program puts there. */
+/* Returns TRUE if commands on the home's queue are in order with the program's. */
 static gboolean
 is_in_order (const TarnOpenclHome *home)
 {
   return home->queue != NULL && _tarn_opencl_check_in_order (home->queue, NULL);
 }
 
-/* Gets a queue; NULL with an error: there is none.  What the program has put there is done before
- * what comes now. */
+/* Returns a queue, on which earlier commands of the program are done before later ones.  Returns
+ * NULL with an error if there is none. */
 static cl_command_queue
 begin (const TarnOpenclHome *home, GError **error)
 {
@@ -98,8 +98,7 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
   return is_read;
 }
 
-/* A buffer that is released is there until its commands are done, also where they cannot be waited
- * for. */
+/* A released buffer stays until its commands are done, so the fill need not be waited for. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)
@@ -118,7 +117,7 @@ _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offse
   return is_filled;
 }
 
-/* Shared virtual memory: OpenCL is of 2.0 where there is some. */
+/* Shared virtual memory, which only OpenCL 2.0 or newer has */
 
 static gboolean
 copy_svm (cl_command_queue queue, gpointer to, gconstpointer from, gsize size, GError **error)
@@ -142,8 +141,8 @@ _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize s
   return is_read;
 }
 
-/* By copies that are waited for, which are not done at all or done when they return: memory that is
- * freed while a command still fills it may be anybody's. */
+/* Fills by copies that block, because memory that is freed while a command still fills it could
+ * have another owner.  Each is done completely when it returns, or not at all. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Queries of devices, platforms and contexts. */
 
 #ifndef TARN_OPENCL_DEVICE_PRIVATE_H
 #define TARN_OPENCL_DEVICE_PRIVATE_H

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a device and its platform say of themselves. */
+ * Queries of a device and its platform. */
 
 #include "device-private.h"
 
@@ -11,7 +11,7 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* Asks for a value of a size that is known. */
+/* Asks for a value of a known size. */
 gboolean
 _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value, gsize size,
                                GError **error)
@@ -20,9 +20,9 @@ _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointe
                              "clGetDeviceInfo", error);
 }
 
-/* Asks for a number that only some drivers have: 0 where this one does not know the question. Which
- * of the two statuses says so depends on the driver.  It is not made to depend on the extension's
- * name, which a driver may leave out (PoCL's for CUDA). */
+/* Asks for a number that only some drivers have.  It is 0 if this one does not know the question,
+ * which either of two statuses says.  The name of the extension is not asked for, because a driver
+ * may leave it out (PoCL's for CUDA). */
 gboolean
 _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint *value,
                                GError **error)
@@ -38,7 +38,8 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
   return TRUE;
 }
 
-/* Asks for a string of any length, transfer full; NULL, and @error, if the driver does not say. */
+/* Asks for a string of any length, transfer full.  Returns NULL and @error if the driver does not
+ * say. */
 gchar *
 _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {
@@ -78,7 +79,8 @@ _tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info i
   return _tarn_opencl_get_platform_string (platform, info, error);
 }
 
-/* CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and what the vendor likes. */
+/* Asks for the version of OpenCL.  CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and
+ * any text of the vendor's. */
 gboolean
 _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
 {
@@ -96,7 +98,7 @@ _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor
   return FALSE;
 }
 
-/* Whether CL_DEVICE_EXTENSIONS, names with a space between them, have that one. */
+/* Returns TRUE if CL_DEVICE_EXTENSIONS, names with a space between them, contain a name. */
 gboolean
 _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
 {
@@ -105,7 +107,7 @@ _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
   return g_strv_contains ((const gchar *const *) words, name);
 }
 
-/* Gets the devices of a context, transfer full; NULL with an error. */
+/* Lists the devices of a context, transfer full.  Returns NULL with an error if that fails. */
 GArray *
 _tarn_opencl_list_devices (cl_context context, GError **error)
 {

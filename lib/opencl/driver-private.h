@@ -2,15 +2,15 @@
  * SPDX-License-Identifier: MIT
  *
  * The functions of OpenCL that Tarn calls.  No library is linked: OpenCL is opened when it is first
- * needed, so that a program with this library starts on a machine without OpenCL. */
+ * needed, so a program with this library starts on a machine without OpenCL. */
 
 #ifndef TARN_OPENCL_DRIVER_PRIVATE_H
 #define TARN_OPENCL_DRIVER_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* X (name): of OpenCL 1.2, whose header has their types.  Without one of these OpenCL is of no use.
- */
+/* X (name): functions of OpenCL 1.2, whose header has their types.  Without one of these OpenCL is
+ * of no use. */
 #define TARN_OPENCL_REQUIRED(X)                                                                    \
   X (clBuildProgram)                                                                               \
   X (clCreateBuffer)                                                                               \
@@ -59,8 +59,8 @@
   X (clSetMemObjectDestructorCallback)                                                             \
   X (clWaitForEvents)
 
-/* X (result, name, arguments): of images, which a program may do without, and of OpenCL 2.0; NULL
- * where there is none. */
+/* X (result, name, arguments): functions for images, which a program may do without, and those of
+ * OpenCL 2.0.  NULL if OpenCL has none. */
 #define TARN_OPENCL_OPTIONAL(X)                                                                    \
   X (cl_mem, clCreateImage,                                                                        \
      (cl_context context, cl_mem_flags flags, const cl_image_format *format,                       \
@@ -89,16 +89,16 @@ typedef struct
 #undef X
 } TarnOpenclDriver;
 
-/* Tarn calls OpenCL through this table.  It is constant once _tarn_opencl_load () has returned
+/* The table through which Tarn calls OpenCL.  It is constant once _tarn_opencl_load () has returned
  * TRUE, and must not be used before.  So each public function that calls OpenCL calls that first.
- * Objects of Tarn's call OpenCL later, but a public function has made them. */
+ * Objects of Tarn's that call OpenCL later were made by a public function. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL unless it is loaded.  FALSE with TARN_ERROR_NO_DRIVER, which is always the error of
- * the first try; or with TARN_ERROR_FORKED. */
+/* Loads OpenCL unless it is loaded.  Returns FALSE with TARN_ERROR_NO_DRIVER, always with the error
+ * of the first try, or with TARN_ERROR_FORKED. */
 gboolean _tarn_opencl_load (GError **error);
 
-/* Tells whether an error means that this machine has no OpenCL library, which is normal. */
+/* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */
 gboolean _tarn_opencl_is_absent (const GError *error);
 
 #endif

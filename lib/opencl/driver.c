@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loading OpenCL, once in a process.  What the process has already comes first: the library that a
- * program is linked with, and a function of the program's own that stands before it.  The library
- * is never closed: threads and exit handlers of drivers point into what it has loaded. */
+ * Loads OpenCL, once in a process.  Functions that the process has already come first: those of the
+ * library that a program is linked with, and those that the program defines in front of it.  The
+ * library is never closed, because threads and exit handlers of drivers point into libraries that
+ * it has loaded. */
 
 #include "driver-private.h"
 
@@ -15,19 +16,19 @@
 
 TarnOpenclDriver _tarn_cl; /* written once, before is_loaded */
 
-/* How functions are found. */
+/* A way to find functions. */
 typedef struct
 {
   TarnOpenclFindFunc find; /* find_in_process (), or the program's own */
-  gpointer user_data;      /* of find_in_process (): the library; NULL: the process has OpenCL */
+  gpointer user_data;      /* for find_in_process (): the library; NULL: the process has OpenCL */
 } Finder;
 
 static gint is_loaded;   /* atomic */
-static gint has_library; /* atomic: whatever is wrong with it */
+static gint has_library; /* atomic: it may be one that cannot be used */
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 /* Behind the lock. */
-static GError *load_error; /* of the first try; NULL: none has failed */
+static GError *load_error; /* the first try's; NULL: none has failed */
 static Finder finder;      /* constant when is_loaded */
 
 static gpointer
@@ -38,7 +39,7 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function.  If there is none, stores the name in *missing, unless a name is there. */
+/* Finds a function.  If there is none, stores its name in *missing, unless that has one already. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {
@@ -68,7 +69,7 @@ find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver
   return FALSE;
 }
 
-/* Takes the functions, unless another thread was first. */
+/* Takes over the functions, unless another thread was first. */
 static gboolean
 take (const TarnOpenclDriver *driver, const Finder *from)
 {
@@ -102,7 +103,7 @@ open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
   return FALSE;
 }
 
-/* Keeps an error, unless another thread was first, and returns a copy of what is kept. */
+/* Keeps an error, unless another thread was first.  Returns a copy of the one that is kept. */
 static GError *
 keep_error (GError *error)
 {

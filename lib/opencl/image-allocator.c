@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of images, below a pool of them.  As with buffers, clCreateImage alone may not find
- * out that there is no memory; so each new image is moved to the queue's device at once. */
+ * The allocator of images, below a pool of them.  As with buffers, clCreateImage () alone may not
+ * find out that there is no memory, so each new image is moved to the queue's device at once. */
 
 #include "image-allocator-private.h"
 
@@ -13,13 +13,13 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* Constant after it is made. */
+/* An allocator's constants. */
 typedef struct
 {
   TarnOpenclHome home; /* first: see order-private.h */
   TarnOpenclTraits traits;
   TarnOpenclImageKinds *kinds; /* a reference */
-  TarnPool *buffers;           /* a reference; NULL: nobody is charged */
+  TarnPool *buffers;           /* a reference; NULL: bytes are not charged */
 } ImageAllocator;
 
 static void
@@ -30,8 +30,8 @@ set_error (GError **error, const gchar *call, cl_int status, const TarnOpenclIma
   _tarn_opencl_set_error_with_text (error, call, status, text);
 }
 
-/* Has the driver allocate the memory behind an image, whose content is undefined.  It does not
- * wait: the status of the call itself is what counts. */
+/* Makes the driver allocate the memory of an image, whose content is undefined.  It does not wait,
+ * because the status of the call itself says whether there is memory. */
 static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)
@@ -72,7 +72,7 @@ create (const ImageAllocator *self, const TarnOpenclImageKind *kind, gsize bytes
   return NULL;
 }
 
-/* Counts the bytes of an image within the limit that it has with buffers. */
+/* Charges the bytes of an image to the limit that it shares with buffers. */
 static gboolean
 charge (const ImageAllocator *self, gsize bytes, GError **error)
 {
@@ -158,7 +158,7 @@ set_no_images (GError **error, const gchar *why)
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "there are no images: %s", why);
 }
 
-/* Refuses a device, or a library, that has no images. */
+/* Fails if the device or the library has no images. */
 static gboolean
 check_support (cl_device_id device, const TarnOpenclTraits *traits, GError **error)
 {
@@ -176,8 +176,8 @@ check_support (cl_device_id device, const TarnOpenclTraits *traits, GError **err
   return has_images == CL_TRUE;
 }
 
-/* OpenCL keeps images until the commands that use them are done (OpenCL 3.0 specification, section
- * 5.5.1, clReleaseMemObject), so they may be released before. */
+/* Makes an allocator.  Images may be released before the commands that use them are done, because
+ * OpenCL keeps them until then (OpenCL 3.0 specification, section 5.5.1, clReleaseMemObject). */
 static TarnAllocator *
 allocator_new (const ImageAllocator *made)
 {

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of images: what clCreateImage takes, each with a number of bytes that no other kind has.
- * The layer (lib/opencl/layer) has them, too, so that nothing here calls OpenCL. */
+ * Kinds of images: the arguments of clCreateImage (), each kind with a number of bytes that no
+ * other has.  The layer (lib/opencl/layer) uses them, too, so nothing here calls OpenCL. */
 
 #ifndef TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 #define TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* Images of one kind can take each other's place.  Fields that the image's type does not use are 0.
- */
+/* A kind of image: images of one kind can replace each other.  Fields that the image's type does
+ * not use are 0. */
 typedef struct
 {
   cl_mem_flags flags;
@@ -19,39 +19,40 @@ typedef struct
   gsize width, height, depth, array_size; /* pixels; images of an array */
 } TarnOpenclImageKind;
 
-/* Takes a kind from the program's arguments, the flags as they are.  FALSE with
- * TARN_ERROR_INVALID_ARGUMENT: a pool has no such images. */
+/* Makes a kind from the program's arguments; the flags stay as they are.  Returns FALSE with
+ * TARN_ERROR_INVALID_ARGUMENT if a pool has no such images. */
 gboolean _tarn_opencl_image_kind_init (TarnOpenclImageKind *kind, cl_mem_flags flags,
                                        const cl_image_format *format, const cl_image_desc *desc,
                                        GError **error);
 
-/* Gets what clCreateImage takes for it. */
+/* Returns the kind as an argument of clCreateImage (). */
 cl_image_desc _tarn_opencl_image_kind_get_desc (const TarnOpenclImageKind *kind);
 
-/* Describes it for people; the caller frees the text. */
+/* Describes a kind for messages, transfer full. */
 gchar *_tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind);
 
-/* The kinds that a pool has images or requests of.  Any thread may call these.  None takes another
- * lock. */
+/* The kinds of which a pool has images or requests.  Any thread may call these functions, and none
+ * takes another lock. */
 typedef struct _TarnOpenclImageKinds TarnOpenclImageKinds;
 
 TarnOpenclImageKinds *_tarn_opencl_image_kinds_new (void);
 TarnOpenclImageKinds *_tarn_opencl_image_kinds_ref (TarnOpenclImageKinds *kinds);
 void _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds);
 
-/* Gets the bytes of a kind, which stay its own until _tarn_opencl_image_kinds_release ().  @pool:
- * which has a bin for each number of bytes.  FALSE with TARN_ERROR_INVALID_SIZE: the image is too
- * large to be counted. */
+/* Finds the number of bytes of a kind, which it has until _tarn_opencl_image_kinds_release ().
+ * @pool: has a bin for each number of bytes.  Returns FALSE with TARN_ERROR_INVALID_SIZE if the
+ * image is too large. */
 gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool *pool,
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);
 
-/* Gets the kind that has a number of bytes, once more until it is released.  FALSE: none has it. */
+/* Finds the kind with a number of bytes, and acquires it once more.  Returns FALSE if there is
+ * none. */
 gboolean _tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds, gsize bytes,
                                                     TarnOpenclImageKind *kind);
 void _tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes);
 
-/* Counts them. */
+/* Returns the number of kinds. */
 guint _tarn_opencl_image_kinds_get_n (TarnOpenclImageKinds *kinds);
 
 #endif

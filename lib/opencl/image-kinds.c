@@ -12,7 +12,7 @@
 
 #include "common/lock-private.h"
 
-/* Later than OpenCL 1.2, or missing in headers of that time. */
+/* Constants newer than OpenCL 1.2, or missing in headers of that time. */
 #define DEPTH 0x10BD
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
@@ -20,8 +20,8 @@
 /* The most bytes of an image, so that no sum of a few overflows. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
-/* Kinds whose pixels have the same bytes get up to so many more, and up to twice as many after a
- * few tries that found the number taken. */
+/* Kinds whose pixels have the same bytes get up to this many more.  After a few tries that found a
+ * number taken, the range is doubled. */
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
@@ -30,10 +30,10 @@ typedef struct
 {
   TarnOpenclImageKind kind; /* first: the key in by_kind */
   gsize bytes;              /* the key in by_bytes; no other kind's */
-  gsize n_uses;             /* images, and requests that are under way; at least 1 */
+  gsize n_uses;             /* images, and requests in progress; at least 1 */
 } Entry;
 
-/* Invariant: both tables have the same entries. */
+/* The kinds in use.  Invariant: both tables have the same entries. */
 struct _TarnOpenclImageKinds
 {
   gint ref_count;       /* atomic */
@@ -58,7 +58,7 @@ static const struct
   { CL_MEM_OBJECT_IMAGE3D, "3D image", TRUE, TRUE, FALSE },
 };
 
-/* Finds a type; G_N_ELEMENTS (types): it is none of a pool's. */
+/* Finds a type.  Returns G_N_ELEMENTS (types) if a pool cannot have it. */
 static guint
 find_type (cl_mem_object_type type)
 {
@@ -69,7 +69,7 @@ find_type (cl_mem_object_type type)
   return i;
 }
 
-/* Refuses what the memory of a pool cannot be. */
+/* Fails for images that a pool cannot have, such as those of a buffer. */
 static gboolean
 check_desc (const cl_image_desc *desc, GError **error)
 {
@@ -95,7 +95,7 @@ check_desc (const cl_image_desc *desc, GError **error)
   return FALSE;
 }
 
-/* Refuses an image without pixels. */
+/* Fails for an image without pixels. */
 static gboolean
 check_sizes (const TarnOpenclImageKind *kind, guint type, GError **error)
 {
@@ -169,7 +169,7 @@ _tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind)
 
 /* Bytes */
 
-/* Counts the channels of a pixel: the most that there are, for an order that is not known. */
+/* Returns the number of channels of a pixel, or the greatest for an order that is not known. */
 static gsize
 count_channels (cl_channel_order order)
 {
@@ -191,7 +191,7 @@ count_channels (cl_channel_order order)
     }
 }
 
-/* Gets the bytes of a pixel, as CL_IMAGE_ELEMENT_SIZE has them. */
+/* Returns the bytes of a pixel, as CL_IMAGE_ELEMENT_SIZE. */
 static gsize
 get_pixel_bytes (const cl_image_format *format)
 {
@@ -220,8 +220,8 @@ get_pixel_bytes (const cl_image_format *format)
     }
 }
 
-/* Multiplies bytes by a number, 0 standing for one that the image does not have.  FALSE: it is too
- * much. */
+/* Multiplies bytes by a number. 0 means that the image has no such dimension.  Returns FALSE if the
+ * result is too large. */
 static gboolean
 multiply (gsize *bytes, gsize by)
 {
@@ -231,7 +231,7 @@ multiply (gsize *bytes, gsize by)
   return TRUE;
 }
 
-/* Counts the bytes of an image's pixels. */
+/* Computes the bytes of an image's pixels. */
 static gboolean
 count_bytes (const TarnOpenclImageKind *kind, gsize *bytes, GError **error)
 {
@@ -313,9 +313,9 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
-/* Chooses a number of bytes that no kind has, and that is the size of a bin: at least that of the
- * pixels.  Tries are at random, as numbers that are taken may stand side by side in any number. The
- * lock is held. */
+/* Chooses a number of bytes that no kind has and that is the size of a bin, at least that of the
+ * pixels.  Tries numbers at random, because many taken ones may follow each other.  The lock is
+ * held. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools of images: a plain pool, in which each kind of image is a size with a bin of its own, over
- * an allocator that makes an image of a size's kind.  So all that pools do holds for images. */
+ * Pools of images: a plain pool, in which each kind of image is a size with its own bin, over an
+ * allocator that makes images of the kind that a size stands for.  So images have all features of
+ * pools. */
 
 #include "common/argument-private.h"
 #include "common/lock-private.h"
@@ -13,31 +14,31 @@
 #include "memory-object-private.h"
 #include "order-private.h"
 
-/* Enough for each size of an image to have a bin of its own. */
+/* Enough bits for each size of an image to have its own bin. */
 #define LEADING_BITS 26
 
-/* Part of the device's memory that is held at most, unless the program says how much. */
+/* At most this part of the device's memory is cached, unless the program chooses it. */
 #define HELD_SHARE 8
 
-/* How a pool of buffers reaches the pool of images, which may end meanwhile. */
+/* A link from a pool of buffers to a pool of images, which may end meanwhile. */
 typedef struct
 {
   TarnMutex lock;
-  TarnPool *images; /* no reference; NULL: it has ended */
+  TarnPool *images; /* borrowed; NULL: it has ended */
 } Link;
 
 struct _TarnOpenclImagePool
 {
   gint ref_count;              /* atomic */
-  TarnPool *pool;              /* a reference, of images */
+  TarnPool *pool;              /* the pool of images, a reference */
   TarnOpenclImageKinds *kinds; /* a reference */
   TarnPool *buffers;           /* a reference; NULL: none */
   Link *link;                  /* owned by the reclaim function; NULL: there is none */
-  guint reclaim_id;            /* of buffers */
+  guint reclaim_id;            /* in the pool of buffers */
 };
 
-/* Held images go for a request of buffers, or of images, that would exceed the limit of both.  Out
- * of memory they go as the pools are in one reclaim group. */
+/* Cached images are freed for a request of buffers, or of images, that would exceed their common
+ * limit.  Out of memory they are freed because both pools are in one reclaim group. */
 
 static TarnPool *
 ref_images (Link *link)
@@ -76,7 +77,7 @@ get_held_bytes (TarnPool *pool)
   return stats.held_bytes;
 }
 
-/* Frees held images, about as many bytes as are wanted. */
+/* Frees cached images of about as many bytes as are wanted. */
 static gboolean
 free_images (TarnPool *buffers, gsize wanted, gpointer data)
 {
@@ -92,7 +93,7 @@ free_images (TarnPool *buffers, gsize wanted, gpointer data)
   return TRUE;
 }
 
-/* Has two pools give back for one another. */
+/* Makes two pools free cached memory for each other. */
 static void
 join (TarnPool *images, TarnPool *buffers)
 {
@@ -117,7 +118,7 @@ link_to_buffers (TarnOpenclImagePool *pool, TarnPool *buffers)
   join (pool->pool, buffers);
 }
 
-/* Chooses what the program leaves to the pool: what it holds at most. */
+/* Fills in the options that the program leaves open: the bytes that the pool caches. */
 static gboolean
 read_options (cl_command_queue queue, const TarnPoolOptions *options, TarnPoolOptions *known,
               GError **error)
@@ -163,8 +164,8 @@ make_pool (cl_command_queue queue, TarnOpenclImageKinds *kinds, TarnPool *buffer
  * the same number. A driver may take more, for rows that it pads or images that it tiles: OpenCL
  * does not say how much.
  *
- * @param queue    of the device, which must have images; retained, as its context is. It makes
- *                 memory ready.
+ * @param queue    a queue of the device, which must have images; retained, as its context is. It
+ * makes memory ready.
  * @param buffers  nullable: a pool with which the images share a limit and a reclaim group; a
  *                 reference is taken. The bytes of all images, held ones included, are charged to
  *                 it (tarn_pool_charge()), so that its limit is that of both. Near the limit, and

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kernels by their source, built once for each context and device.  Two memos: of kernels, and
- * upstream of it one of programs, so that kernels of one source share what was built.  A kernel's
- * arguments are set before it is enqueued, which two threads must not do with the same one
- * (clSetKernelArg, OpenCL 3.0, section 5.9.2): each thread has its own. */
+ * Kernels by their source, built once for each context and device.  There are two memos: one of
+ * kernels, and one of programs that it uses, so that kernels of one source share the build.  A
+ * kernel's arguments are set before it is enqueued, which two threads must not do with the same
+ * kernel (clSetKernelArg, OpenCL 3.0, section 5.9.2), so each thread has its own. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
@@ -12,7 +12,7 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* Keys: of kernels; with no kernel_name, of programs */
+/* Keys of kernels; without a kernel_name, keys of programs */
 
 #define N_PARTS 4
 
@@ -29,7 +29,8 @@ get_options (const TarnOpenclKernelKey *key)
   return key->options != NULL ? key->options : "";
 }
 
-/* FALSE for a key that cannot be read: it is like no other, for nothing is kept for it. */
+/* Reads the parts of a key.  Returns FALSE for one that cannot be read; nothing is kept for it, so
+ * it equals no other. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {
@@ -64,15 +65,15 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* A device that is a part of another one is an object that could go, and its address be another's.
- */
+/* A copy of a key.  It has a reference to a sub-device, which could otherwise go, and another one
+ * have its address. */
 typedef struct
 {
   TarnOpenclKernelKey key; /* first */
-  gboolean has_device;     /* a reference on it */
+  gboolean has_device;     /* a reference to the device */
 } OwnKey;
 
-/* Something was computed for the key, so it can be read. */
+/* Copies a key, which can be read because a value was computed for it. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -195,7 +196,8 @@ create_kernel (cl_program program, const gchar *name, GError **error)
   return NULL;
 }
 
-/* What all threads share shows that there is such a kernel, and has the program. */
+/* Makes a thread's own kernel.  The value that all threads share shows that there is such a kernel,
+ * and has the program. */
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {
@@ -274,8 +276,8 @@ tarn_opencl_kernel_memo_new (void)
  * tarn_opencl_kernel_memo_new().
  *
  * @param memo     the memo
- * @param context  what the kernel is built for
- * @param key      which kernel; source, kernel_name and device must be set
+ * @param context  where the kernel is built
+ * @param key      the kernel; source, kernel_name and device must be set
  * @param kernel   out: a reference of the caller's, for clReleaseKernel ()
  * @param error    return location, or NULL: as tarn_memo_get(); TARN_OPENCL_ERROR with the driver's
  *                 status, and of what does not compile the build log, of which more than 64 KiB are

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How many banks a device's local memory has, by measuring: one work-group accesses it in patterns
- * that have lanes meet in banks, or not, and bank-analysis.c says which banks explain the times.
- * As many loads as can be are in flight, so that a pattern's time is what its accesses cost one
- * after the other, and not how long one load takes. */
+ * Measures how many banks a device's local memory has.  One work-group accesses it in patterns in
+ * which lanes meet in a bank, or do not, and bank-analysis.c finds the banks that explain the
+ * times.  As many loads as possible are in flight, so that the time of a pattern is that of its
+ * accesses one after the other, and not the latency of a load. */
 
 #include "bank-analysis-private.h"
 #include "common/argument-private.h"
@@ -14,21 +14,20 @@
 #include "program-private.h"
 #include "status-private.h"
 
-#define MIN_LANES 16 /* fewer would not tell one memory from another */
+#define MIN_LANES 16 /* with fewer, memories could not be told apart */
 #define MAX_ITEMS 1024
 #define MIN_PATTERNS 16
 #define RESERVED_BYTES 256 /* some drivers keep a few bytes of local memory for themselves */
 
 #define ROUNDS 7
 #define LAUNCH_SECONDS                                                                             \
-  0.5e-3 /* long in comparison to starting a kernel and to the clock's steps                       \
-          */
+  0.5e-3 /* long compared to the start of a kernel and the steps of the clock \ */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* of all rounds; one is run in any case */
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* all rounds together; one always runs */
 
-/* Each item follows eight chains of loads, whose every word holds its own place; that they are one
- * and the same, because @apart is 0, is more than a compiler can know. */
+/* Each item follows eight chains of loads, in which every word contains its own index.  With @apart
+ * 0 all chains are one, which a compiler cannot know. */
 static const gchar source[]
     = "__kernel void\n"
       "chase (__global uint *results, __local uint *memory, uint lanes, uint run, uint stride,\n"
@@ -48,10 +47,10 @@ static const gchar source[]
       "  results[item] = at.s0 + at.s1 + at.s2 + at.s3 + at.s4 + at.s5 + at.s6 + at.s7;\n"
       "}\n";
 
-/* What runs on the device; each is NULL until it is made. */
+/* The objects of a measurement; NULL until they are made. */
 typedef struct
 {
-  cl_device_id device; /* not ours */
+  cl_device_id device; /* borrowed */
   cl_context context;
   cl_command_queue queue;
   cl_program program;
@@ -59,7 +58,7 @@ typedef struct
   cl_mem results;
   guint lanes;       /* a power of two */
   size_t items;      /* a multiple of lanes */
-  guint local_bytes; /* the same for all patterns, so that the device is never set up anew */
+  guint local_bytes; /* the same for all patterns, so that the device is set up once */
   guint steps;
 } Bench;
 
@@ -88,7 +87,7 @@ not_supported (GError **error, const gchar *reason)
   return FALSE;
 }
 
-/* What the device is asked */
+/* Queries of the device */
 
 static gboolean
 get_kernel_info (const Bench *bench, cl_kernel_work_group_info name, size_t *value, GError **error)
@@ -116,7 +115,7 @@ check_can_measure (cl_device_id device, GError **error)
   return TRUE;
 }
 
-/* Gets the items that the device runs in step, as far as it says so. */
+/* Finds the number of items that the device runs in step, if it says so. */
 static gboolean
 get_multiple (const Bench *bench, size_t *multiple, GError **error)
 {
@@ -149,7 +148,7 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Chooses the patterns that there is memory for; sets local_bytes. */
+/* Chooses the patterns that fit into local memory, and sets local_bytes. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {
@@ -171,7 +170,7 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
   return TRUE;
 }
 
-/* What is made */
+/* Objects */
 
 static gboolean
 make_program (Bench *bench, GError **error)
@@ -198,7 +197,7 @@ open_queue (Bench *bench, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error);
 }
 
-/* Makes the buffer of results, and sets the arguments that stay. */
+/* Makes the buffer of results, and sets the constant arguments. */
 static gboolean
 make_results (Bench *bench, GError **error)
 {
@@ -231,7 +230,8 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* Gets what the device says that a command took, once it is done; 0 if it says nonsense. */
+/* Finds the time that a command took, by the device's clock, once it is done.  It is 0 if the
+ * device's answer makes no sense. */
 static gboolean
 get_seconds (cl_event event, gdouble *seconds, GError **error)
 {
@@ -267,8 +267,9 @@ run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GEr
   return ok;
 }
 
-/* Chooses as many steps as take long enough.  The first launch is not counted: drivers finish
- * compiling in it, and devices wake up.  Seen of rusticl on llvmpipe: every command takes 1 ns. */
+/* Chooses the number of steps so that a launch takes long enough.  The first launch is not counted,
+ * because drivers finish compiling in it and devices wake up.  With rusticl on llvmpipe every
+ * command takes 1 ns (seen). */
 static gboolean
 find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
 {
@@ -291,8 +292,8 @@ find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
     }
 }
 
-/* Takes the least time of each pattern.  Each round has every pattern once, so that a phase in
- * which the machine is slow does not strike one of them alone. */
+/* Finds the least time of each pattern.  Each round has every pattern once, so that a slow phase of
+ * the machine affects all of them. */
 static gboolean
 time_patterns (Bench *bench, const TarnBankPattern *patterns, guint n, gdouble *times,
                GError **error)
@@ -345,7 +346,7 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
  * Known are 8 to 128 banks, in powers of two, of 4, 8 or 16 bytes, together at most 1024 bytes,
  * that all work items of a warp (sub-group, wave; at most 64) access at a time, or half of them.
  *
- * What a memory explains is a share, 0 to 1: of how the patterns' times vary, relative to each
+ * A memory explains a share, 0 to 1: of how the patterns' times vary, relative to each
  * time, the part that goes in proportion to the conflicts that they have in this memory (R squared
  * of a least-squares line, whose worst twentieth of patterns is left out). There are banks if the
  * best memory explains 0.9 or more, and the slowest pattern takes at least 1.5 times as long as the
@@ -353,7 +354,7 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
  * next best: 0 if the two cannot be told apart. Without banks it is 1 - what the best one explains,
  * times the slowest pattern's slowdown (0 if it is as fast as the fastest, 1 from 1.5 times on).
  *
- * @param device  which device
+ * @param device  the device
  * @param result  out: start from TARN_OPENCL_LOCAL_MEMORY_INIT, whose struct_size says how much is
  *                filled; unchanged on failure
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device that cannot time

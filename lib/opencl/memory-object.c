@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory objects: what holds for buffers and for images. */
+ * Memory objects: functions for buffers and for images. */
 
 #include "memory-object-private.h"
 
@@ -14,11 +14,11 @@
 #define NVIDIA 0x10de /* the vendor's number on the PCI bus */
 #define NVIDIA_PLATFORM "NVIDIA CUDA"
 
-/* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
- * may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"), but
- * with NVIDIA's driver 580, and no Tarn in sight, a migration while another thread enqueues ends in
- * a segmentation fault in a thread of the driver's.  To fill the first bytes does not, and is legal
- * whatever access the flags leave to the host. */
+/* Chooses the command.  A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL
+ * promises that threads may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple
+ * Host Threads").  But with NVIDIA's driver 580, also without Tarn, a migration while another
+ * thread enqueues causes a segmentation fault in a thread of the driver's.  A fill of the first
+ * bytes does not, and is legal with whatever access of the host the flags allow. */
 static gboolean
 choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command, GError **error)
 {
@@ -33,9 +33,9 @@ choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command,
   return TRUE;
 }
 
-/* Finds out whether reference counts are the program's alone.  Nothing says so of a driver: this
- * is what was seen while a command waited for a user event.  NVIDIA's counts no use by commands;
- * PoCL counts that of a part on the whole buffer; rusticl and Oclgrind count all of it. */
+/* Finds out whether reference counts are the program's alone.  Drivers do not say it: this is as
+ * seen while a command waited for a user event.  NVIDIA's does not count uses by commands.  PoCL
+ * counts the use of a part at the whole buffer. rusticl and Oclgrind count all uses. */
 static gboolean
 find_trust (cl_device_id device, cl_uint vendor, TarnOpenclTraits *traits, GError **error)
 {
@@ -71,7 +71,7 @@ _tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Most counts are 1, and then nothing else has to be asked. */
+/* Most counts are 1; then no other count has to be asked for. */
 gboolean
 _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
 {

@@ -1,12 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Queues of blocks: how allocators of OpenCL memory are ordered. */
 
 #ifndef TARN_OPENCL_ORDER_PRIVATE_H
 #define TARN_OPENCL_ORDER_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* OpenCL's default where the caller asks for no access, which some drivers do not report. */
+/* Adds OpenCL's default access if the flags name none, because some drivers do not report it. */
 static inline cl_bitfield
 _tarn_opencl_add_access (cl_bitfield flags)
 {
@@ -15,36 +17,36 @@ _tarn_opencl_add_access (cl_bitfield flags)
   return (flags & access) != 0 ? flags : flags | CL_MEM_READ_WRITE;
 }
 
-/* What every allocator of ours begins with; constant after it is made. */
+/* The start of the user data of every allocator here; constant after it is made. */
 typedef struct
 {
   cl_context context;     /* a reference */
   cl_command_queue queue; /* a reference; NULL: none */
 } TarnOpenclHome;
 
-/* Retains both, or neither. */
+/* Retains both the context and the queue, or neither. */
 gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);
 
-/* Sets the functions for queues, of an allocator whose user_data begins with its home. */
+/* Sets the functions for queues of an allocator.  Its user_data must begin with its home. */
 void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,
                                        gpointer value, gsize size, GError **error);
 
-/* CL_INVALID_VALUE for one that is out of order. */
+/* Fails with CL_INVALID_VALUE for a queue that is out of order. */
 gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 
-/* TARN_ERROR_INVALID_ARGUMENT for one of another context. */
+/* Fails with TARN_ERROR_INVALID_ARGUMENT for a queue of another context. */
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
 
-/* TarnAllocatorOps.get_memory of an allocator whose user_data begins with its home: of the queue's
- * device, or the context's device with the least. */
+/* Implements TarnAllocatorOps.get_memory for an allocator whose user_data begins with its home.
+ * Reports the memory of the queue's device, or of the context's device with the least. */
 gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                                   GError **error);
 
-/* Whose a block is. */
+/* Returns TRUE if a block is of this kind of memory. */
 gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
 gboolean _tarn_opencl_is_image (const TarnBlock *block);
 gboolean _tarn_opencl_is_svm (const TarnBlock *block);

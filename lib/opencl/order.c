@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How queues wait for each other: an event is recorded by a marker, and a barrier waits for it
- * (OpenCL 3.0 specification, section 5.12, "Markers, Barriers and Waiting for Events").  Queues are
- * retained, so they can be asked at any time. */
+ * Lets queues wait for each other: a marker's event is recorded, and a barrier waits for it (OpenCL
+ * 3.0 specification, section 5.12, "Markers, Barriers and Waiting for Events").  Queues are
+ * retained, so they can be used at any time. */
 
 #include "common/argument-private.h"
 #include "driver-private.h"
@@ -88,7 +88,7 @@ _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **e
   return FALSE;
 }
 
-/* Markers and barriers with lists of events came with OpenCL 1.2. */
+/* Fails before OpenCL 1.2, which brought markers and barriers with lists of events. */
 static gboolean
 check_version (cl_command_queue queue, GError **error)
 {
@@ -131,8 +131,8 @@ event_release (gpointer user_data, gpointer event)
   _tarn_opencl_report_release ("clReleaseEvent", _tarn_cl.clReleaseEvent (event));
 }
 
-/* Another queue may wait for it before anybody waits for this one, and commands that are not
- * flushed may never begin. */
+/* Records an event, and flushes the queue: another queue may wait for the event before any thread
+ * waits for this queue, and commands that are not flushed may never begin. */
 static gpointer
 event_record (gpointer user_data, gpointer queue, GError **error)
 {
@@ -147,7 +147,7 @@ event_record (gpointer user_data, gpointer queue, GError **error)
   return NULL;
 }
 
-/* Also if a command has failed: it is over, too. */
+/* Returns TRUE also if the command has failed, because then it is over, too. */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {
@@ -193,7 +193,7 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
   ops->fresh_queue = get_fresh_queue;
 }
 
-/* Tells whether a block is this backend's; a g_critical () says if not. */
+/* Returns TRUE if a block is this backend's; otherwise logs a g_critical (). */
 static gboolean
 check_block (const gchar *function, const TarnBlock *block)
 {
@@ -233,7 +233,7 @@ tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, G
  * cl_command_queue.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
- * @param queue  of the allocator's context; retained
+ * @param queue  a queue of the allocator's context; retained
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a queue of another
  *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
  *               TARN_ERROR_FORKED, or TARN_OPENCL_ERROR with the driver's status
@@ -275,8 +275,8 @@ tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue)
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; a
  *               block of 0 bytes, too, although there is nothing to wait for
- * @param queue  of the allocator's context; for shared virtual memory in order, as in PyOpenCL;
- *               retained
+ * @param queue  a queue of the allocator's context; for shared virtual memory in order, as in
+ * PyOpenCL; retained
  * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR
  *               with CL_INVALID_VALUE for shared virtual memory and an out-of-order queue
  * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that most programs want, and blocks of it for programs that have handles. */
+ * The pool that most programs want, and functions for its blocks, by handle. */
 
 #include <string.h>
 
@@ -25,7 +25,7 @@
  * of several devices name a queue in each request (tarn_opencl_pool_allocate()): then no buffer has
  * blocks of two queues in it, which some drivers would move as a whole.
  *
- * @param queue    of the device; retained, as its context is. It makes memory ready.
+ * @param queue    a queue of the device; retained, as its context is. It makes memory ready.
  * @param flags    for clCreateBuffer, as tarn_opencl_immediate_allocator_new() takes them; 0 for
  *                 CL_MEM_READ_WRITE
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
@@ -87,7 +87,7 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
  * Finds the block in use that has a buffer. It is tarn_pool_find() for a cl_mem.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE, over an allocator of buffers
- * @param buffer  what tarn_opencl_block_get_buffer() gave
+ * @param buffer  the result of tarn_opencl_block_get_buffer()
  * @return (transfer none): the block, or NULL where no block in use has that buffer; valid until
  *         tarn_block_free(). Any thread may call it.
  * @since 0.1
@@ -109,8 +109,8 @@ free_copy (cl_event event, cl_int state, gpointer copy)
   g_free (copy);
 }
 
-/* Has a copy of the program's bytes freed once a command has read it; what comes later on the queue
- * comes after the command. */
+/* Frees a copy of the program's bytes once a command has read it.  Later commands on the queue come
+ * after that one. */
 static gboolean
 free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **error)
 {
@@ -128,7 +128,7 @@ free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **erro
   return is_ordered;
 }
 
-/* Fills a block from bytes that the program may change afterwards. */
+/* Fills a block from a copy of bytes, which the program may change afterwards. */
 static gboolean
 write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue queue,
             GError **error)
@@ -159,7 +159,7 @@ write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue 
  * block; another queue has to wait for this one.
  *
  * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
- * @param bytes  what the block is to contain; may be NULL for 0 bytes
+ * @param bytes  the block's contents; may be NULL for 0 bytes
  * @param size   bytes
  * @param queue  for which the block is allocated, and which fills it
  * @param error  return location, or NULL: as tarn_opencl_pool_allocate(), and what OpenCL says of
@@ -186,8 +186,8 @@ tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, gsize size,
   return NULL;
 }
 
-/* Gets the buffer that a sub-buffer is a part of, and its offset there; a whole buffer is its own.
- */
+/* Finds the buffer that a sub-buffer is made of, and its offset there; for any other buffer,
+ * itself. */
 static gboolean
 get_whole (cl_mem buffer, cl_mem *whole, gsize *offset, GError **error)
 {
@@ -211,7 +211,7 @@ release_buffer (cl_mem sub_buffer, gpointer buffer)
   _tarn_cl.clReleaseMemObject (buffer);
 }
 
-/* Has a block's buffer be retained as long as a sub-buffer of it is there. */
+/* Retains a block's buffer for as long as a sub-buffer of it exists. */
 static gboolean
 retain_for (cl_mem buffer, cl_mem sub_buffer, GError **error)
 {
@@ -225,7 +225,7 @@ retain_for (cl_mem buffer, cl_mem sub_buffer, GError **error)
   return FALSE;
 }
 
-/* Makes a sub-buffer, of a region that is within the block. */
+/* Makes a sub-buffer of a region within the block. */
 static cl_mem
 create_sub_buffer (cl_mem buffer, cl_mem_flags flags, gsize origin, gsize size, GError **error)
 {

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Programs that are built from a source. */
 
 #ifndef TARN_OPENCL_PROGRAM_PRIVATE_H
 #define TARN_OPENCL_PROGRAM_PRIVATE_H

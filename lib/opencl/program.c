@@ -10,10 +10,11 @@
 
 #include "status-private.h"
 
-/* A compiler that goes astray writes megabytes; what it was about stands at the beginning. */
+/* The most bytes of a log.  A broken compilation can log megabytes, and the cause is at the
+ * beginning. */
 #define MAX_LOG_SIZE (64 * 1024)
 
-/* Takes the log. */
+/* Cuts a log that is too long.  Takes over the log. */
 static gchar *
 cut_log (gchar *log)
 {
@@ -29,7 +30,7 @@ cut_log (gchar *log)
   return cut;
 }
 
-/* Gets the log, transfer full; empty if there is none. */
+/* Returns the log, transfer full; empty if there is none. */
 static gchar *
 get_build_log (cl_program program, cl_device_id device)
 {
@@ -47,7 +48,7 @@ get_build_log (cl_program program, cl_device_id device)
   return cut_log (g_strstrip (log));
 }
 
-/* FALSE with the log in the error. */
+/* Builds a program.  Returns FALSE with the log in the error if it fails. */
 static gboolean
 build_for_device (cl_program program, cl_device_id device, const gchar *options, GError **error)
 {
@@ -64,8 +65,8 @@ build_for_device (cl_program program, cl_device_id device, const gchar *options,
   return FALSE;
 }
 
-/* Builds a program for one device, transfer full; NULL with an error that has the compiler's log.
- */
+/* Builds a program for one device, transfer full.  Returns NULL with the compiler's log in the
+ * error if it fails. */
 cl_program
 _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
                             const gchar *options, GError **error)

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The platforms and devices that the loader lists, and a choice of them.  A driver that answers a
- * question with an error is reported by name, and what it did not say is left out: one bad driver
- * must not keep a program from the others. */
+ * Lists the platforms and devices that the loader has, and chooses some of them.  If a driver
+ * answers a question with an error, it is named in a message and its answer is left out: one bad
+ * driver must not keep a program from the others. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -123,7 +123,7 @@ ask_platform (Platform *platform, guint index)
   ids = g_new0 (cl_device_id, n_ids + 1);
   if (status == CL_SUCCESS && n_ids > 0)
     status = _tarn_cl.clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, n_ids, ids, NULL);
-  /* That a platform has no device now is normal. */
+  /* A platform may have no device now, which is normal. */
   if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND)
     {
       _tarn_opencl_set_error (&error, "clGetDeviceIDs", status);
@@ -138,8 +138,8 @@ ask_platform (Platform *platform, guint index)
     }
 }
 
-/* Finds all there are, of Platform; empty if the loader knows none, and where there is no OpenCL,
- * which is normal. */
+/* Lists all platforms, as an array of Platform.  It is empty if the loader knows none or there is
+ * no OpenCL, which is normal. */
 static GArray *
 ask_loader (void)
 {
@@ -207,7 +207,8 @@ opencl_device_new (const GArray *platforms, const TarnSelectionPlatform *choices
   return device;
 }
 
-/* A device that would not say its name was reported, and is of no use. */
+/* Makes the result from the chosen items.  A device that did not say its name is left out; it was
+ * reported. */
 static GPtrArray *
 collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GArray *items)
 {
@@ -223,8 +224,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Puts the devices of all platforms in one array, which the platforms' parts of the result point
- * to. */
+/* Copies the devices of all platforms into one array, which the platforms of the result point
+ * into. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

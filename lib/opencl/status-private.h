@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * OpenCL's statuses as errors. */
 
 #ifndef TARN_OPENCL_STATUS_PRIVATE_H
 #define TARN_OPENCL_STATUS_PRIVATE_H
@@ -12,7 +14,7 @@ void _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int 
 void _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                        const gchar *text);
 
-/* What cannot be released is a g_message (), and no error of anybody's. */
+/* Logs a g_message () about an object that could not be released.  It is no error of a call. */
 void _tarn_opencl_report_release (const gchar *call, cl_int status);
 
 #endif

@@ -25,7 +25,8 @@ tarn_opencl_error_quark (void)
 
 #define NO_PLATFORM -1001 /* cl_khr_icd's CL_PLATFORM_NOT_FOUND_KHR */
 
-/* Numbers where the name came after OpenCL 1.2, whose headers are all that this library needs. */
+/* The names of statuses.  Those newer than OpenCL 1.2 are numbers here, because this library needs
+ * only the headers of that. */
 static const struct
 {
   cl_int status;
@@ -105,7 +106,7 @@ static const struct
 /**
  * Gets the name of an OpenCL status, such as "CL_INVALID_VALUE".
  *
- * @param status  what an OpenCL function returned
+ * @param status  the status of an OpenCL function
  * @return (transfer none): a constant string, "unknown status" for what has no name; any thread may
  *         call it
  * @since 0.1
@@ -175,7 +176,7 @@ means_out_of_memory (cl_int status)
          || status == CL_OUT_OF_HOST_MEMORY;
 }
 
-/* Takes message. */
+/* Sets an error.  Takes over the message. */
 static void
 set_error (GError **error, cl_int status, gchar *message)
 {
@@ -186,8 +187,8 @@ set_error (GError **error, cl_int status, gchar *message)
   g_free (message);
 }
 
-/* Sets the error of a call that returned a status other than CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY
- * where the status means that, else TARN_OPENCL_ERROR with the status as its code. */
+/* Sets the error of a call that returned another status than CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY
+ * if the status means that, else TARN_OPENCL_ERROR with the status as its code. */
 void
 _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
 {
@@ -195,7 +196,7 @@ _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
              g_strdup_printf ("%s: %s (%d)", call, tarn_opencl_status_name (status), status));
 }
 
-/* Whether a call succeeded; the error above if not. */
+/* Returns TRUE if a call succeeded; otherwise sets the error above. */
 gboolean
 _tarn_opencl_check (cl_int status, const gchar *call, GError **error)
 {
@@ -213,7 +214,7 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
                               tarn_opencl_status_name (status), status, size));
 }
 
-/* Sets the error with what the driver says of it: not empty, and not trusted to be UTF-8. */
+/* Sets an error that contains a text of the driver's, which is not empty, and may not be UTF-8. */
 void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)

@@ -2,9 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The allocator of shared virtual memory (OpenCL 3.0 specification, section 5.6).  Its functions
- * came with OpenCL 2.0.  They are called only where every device of the context says that it is of
- * 2.0 or later, because loaders have them for all platforms, and some platforms answer a call by
- * never returning. */
+ * came with OpenCL 2.0.  They are called only if every device of the context is of 2.0 or later,
+ * because loaders have them for all platforms, and some platforms never return from a call. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -16,13 +15,12 @@
 #include "status-private.h"
 #include "svm-frees-private.h"
 
-/* Later than OpenCL 1.2. */
+/* Constants newer than OpenCL 1.2. */
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
-/* What clSVMAlloc aligns memory to where it is asked for 0: the largest type of OpenCL C, double16
- * or long16 (OpenCL 3.0 specification, section 5.6.1).  Parts are to be as good as what it gives.
- */
+/* The alignment by clSVMAlloc () if 0 is asked for: the largest type of OpenCL C, double16 or
+ * long16 (OpenCL 3.0 specification, section 5.6.1).  Parts are aligned as well. */
 #define DEFAULT_ALIGNMENT (16 * sizeof (cl_long))
 
 typedef struct
@@ -44,10 +42,9 @@ check_functions (GError **error)
   return FALSE;
 }
 
-/* Memory that a queue is still to free may be what is missing: then there is a second try.
- *
- * It is here and not in a reclaim function, which is asked once for a request: what other threads
- * have their queues free after that, because they empty the pool, would be missed. */
+/* Allocates memory.  If there is none, waits for memory that a queue is still to free, and retries.
+ * A reclaim function could not do it: it is called once for a request, and would miss memory that
+ * other threads let their queues free after that, because they empty the pool. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -55,7 +52,7 @@ svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error
   guint64 n_frees;
   gpointer pointer;
 
-  /* clSVMAlloc of 0 bytes is NULL, as it is without memory. */
+  /* clSVMAlloc () of 0 bytes returns NULL, as it does without memory. */
   if (size == 0)
     return TRUE;
   n_frees = _tarn_opencl_frees_count (self->frees);
@@ -83,8 +80,7 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
 }
 
 /* Memory that a queue is to free.  The specification does not say that a driver copies the list of
- * pointers, and NVIDIA's 580 does not: it reads it when the command runs.  So this lives until
- * then. */
+ * pointers, and NVIDIA's 580 reads it when the command runs.  So this lives until then. */
 typedef struct
 {
   cl_context context; /* the queue keeps it */
@@ -136,7 +132,7 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
 
 /* Makes a part, which is an address and needs no call: kernels and commands take any address within
  * shared virtual memory (OpenCL 3.0 specification, section 5.9.2, clSetKernelArgSVMPointer).  Only
- * what frees memory takes none but that of the whole. */
+ * functions that free memory need the address of the whole. */
 static gboolean
 svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
               GError **error)
@@ -148,8 +144,8 @@ svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, T
   return TRUE;
 }
 
-/* An alignment that is no power of two is for clSVMAlloc to refuse: there is nothing to have parts
- * of. */
+/* Sets the functions for parts.  If the alignment is no power of two there are none, and clSVMAlloc
+ * () refuses it. */
 static void
 set_parts (TarnAllocatorOps *ops, cl_uint alignment)
 {
@@ -231,7 +227,8 @@ svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint
   return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
 }
 
-/* Memory is given back in the order of the queue's commands. */
+/* Fails if the queue is out of order, or of another context.  Memory is freed in the order of the
+ * queue's commands. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {

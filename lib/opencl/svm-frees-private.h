@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What queues have been told to free, as far as they have not got to it. */
+ * Memory that queues are to free, and have not freed yet. */
 
 #ifndef TARN_OPENCL_SVM_FREES_PRIVATE_H
 #define TARN_OPENCL_SVM_FREES_PRIVATE_H
@@ -15,18 +15,19 @@ typedef struct _TarnOpenclFreeQueue TarnOpenclFreeQueue;
 TarnOpenclFrees *_tarn_opencl_frees_new (void);
 void _tarn_opencl_frees_unref (TarnOpenclFrees *frees);
 
-/* A command that frees memory is about to be put on the queue; _tarn_opencl_frees_end () must
- * follow, from whatever thread, with what this gives.  It has a reference until then. */
+/* Notes that a command which frees memory is about to be put on the queue.  Call
+ * _tarn_opencl_frees_end () after it, in any thread, with the result, which has a reference until
+ * then. */
 TarnOpenclFreeQueue *_tarn_opencl_frees_begin (TarnOpenclFrees *frees, cl_command_queue queue);
 
-/* Memory is free again; or there was no such command. */
+/* Notes that the memory is free, or that there is no such command. */
 void _tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue);
 
-/* How often memory has come to be free. */
+/* Returns the number of times that memory became free. */
 guint64 _tarn_opencl_frees_count (TarnOpenclFrees *frees);
 
-/* Waits for what is to be freed now.  Whether any memory has come to be free since there were
- * @count. */
+/* Waits for memory that is to be freed now.  Returns TRUE if any memory has become free since there
+ * were @count. */
 gboolean _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count);
 
 #endif

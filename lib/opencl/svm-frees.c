@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that a queue is to free is not free before it has: a request for which there is no memory
- * left waits for it.
+ * Memory that a queue is to free is not free before the queue has done so.  A request for which
+ * there is no memory left waits for it, but must not wait for ever: a queue may wait for the host
+ * (a user event), whose thread is the one that allocates.  OpenCL does not say whether a command
+ * does: one behind such an event is CL_QUEUED or CL_SUBMITTED, like one behind a kernel that ends
+ * by itself.
  *
- * It must not wait for ever.  A queue may wait for the host (a user event), whose thread is the one
- * that allocates; and OpenCL says of no command whether that is so: one behind such an event is
- * CL_QUEUED, or CL_SUBMITTED, like one behind a kernel that will end by itself.  So what counts is
- * what a queue does: it is waited for as long as it frees something.  One that frees nothing for
- * PATIENCE is stuck, and waited for no longer than SHORT_PATIENCE until it does.  So a program that
- * holds up a queue pays for it once, and one that allocates where the driver cannot go on
- * meanwhile, in a callback, gets its error. */
+ * So requests wait for a queue as long as it frees memory.  A queue that frees none for PATIENCE is
+ * stuck, and requests then wait for it no longer than SHORT_PATIENCE until it does.  So a program
+ * that blocks a queue pays once, and one that allocates in a callback, where the driver cannot go
+ * on meanwhile, gets its error. */
 
 #include "svm-frees-private.h"
 
@@ -19,23 +19,23 @@
 #define PATIENCE G_GINT64_CONSTANT (1000000) /* microseconds */
 #define SHORT_PATIENCE G_GINT64_CONSTANT (10000)
 
-/* A queue that has memory to free; in the list as long as anybody has a reference. */
+/* A queue with memory to free.  It is in the list as long as it has references. */
 struct _TarnOpenclFreeQueue
 {
-  cl_command_queue queue; /* alive while it has something to free */
-  guint n_refs;           /* one for each that is to be freed, and for each that waits for it */
+  cl_command_queue queue; /* alive while it has memory to free */
+  guint n_refs; /* one for each command that frees memory, and for each thread that waits */
   guint64 n_begun, n_ended;
   gboolean is_stuck;
 };
 
 struct _TarnOpenclFrees
 {
-  gint ref_count; /* atomic: of the allocator, and one for each that is to be freed */
+  gint ref_count; /* atomic: the allocator's, and one for each command that frees memory */
   TarnMutex lock;
   TarnCond changed;
-  /* Behind the lock. */
+  /* Under the lock: */
   GPtrArray *queues; /* of TarnOpenclFreeQueue */
-  guint64 n_ended;   /* of all queues that there ever were */
+  guint64 n_ended;   /* the sum over all queues so far */
 };
 
 TarnOpenclFrees *
@@ -130,7 +130,8 @@ _tarn_opencl_frees_count (TarnOpenclFrees *frees)
   return count;
 }
 
-/* Waits until the queue frees something; FALSE if it does not.  The lock is let go meanwhile. */
+/* Waits until the queue frees memory.  Returns FALSE if it does not.  Releases the lock
+ * meanwhile. */
 static gboolean
 await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
 {
@@ -144,7 +145,8 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Waits until the queue has freed so much, or is stuck.  The lock is let go meanwhile. */
+/* Waits until the queue has freed memory @n_wanted times, or is stuck.  Releases the lock
+ * meanwhile. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tests that run once for each chosen device, or platform. */
+ * Adds tests that run once for each chosen device, or platform. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -26,7 +26,8 @@ is_same (gconstpointer first, gconstpointer second)
   return a->platform_index == b->platform_index && a->device_index == b->device_index;
 }
 
-/* Where none is chosen because there is no OpenCL, its error says why. */
+/* Returns the chosen devices' tests.  If there are none because there is no OpenCL, its error is
+ * the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {
@@ -51,7 +52,7 @@ run_case (gconstpointer data)
   item->func (&item->test, item->data);
 }
 
-/* Takes over @devices. */
+/* Adds a test for devices.  Takes over @devices. */
 static void
 add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnOpenclDevice *info,
           TarnOpenclTestFunc func, gconstpointer data)
@@ -107,7 +108,7 @@ tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer 
     }
 }
 
-/* Gets the devices of a platform that were chosen, in the order in which they were. */
+/* Returns the chosen devices of a platform, in the order in which they were chosen. */
 static GArray *
 devices_of (const GPtrArray *chosen, guint platform)
 {
@@ -161,7 +162,7 @@ tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, g
  * Makes a context on all devices of a test. What earlier tests have left in memos is cleared
  * before, as tarn_memo_clear_all() does: some drivers have few contexts.
  *
- * @param test   what the test was given
+ * @param test   the argument of the test function
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
  *               TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): for clReleaseContext (), or NULL with @p error set. Any thread may call

@@ -1,26 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Moments.  A moment is the number of things on each queue that come before it, and so one is
- * before another where no number is greater. */
+ * Moments.  A moment is the number of things on each queue that come before it.  So a moment is
+ * before another one if no number is greater. */
 
 #include "testing/queues-private.h"
 
-/* A moment at which nothing was put anywhere. */
+/* Makes a moment at which nothing was put on any queue. */
 TarnTestingClock *
 _tarn_testing_clock_new (void)
 {
   return g_array_new (FALSE, TRUE, sizeof (guint));
 }
 
-/* So many of the first things on a queue. */
+/* Returns the number of the first things on a queue that come before a moment. */
 guint
 _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
 {
   return number < clock->len ? g_array_index (clock, guint, number) : 0;
 }
 
-/* Has it so many at least. */
+/* Raises that number to @count at least. */
 void
 _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
 {
@@ -29,7 +29,7 @@ _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
   g_array_index (clock, guint, number) = MAX (g_array_index (clock, guint, number), count);
 }
 
-/* The later of both, for each queue. */
+/* Raises each number to that of another moment. */
 void
 _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other)
 {
@@ -44,7 +44,8 @@ _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other
       counts[i] = others[i];
 }
 
-/* Finds a queue that has something in a clock which is not in the other one.  FALSE: none has. */
+/* Finds a queue of which a moment has more than another one has.  Returns FALSE if there is
+ * none. */
 gboolean
 _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock *other,
                           guint *number)
@@ -62,7 +63,7 @@ _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock 
   return FALSE;
 }
 
-/* Tells whether all that is in a clock is in the other one. */
+/* Returns TRUE if all that is before a moment is before the other one, too. */
 gboolean
 _tarn_testing_clock_is_in (const TarnTestingClock *clock, const TarnTestingClock *other)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The way from a test to the fake CUDA driver, which is where the driver would be. */
+ * The way from a test to the fake CUDA driver, which is loaded in place of the driver. */
 
 #include <dlfcn.h>
 #include <tarn/testing/cuda.h>

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The device that is a table.  Memory is an address that was never handed out before, and so its
+ * The fake device, which is a table.  Memory is an address that was never used before, so its
  * number says which allocation it was. */
 
 #include "testing/device-private.h"
@@ -10,7 +10,7 @@
 
 #define FIRST_ADDRESS 0x1001
 
-/* So many leaks are named. */
+/* The number of leaks that a message names. */
 #define MAX_NAMED 10
 
 struct _TarnTestingDevice
@@ -25,8 +25,8 @@ struct _TarnTestingDevice
   gsize last_size;
   guint fail_at; /* the value of allocate_calls at which to fail; 0: never */
   gboolean fail_for_ever, has_failed;
-  gdouble fail_share; /* of all calls */
-  GRand *rand;        /* for that; NULL: it was never asked for */
+  gdouble fail_share; /* the share of all calls that fail */
+  GRand *rand;        /* for fail_share; NULL: not needed yet */
   TarnTestingReclaim reclaim;
   gpointer reclaim_data;
   TarnTestingHook free_hook;
@@ -79,9 +79,10 @@ tarn_testing_device_free (TarnTestingDevice *device)
 
 /* The allocator's functions */
 
-/* Tells whether a call is to fail for lack of room.  The lock is held. */
+/* Takes the failure of a call that is to fail for lack of room.  Returns FALSE if it is not.  The
+ * lock is held. */
 static gboolean
-is_to_fail (TarnTestingDevice *device)
+take_failure (TarnTestingDevice *device)
 {
   gboolean fails = FALSE;
 
@@ -94,7 +95,7 @@ is_to_fail (TarnTestingDevice *device)
   return fails;
 }
 
-/* The lock is held. */
+/* Returns TRUE if there is room.  The lock is held. */
 static gboolean
 has_room (const TarnTestingDevice *device, gsize size)
 {
@@ -112,11 +113,11 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   device->allocate_calls++;
   device->last_size = size;
   too_large = size > device->max_size;
-  full = is_to_fail (device) || !has_room (device, size);
+  full = take_failure (device) || !has_room (device, size);
   if (!full && !too_large)
     {
       memory->address = device->next_address++;
-      device->used_bytes += size; /* wraps where there is no budget, and back */
+      device->used_bytes += size; /* wraps around without a budget, and back */
       g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
                            GSIZE_TO_POINTER (size));
     }
@@ -131,7 +132,7 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   return !full && !too_large;
 }
 
-/* Says what is wrong with a free; NULL: nothing.  The lock is held. */
+/* Describes the mistake in a free.  Returns NULL if there is none.  The lock is held. */
 static gchar *
 find_fault (const TarnTestingDevice *device, guint64 address, gsize size)
 {
@@ -215,7 +216,7 @@ tarn_testing_device_allocator_new (TarnTestingDevice *device)
   return tarn_allocator_new (&ops, device, allocator_gone);
 }
 
-/* What it is told */
+/* Settings by the test */
 
 /**
  * Sets the budget of a device. It may be less than is in use.
@@ -321,7 +322,7 @@ tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share)
   _tarn_mutex_unlock (&device->lock);
 }
 
-/* What it says */
+/* Answers to the test */
 
 /**
  * Tells whether an allocation failed because it was told to. It counts since the last

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues over the pages.  What is memory to the queues is a granule of the pages. */
+ * The queues over the pages.  The queues track granules of the pages as their memory. */
 
 #include "testing/pages-private.h"
 #include "testing/queues-private.h"
@@ -10,14 +10,14 @@ struct _TarnTestingOrder
 {
   TarnTestingPages *pages;
   TarnTestingQueues *queues;
-  TarnAllocatorOps on_pages, on_queues; /* which the allocator's functions call */
+  TarnAllocatorOps on_pages, on_queues; /* the functions that the allocator's functions call */
 };
 
 /**
  * Makes queues over a device with virtual memory or parts of memory.
  *
  * @param bytes  the budget, as tarn_testing_pages_new() has it
- * @param kind   what heaps make blocks of
+ * @param kind   the memory of which heaps make blocks
  * @param flags  as tarn_testing_queues_new() has them; with virtual memory not
  * #TARN_TESTING_QUEUES_FREES_IN_ORDER
  * @return (transfer full) both together, for tarn_testing_order_free(); any thread may use them
@@ -103,7 +103,7 @@ get_granule_of_addresses (TarnMemory memory, gsize offset)
   return (TarnMemory){ .address = (memory.address + offset) / TARN_TESTING_ORDER_GRANULE * 2 + 1 };
 }
 
-/* Notes that the latest command on a queue uses a granule of addresses. */
+/* Records that the latest command on a queue uses a granule of addresses. */
 static void
 note_use_of_addresses (TarnTestingQueues *queues, gpointer handle, TarnMemory granule)
 {
@@ -139,8 +139,8 @@ tarn_testing_order_own (TarnTestingOrder *order, TarnMemory memory, gsize size)
  * @param queue    a queue
  * @param memory   memory of a block, from a heap over the allocator
  * @param size     its bytes
- * @param command  what it does
- * @param value    what it writes, or must find; nothing to other commands
+ * @param command  its effect
+ * @param value    the value that it writes, or must find; unused by other commands
  * @since 0.1
  */
 void
@@ -187,7 +187,7 @@ queues_of (gpointer user_data, gpointer *queues)
   return &((TarnTestingOrder *) user_data)->on_queues;
 }
 
-/* Defines a function that is one of another allocator's. */
+/* Defines a function that calls one of another allocator. */
 #define PASS_ON(of, type, name, parameters, ...)                                                   \
   static type name parameters                                                                      \
   {                                                                                                \
@@ -227,14 +227,14 @@ PASS_ON (queues_of, void, event_release, (gpointer user_data, gpointer event), e
 PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, GError **error),
          queue, error)
 
-/* Gets the memory that a granule of a piece is for the queues. */
+/* Returns the memory by which the queues know a granule of a piece. */
 static TarnMemory
 get_granule_of_piece (TarnTestingOrder *order, TarnMemory piece, gsize offset)
 {
   return get_granule_of_bytes (tarn_testing_pages_locate_in_piece (order->pages, piece, offset));
 }
 
-/* Checks that nobody uses a piece any more, or a backing. */
+/* Checks that no command uses a piece, or a backing, any more. */
 static void
 end_piece (TarnTestingOrder *order, TarnMemory piece, gsize size)
 {
@@ -269,7 +269,7 @@ allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
   return TRUE;
 }
 
-/* Nobody may use these addresses any more; the bytes may be mapped elsewhere, too. */
+/* Checks that no command uses the addresses any more.  The bytes may be mapped elsewhere, too. */
 static void
 backing_unmap (gpointer user_data, TarnMemory address, gsize size)
 {

@@ -23,7 +23,8 @@ call_hook (TarnTestingPages *pages)
     pages->hook (pages->hook_data);
 }
 
-/* Begins a call that can fail.  FALSE, with an error and the lock not held: it does. */
+/* Begins a call that can fail, and takes the lock.  Returns FALSE with an error, without the lock,
+ * if it fails. */
 static gboolean
 begin_call (TarnTestingPages *pages, GError **error)
 {
@@ -43,7 +44,7 @@ begin_call (TarnTestingPages *pages, GError **error)
   return FALSE;
 }
 
-/* Begins one that cannot. */
+/* Begins a call that cannot fail, and takes the lock. */
 static void
 begin_sure_call (TarnTestingPages *pages)
 {
@@ -60,7 +61,8 @@ end_call (TarnTestingPages *pages)
 
 /* Memory: a backing, or a piece */
 
-/* Gets addresses that nobody ever had.  FALSE, with an error: not so many are left. */
+/* Takes addresses that were never used.  Returns FALSE with an error if there are not enough
+ * left. */
 static gboolean
 take_addresses (TarnTestingPages *pages, gsize size, guint64 *start, GError **error)
 {
@@ -252,7 +254,7 @@ part_release (gpointer user_data, TarnMemory part, gsize size)
   end_call (pages);
 }
 
-/* A part that is an address. */
+/* Makes a part that is an address. */
 static gboolean
 address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
              GError **error)

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- *     pages.c      the device, and what a test has it do and is told
+ *     pages.c      the device, with a test's settings and questions
  *     pages-ops.c  the allocator over it */
 
 #ifndef TARN_TESTING_PAGES_PRIVATE_H
@@ -15,10 +15,10 @@
 typedef struct
 {
   guint64 start, size;
-  guint64 of;      /* of a part its piece */
-  guint64 backing; /* of a mapping */
-  guint64 number;  /* of a backing or a piece */
-  guint n_uses;    /* of a backing or a piece: mappings, or parts */
+  guint64 of;      /* a part's piece */
+  guint64 backing; /* a mapping's */
+  guint64 number;  /* a backing's or a piece's */
+  guint n_uses;    /* a backing's or a piece's: its mappings, or parts */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
@@ -29,7 +29,7 @@ struct _TarnTestingPages
   gboolean refuses_aliases;
   TarnTestingPagesKind kind;
   guint64 last_number;
-  /* Of TarnTestingStretch, by their starts, or numbers; a piece is a backing that is not mapped. */
+  /* TarnTestingStretches, by their starts or numbers; a piece is a backing that is not mapped */
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
@@ -39,16 +39,17 @@ struct _TarnTestingPages
   gpointer hook_data;
 };
 
-/* pages.c.  The lock is held in these; find_stretch () and find_mapped () end the test where there
- * is none. */
+/* pages.c.  The lock is held in these functions. find_stretch () and find_mapped () end the test if
+ * there is none. */
 TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
-/* Finds what has some of a stretch, for tables that have few; NULL: there is none. */
+/* Finds an entry that overlaps a stretch, for tables with few entries.  Returns NULL if there is
+ * none. */
 const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
                                                       guint64 size, guint64 of);
-/* Finds the backing behind addresses. */
+/* Finds the backing that is mapped at an address. */
 TarnTestingStretch *_tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address);
 
-/* pages-ops.c: the allocator's functions, whose user_data the pages are. */
+/* pages-ops.c: sets the allocator's functions, whose user_data is the pages. */
 void _tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops);
 
 #endif

@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory, and parts of memory, as tables: what is mapped where, and every mistake with
- * that. */
+ * Virtual memory, and parts of memory, as tables: the mappings, and every mistake with them. */
 
 #include "testing/pages-private.h"
 
@@ -52,7 +51,7 @@ _tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address)
  * Makes a device with virtual memory or parts of memory.
  *
  * @param bytes  its budget; G_MAXUINT64 never runs out
- * @param kind   what heaps make blocks of
+ * @param kind   the memory of which heaps make blocks
  * @return (transfer full) the device, for tarn_testing_pages_free(); any thread may use it
  * @since 0.1
  */
@@ -130,7 +129,7 @@ tarn_testing_pages_allocator_new (TarnTestingPages *pages)
   return tarn_allocator_new (&ops, pages, allocator_gone);
 }
 
-/* What a test has it do, and is told */
+/* Settings by the test, and answers to it */
 
 /**
  * Sets the budget of a device. It may be less than is in use.
@@ -212,7 +211,7 @@ tarn_testing_pages_refuse_aliases (TarnTestingPages *pages)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/* Mappings lie side by side: one after the other has to begin where the last one ended. */
+/* Returns TRUE if all of a stretch is mapped: each mapping must begin where the one before ends. */
 static gboolean
 is_mapped (TarnTestingPages *pages, guint64 start, guint64 size)
 {
@@ -277,7 +276,7 @@ tarn_testing_pages_is_usable (TarnTestingPages *pages, TarnMemory memory, gsize 
  *
  * @param pages   the device; any thread may call it
  * @param memory  memory of a block, from a heap over the device
- * @param offset  which byte of it
+ * @param offset  a byte of it
  * @return the number
  * @since 0.1
  */
@@ -316,7 +315,7 @@ tarn_testing_pages_locate (TarnTestingPages *pages, TarnMemory memory, gsize off
  *
  * @param pages   the device; any thread may call it
  * @param piece   memory of the device's own allocator
- * @param offset  which byte of it
+ * @param offset  a byte of it
  * @return the number that tarn_testing_pages_locate() gets for it in a part
  * @since 0.1
  */

@@ -5,10 +5,10 @@
 
 #include "testing/queues-private.h"
 
-/* Counting and failing.  The lock is held in what follows, up to the allocator's functions. */
+/* Counting and failing.  The lock is held in all functions up to those of the allocator */
 
 static gboolean
-is_to_fail (TarnTestingQueues *queues, TarnTestingCall call)
+take_failure (TarnTestingQueues *queues, TarnTestingCall call)
 {
   if (queues->fail_nth == 0 || call > TARN_TESTING_CALL_ANY
       || (queues->fail_call != call && queues->fail_call != TARN_TESTING_CALL_ANY))
@@ -23,14 +23,14 @@ is_to_fail (TarnTestingQueues *queues, TarnTestingCall call)
   return TRUE;
 }
 
-/* FALSE with an error if the call is one that fails. */
+/* Counts a call.  Returns FALSE with an error if it is to fail. */
 static gboolean
 count (TarnTestingQueues *queues, TarnTestingCall call, GError **error)
 {
   queues->calls[call]++;
   if (call < TARN_TESTING_CALL_ANY)
     queues->calls[TARN_TESTING_CALL_ANY]++;
-  if (!is_to_fail (queues, call))
+  if (!take_failure (queues, call))
     return TRUE;
   if ((queues->flags & TARN_TESTING_QUEUES_SAYS_NOTHING) == 0)
     g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "fake: call %u fails", (guint) call);
@@ -56,7 +56,7 @@ check_none_capturing (TarnTestingQueues *queues, GError **error)
   return TRUE;
 }
 
-/* As _tarn_testing_queues_look_up (), with an error. */
+/* Looks up a queue, as _tarn_testing_queues_look_up (), with an error. */
 static TarnTestingQueue *
 look_up (TarnTestingQueues *queues, gpointer handle, const gchar *what, GError **error)
 {
@@ -376,7 +376,7 @@ tarn_testing_queues_allocator_new (TarnTestingQueues *queues)
   return tarn_allocator_new (&ops, queues, allocator_gone);
 }
 
-/* What a test has it do, and is told */
+/* Settings by the test, and answers to it */
 
 /**
  * Has memory be made ready by a command on a queue. The command writes it, as some drivers do.
@@ -398,7 +398,7 @@ tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer handle)
  * with no lock held: what other threads might do just then.
  *
  * @param queues     the queues; any thread may call it
- * @param call       which call, other than #TARN_TESTING_CALL_ANY
+ * @param call       the call, other than #TARN_TESTING_CALL_ANY
  * @param func       a function; NULL: none
  * @param user_data  for the function
  * @since 0.1
@@ -419,7 +419,7 @@ tarn_testing_queues_set_hook (TarnTestingQueues *queues, TarnTestingCall call, T
  * before.
  *
  * @param queues    the queues; any thread may call it
- * @param call      which call, up to #TARN_TESTING_CALL_ANY
+ * @param call      the call, up to #TARN_TESTING_CALL_ANY
  * @param nth       the call from now on that fails, 1 being the next one; 0: none
  * @param for_ever  whether all that follow fail, too
  * @since 0.1
@@ -505,7 +505,7 @@ tarn_testing_queues_get_failed (TarnTestingQueues *queues)
  * Counts the calls of one kind, those that failed included.
  *
  * @param queues  the queues; any thread may call it
- * @param call    which call
+ * @param call    the call
  * @return how many since the queues were made
  * @since 0.1
  */

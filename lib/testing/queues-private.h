@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the queues' parts share:
+ * Types and functions that the queues' parts share:
  *
- *     clock.c       moments, and what is before what
+ *     clock.c       moments, and their order
  *     queues.c      queues and memory, commands on them, faults
- *     queues-run.c  ... what runs, and when
+ *     queues-run.c  ... which of them run, and when
  *     queues-ops.c  ... as an allocator
  *
  * All but the first fields of TarnTestingQueues are behind the lock. */
@@ -23,29 +23,29 @@
 /* The content of memory that was just made ready. */
 #define _TARN_TESTING_GARBAGE 0xdead
 
-/* A moment: of each queue, by its number, so many of the first things put on it.  Whatever these
- * waited for is in it, too. */
-typedef GArray TarnTestingClock; /* of guint */
+/* A moment: for each queue, by its number, how many of the first things on it come before.  Those
+ * that they waited for come before, too. */
+typedef GArray TarnTestingClock; /* guints */
 
 /* Memory, live or not.  Invariant: reads and writes are in uses. */
 typedef struct
 {
   guint64 address;
-  gsize size; /* 0: nobody said */
+  gsize size; /* 0: not known */
   gboolean is_live;
   guint value;
-  TarnTestingClock *past;   /* what the owners before have put on queues */
-  TarnTestingClock *uses;   /* all that this one has */
-  TarnTestingClock *reads;  /* what of that is known to read */
-  TarnTestingClock *writes; /* what of that is known to write */
+  TarnTestingClock *past;   /* commands of earlier owners */
+  TarnTestingClock *uses;   /* all commands of this owner */
+  TarnTestingClock *reads;  /* ... those that are known to read */
+  TarnTestingClock *writes; /* ... those that are known to write */
 } TarnTestingMemory;
 
 typedef struct
 {
-  TarnTestingMemory *memory; /* of a command; NULL: a wait */
+  TarnTestingMemory *memory; /* the memory of a command; NULL: a wait */
   TarnTestingCommand command;
   guint value;
-  TarnTestingClock *clock; /* that is waited for; owned */
+  TarnTestingClock *clock; /* the moment that is waited for; owned */
   gboolean is_done;
 } TarnTestingItem;
 
@@ -55,15 +55,15 @@ typedef struct
   gboolean in_order;
   gboolean is_alive; /* a call may name it */
   gboolean is_capturing;
-  GArray *items;           /* of TarnTestingItem, all there ever were */
+  GArray *items;           /* TarnTestingItems, all so far */
   guint n_done;            /* all before this one are done */
-  TarnTestingClock *start; /* whatever is put on the queue now comes after this */
+  TarnTestingClock *start; /* later commands on the queue come after this */
 } TarnTestingQueue;
 
-/* Where a handle leads. */
+/* A handle's queue. */
 typedef struct
 {
-  TarnTestingQueue *queue; /* NULL: there was none yet */
+  TarnTestingQueue *queue; /* NULL: none yet */
   gboolean is_destroyed;
   guint refs; /* from queue_ref */
 } TarnTestingSlot;
@@ -78,24 +78,24 @@ struct _TarnTestingQueues
   GPtrArray *queues;      /* of TarnTestingQueue, by number */
   GHashTable *memories;   /* address -> TarnTestingMemory, live or not, owned */
   GHashTable *events;     /* TarnTestingClock, owned */
-  TarnTestingClock *host; /* what the host was told is done */
+  TarnTestingClock *host; /* the commands that the host knows to be done */
   gpointer fresh;
   guint n_allocators;
   GRand *rand;
 
   guint calls[TARN_TESTING_N_CALLS];
   TarnTestingCall fail_call;
-  guint fail_nth; /* how many calls from now; 0: none */
+  guint fail_nth; /* the call to fail, counted from now; 0: none */
   gboolean fail_for_ever;
   guint n_failed;
-  guint n_freed_in_use; /* excused by calls that failed */
+  guint n_freed_in_use; /* frees of memory in use, allowed because calls had failed */
   TarnTestingCall hook_call;
   TarnTestingHook hook; /* nullable */
   gpointer hook_data;
   gchar *fault;
 };
 
-/* All of these are called under the lock. */
+/* The lock is held in these functions. */
 void _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
     G_GNUC_PRINTF (2, 3);
 TarnTestingQueue *_tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle,
@@ -107,11 +107,12 @@ TarnTestingMemory *_tarn_testing_queues_get_memory (TarnTestingQueues *queues, T
 gchar *_tarn_testing_describe_memory (const TarnTestingMemory *memory); /* the caller's */
 void _tarn_testing_queues_put (TarnTestingQueues *queues, TarnTestingQueue *queue,
                                TarnTestingMemory *memory, TarnTestingCommand command, guint value);
-/* A fault unless the host was told that no command uses the memory any more. */
+/* Reports a fault unless the host knows that no command uses the memory any more. */
 void _tarn_testing_queues_check_free (TarnTestingQueues *queues, const TarnTestingMemory *memory);
 void _tarn_testing_queues_put_wait (TarnTestingQueue *queue, const TarnTestingClock *clock);
 
-/* The allocator's functions, whose user_data the queues are; called without the lock. */
+/* Sets the allocator's functions, whose user_data is the queues.  They are called without the
+ * lock. */
 void _tarn_testing_queues_ops_init (TarnTestingQueues *queues, TarnAllocatorOps *ops);
 
 TarnTestingClock *_tarn_testing_clock_new (void);

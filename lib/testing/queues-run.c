@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What runs on the queues, and when: as the test says, and at random where it leaves a choice. */
+ * Runs the commands on the queues: as the test says, and in random order where there is a
+ * choice. */
 
 #include "testing/queues-private.h"
 
@@ -44,8 +45,9 @@ can_run (TarnTestingQueues *queues, const TarnTestingItem *item)
          && (item->memory != NULL || _tarn_testing_queues_is_done (queues, item->clock));
 }
 
-/* Those that can run: on an out-of-order queue, all up to a wait that is to be run first.  What
- * came before a wait need not be done for it, as with clEnqueueBarrierWithWaitList. */
+/* Lists the commands that can run.  On an out-of-order queue these are all up to a wait, which runs
+ * first.  The commands before a wait need not be done for it, as with
+ * clEnqueueBarrierWithWaitList. */
 static GPtrArray *
 list_runnable (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -69,7 +71,8 @@ run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
   g_autoptr (GPtrArray) items = NULL;
   guint i;
 
-  if (queue->n_done == queue->items->len) /* as most are where each task has a queue */
+  if (queue->n_done
+      == queue->items->len) /* a short way: most queues are done if each task has its own */
     return FALSE;
   items = list_runnable (queues, queue);
   if (items->len == 0)
@@ -157,11 +160,12 @@ tarn_testing_queues_run_all (TarnTestingQueues *queues)
     {
       TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
 
-      g_assert_cmpuint (queue->n_done, ==, queue->items->len); /* else they wait for one another */
+      g_assert_cmpuint (queue->n_done, ==,
+                        queue->items->len); /* otherwise they wait for each other */
     }
 }
 
-/* What of a queue comes before a moment, in the order in which it was put there. */
+/* Runs the commands of a queue up to one, in their order. */
 static gboolean
 run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
 {
@@ -175,7 +179,7 @@ run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
   return has_run;
 }
 
-/* The device does what comes before a moment, and no more. */
+/* Runs the commands that come before a moment, and no others. */
 void
 _tarn_testing_queues_reach (TarnTestingQueues *queues, const TarnTestingClock *clock)
 {

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues, the memory that commands on them use, and which of it is used too early. */
+ * The queues, the memory that commands on them use, and the mistakes: memory that is used too
+ * early. */
 
 #include "testing/queues-private.h"
 
-/* Handles are neither NULL nor what a test might make up. */
+/* The first handle: neither NULL nor a number that a test might make up. */
 #define FIRST_HANDLE 0x5100
 
-/* Everything put on the queue so far; on every queue where it is NULL. */
+/* Returns the moment after all commands on a queue so far, or on all queues if it is NULL. */
 TarnTestingClock *
 _tarn_testing_queues_now (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -72,7 +73,7 @@ tarn_testing_queues_steal_fault (TarnTestingQueues *queues)
 
 /* Queues */
 
-/* NULL for what never was a handle. */
+/* Returns the slot of a handle.  Returns NULL if it never was one. */
 TarnTestingSlot *
 _tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpointer handle)
 {
@@ -81,7 +82,7 @@ _tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpointer handle)
   return i < queues->slots->len ? g_ptr_array_index (queues->slots, i) : NULL;
 }
 
-/* A fault, and NULL, if it is not alive. */
+/* Looks up a queue.  Reports a fault and returns NULL if it is not alive. */
 TarnTestingQueue *
 _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const gchar *what)
 {
@@ -93,7 +94,8 @@ _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const 
   return NULL;
 }
 
-/* A queue that is referenced outlives its destruction, where there is no event_record_all. */
+/* Ends a destroyed queue without references.  A queue with references outlives its destruction if
+ * there is no event_record_all. */
 void
 _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
 {
@@ -234,7 +236,7 @@ _tarn_testing_queues_get_memory (TarnTestingQueues *queues, TarnMemory memory)
   return known;
 }
 
-/* For messages. */
+/* Describes memory, for messages; the caller frees it. */
 gchar *
 _tarn_testing_describe_memory (const TarnTestingMemory *memory)
 {
@@ -254,8 +256,8 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
                        : g_strdup_printf ("the host %s", verb);
 }
 
-/* A fault unless all of a clock, which is that of some commands on the memory, comes before what a
- * queue does now, or the host (NULL). FALSE: it was one. */
+/* Reports a fault unless all commands of a moment, which use the memory, come before a queue's next
+ * command, or the host's (NULL).  Returns FALSE if it did. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,
@@ -390,8 +392,8 @@ _tarn_testing_queues_put_wait (TarnTestingQueue *queue, const TarnTestingClock *
  * @param queues   the queues; any thread may call it
  * @param handle   a queue
  * @param memory   memory of the queues' allocator: tarn_block_get_memory()
- * @param command  what it does
- * @param value    what it writes, or must find; nothing to other commands
+ * @param command  its effect
+ * @param value    the value that it writes, or must find; unused by other commands
  * @since 0.1
  */
 void
@@ -442,7 +444,7 @@ tarn_testing_queue_follow (TarnTestingQueues *queues, gpointer handle, gpointer 
  * that has no such tests.
  *
  * @param bytes  the budget of the device, as tarn_testing_device_new() has it
- * @param flags  what the allocator does: of TarnTestingQueuesFlags, or 0
+ * @param flags  the allocator's behaviour: TarnTestingQueuesFlags, or 0
  * @return (transfer full) the queues, for tarn_testing_queues_free(); any thread may use them
  * @since 0.1
  */

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Allocators: their struct, listeners, and calls of a backend's functions. */
 
 #ifndef TARN_ALLOCATOR_PRIVATE_H
 #define TARN_ALLOCATOR_PRIVATE_H
@@ -57,15 +59,15 @@ typedef struct
 
   /* Pools only; @is_wanted: there is no memory left. */
 
-  /* Gets who asked for a block in use, while the pool is frozen.  FALSE: nobody knows. */
+  /* Gets who asked for a block in use, while the pool is frozen.  Returns FALSE if nobody knows. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
 
-  /* Tells whether nobody uses a held block any more, as far as is known. */
+  /* Returns TRUE if nobody uses a held block any more, as far as is known. */
   gboolean (*is_done) (const TarnBlock *block);
   /* Has events recorded for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
-  /* Returns the memory of a retired block although commands may still use it.  FALSE, with an
-   * error: it did nothing, because nobody can tell when they are done. */
+  /* Returns the memory of a retired block although commands may still use it.  Returns FALSE with
+   * an error if it did nothing, because nobody can tell when they are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
   /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
@@ -171,7 +173,7 @@ gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpoi
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
 
-/* Tells whether the blocks of an allocator are debugged. */
+/* Returns TRUE if the blocks of an allocator are debugged. */
 static inline gboolean
 _tarn_allocator_is_debugged (const TarnAllocator *allocator)
 {
@@ -220,7 +222,7 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Tells whether any memory can have so many bytes; checked before anything is done for a request.
+/* Returns TRUE if any memory can have so many bytes; checked before anything is done for a request.
  * Negative numbers are too large.  A heap checks sizes once more after rounding. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)

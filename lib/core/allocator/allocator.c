@@ -21,8 +21,8 @@
 /* TRUE inside a reclaim function: the thread's requests there ask no reclaim functions again. */
 static _Thread_local gboolean in_reclaim = FALSE;
 
-/* Begins to ask reclaim functions; _tarn_reclaim_end () must follow. FALSE: this thread is inside
- * a reclaim function. */
+/* Begins to ask reclaim functions; _tarn_reclaim_end () must follow.  Returns FALSE if this thread
+ * is inside a reclaim function. */
 gboolean
 _tarn_reclaim_begin (void)
 {
@@ -98,7 +98,7 @@ check_request (const TarnAllocator *allocator, gsize size, GError **error)
   return FALSE;
 }
 
-/* Tells whether its functions are a backend's; not those of one that debugs a pool. */
+/* Returns TRUE if its functions are a backend's; not those of one that debugs a pool. */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
@@ -136,7 +136,8 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Has a queue give memory back as the last thing on it.  FALSE: the backend did nothing. */
+/* Has a queue give memory back as the last thing on it.  Returns FALSE if the backend did
+ * nothing. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)
@@ -260,8 +261,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return FALSE;
 }
 
-/* Asks the backend to give something back, between _tarn_reclaim_begin () and _end (). TRUE: it
- * did. */
+/* Asks the backend to give something back, between _tarn_reclaim_begin () and _end ().  Returns
+ * TRUE if it did. */
 gboolean
 _tarn_allocator_reclaim (TarnAllocator *allocator)
 {
@@ -269,7 +270,7 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
   return allocator->ops.reclaim != NULL && _tarn_call_plain (allocator, reclaim);
 }
 
-/* Gets the queue of requests that name none; NULL: there is no such thing. */
+/* Gets the queue of requests that name none.  Returns NULL if there is no such thing. */
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
@@ -313,7 +314,8 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
                           (const guint64[]){ size, _tarn_record_get_code (error) });
 }
 
-/* Tells whether the backend makes fresh memory ready on a queue, which may not have done so yet. */
+/* Returns TRUE if the backend makes fresh memory ready on a queue, which may not have done so
+ * yet. */
 static gboolean
 is_made_ready (TarnAllocator *allocator)
 {
@@ -447,7 +449,7 @@ static const TarnAllocatorClass direct_class = {
   .tell_counters = direct_tell_counters,
 };
 
-/* Tells whether a backend has all of the ordering functions, or none. */
+/* Returns TRUE if a backend has all of the ordering functions, or none. */
 static gboolean
 ordering_is_all_or_none (const TarnAllocatorOps *ops)
 {
@@ -468,7 +470,7 @@ contents_are_whole (const TarnAllocatorOps *ops)
          && ((ops->find_other == NULL && ops->find_host == NULL) || ops->read != NULL);
 }
 
-/* Tells whether what a heap needs is there in full, or not at all. */
+/* Returns TRUE if what a heap needs is there in full, or not at all. */
 static gboolean
 heap_functions_are_whole (const TarnAllocatorOps *ops)
 {
@@ -486,7 +488,8 @@ heap_functions_are_whole (const TarnAllocatorOps *ops)
                                        : all && _tarn_is_power_of_two (ops->virtual_granularity);
 }
 
-/* Copies the caller's functions.  FALSE, with a message: they are not a TarnAllocatorOps. */
+/* Copies the caller's functions.  Returns FALSE with a message if they are not a
+ * TarnAllocatorOps. */
 static gboolean
 read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
 {
@@ -566,7 +569,7 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
-/* Takes a reference.  FALSE: the last one is gone. */
+/* Takes a reference.  Returns FALSE if the last one is gone. */
 gboolean
 _tarn_allocator_try_ref (TarnAllocator *allocator)
 {

@@ -24,7 +24,7 @@ _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
   _tarn_block_update_share (block);
 }
 
-/* Tells whether a queue is among those that use a block. */
+/* Returns TRUE if a queue is among those that use a block. */
 static gboolean
 uses (const TarnBlock *block, gpointer handle)
 {
@@ -60,8 +60,8 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
 /* Guards the uses of blocks without a pool that are SHARED: holders free them at the same time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
-/* Adds a queue to the uses of a block without a pool.  FALSE: it is there already.  Without a
- * queue: tells whether it is there. */
+/* Adds a queue to the uses of a block without a pool.  Returns FALSE if it is there already.
+ * Without a queue: tells whether it is there. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -108,7 +108,7 @@ drop_use (TarnBlock *block, guint i)
   _tarn_direct_queue_free (block->source->direct, queue);
 }
 
-/* Drops the queues that use a block, except one; NULL: all. */
+/* Drops the queues that use a block, except one.  NULL: it drops all. */
 static void
 drop_uses_but (TarnBlock *block, gpointer handle)
 {
@@ -151,8 +151,9 @@ use_fresh_queue (TarnBlock *block, GError **error)
   return _tarn_direct_record_use (block, _tarn_call_plain (block->source, fresh_queue), error);
 }
 
-/* Gives a block without a pool to a queue alone; NULL: the host waits, and the block is nobody's.
- * If that fails nothing has changed, except that queues may have waited for nothing. */
+/* Makes a queue the only user of a block without a pool.  @queue: NULL: the host waits, and the
+ * block has no queue.  If it fails, nothing has changed, except that queues may have waited without
+ * need. */
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -175,7 +176,8 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Frees a block's memory as the last thing on one of its queues. FALSE: the backend cannot. */
+/* Frees a block's memory as the last thing on one of its queues.  Returns FALSE if the backend
+ * cannot. */
 static gboolean
 free_on_used_queue (const TarnBlock *block)
 {
@@ -195,8 +197,9 @@ free_on_used_queue (const TarnBlock *block)
   return FALSE;
 }
 
-/* Has the host wait for all queues that use a block, whatever becomes of the others.  FALSE, with a
- * message: nobody can tell when one of them is done.  What went with its context is. */
+/* Makes the host wait for all queues that use a block, whatever becomes of the others.  Returns
+ * FALSE with a message if nobody can tell when one of them is done.  What went with its context
+ * is. */
 static gboolean
 await_all (const TarnBlock *block)
 {

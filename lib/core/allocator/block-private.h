@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks: their struct, their states, and their uses by queues. */
 
 #ifndef TARN_BLOCK_PRIVATE_H
 #define TARN_BLOCK_PRIVATE_H
@@ -100,7 +102,7 @@ struct _TarnBlock
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
-/* Tells whether a block of a pool may go from one state to another. */
+/* Returns TRUE if a block of a pool may go from one state to another. */
 static inline gboolean
 _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
@@ -126,7 +128,7 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
     }
 }
 
-/* Tells whether a block is in use, for those who know that it is one. */
+/* Returns TRUE if a block is in use, for those who know that it is one. */
 static inline gboolean
 _tarn_block_state_is_in_use (gint state)
 {
@@ -180,8 +182,8 @@ void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
-/* References on blocks beyond the first, in a table of which the lock is held.  FALSE: there was
- * none. */
+/* Add and drop references to blocks beyond the first, in a table whose lock is held.  The drop
+ * returns FALSE if there was none. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 
@@ -193,7 +195,8 @@ gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **er
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
 
-/* Has a queue be among those that use a block which is about to be freed; NULL: there is none. */
+/* Has a queue be among those that use a block which is about to be freed.  Returns NULL if there is
+ * none. */
 gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 
 /* recording-listener.c */

@@ -83,7 +83,7 @@ _tarn_direct_ref_block (TarnBlock *block)
   _tarn_mutex_unlock (&shared_lock);
 }
 
-/* Drops a reference on a SHARED block without a pool.  FALSE: it was the last one. */
+/* Drops a reference on a SHARED block without a pool.  Returns FALSE if it was the last one. */
 static gboolean
 drop_direct_reference (TarnBlock *block)
 {
@@ -97,8 +97,9 @@ drop_direct_reference (TarnBlock *block)
   return has_others;
 }
 
-/* Ends the use of a block without a pool. FALSE: others use it; or, with a message, somebody freed
- * it before. A block whose struct is gone can be told only by what malloc left of it. */
+/* Ends the use of a block without a pool.  Returns FALSE if others use it; or, with a message,
+ * somebody freed it before.  A block whose struct is gone can be told only by what malloc left of
+ * it. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

@@ -216,7 +216,7 @@ is_chosen (guint64 number)
   return FALSE;
 }
 
-/* Gets why a request is to fail; NULL: it is not. */
+/* Gets why a request is to fail.  Returns NULL if it is not. */
 static gchar *
 find_fault (guint64 number, gsize size)
 {
@@ -229,7 +229,7 @@ find_fault (guint64 number, gsize size)
   return NULL;
 }
 
-/* Adds to what the process has.  FALSE: it would be beyond the budget. */
+/* Adds to what the process has.  Returns FALSE if it would be beyond the budget. */
 static gboolean
 take_bytes (gsize size)
 {

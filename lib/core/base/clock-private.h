@@ -9,20 +9,21 @@
 #include <tarn/clock.h>
 #include <time.h>
 
-/* For how long what nobody uses is kept, where the program does not say: microseconds. */
+/* The time for which unused memory is kept by default, in microseconds. */
 #define TARN_USUAL_IDLE_TIME (10 * G_TIME_SPAN_SECOND)
 
-/* How often in this time it is looked for what has been kept for so long. */
+/* The number of checks for unused memory in this time. */
 #define TARN_LOOKS 8
 
-/* In place of the system's clock: what tarn_clock_set () has set, or the recorder; NULL: neither.
- */
+/* The function that replaces the system's clock, set by tarn_clock_set () or the recorder; NULL:
+ * none. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
-/* While events are recorded time goes by them, so that a replay has the same. */
+/* Sets the clock of the recorder: while events are recorded, time is that of the events, so that a
+ * replay has the same. */
 void _tarn_clock_set_recorder (TarnClockFunc func);
 
-/* Gets microseconds since some moment, exact to a few milliseconds. */
+/* Returns microseconds since a fixed moment, exact to a few milliseconds. */
 static inline gint64
 _tarn_clock_now (void)
 {

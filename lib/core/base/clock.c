@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * The clock for times of seconds, which the program or the recorder can replace. */
 
 #include "base/clock-private.h"
 

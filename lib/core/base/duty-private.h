@@ -54,7 +54,7 @@ _tarn_duty_end (guint level, TarnDuty duty)
   _tarn_duties[_tarn_duty_get_rank (level, duty)]--;
 }
 
-/* Tells whether the calling thread may wait for other threads' duties of a rank. */
+/* Returns TRUE if the calling thread may wait for other threads' duties of a rank. */
 static inline gboolean
 _tarn_may_await (guint level, TarnDuty duty)
 {

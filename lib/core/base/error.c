@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Errors: the domain of TarnError, and questions about errors. */
 
 #include <tarn/error.h>
 

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Detects children of fork (), in which drivers cannot be called. */
 
 #ifndef TARN_FORK_PRIVATE_H
 #define TARN_FORK_PRIVATE_H
@@ -11,9 +13,9 @@ extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);
 
-/* In a child of a process that had called a driver.  Drivers do not survive fork (): their calls
- * hang, and a lock that another thread held at that moment is held for ever.  So this is asked
- * before any lock is taken. */
+/* Returns TRUE in a child of a process that had called a driver.  Drivers do not survive fork ():
+ * their calls hang, and a lock that another thread held at that moment stays locked.  So this is
+ * asked before any lock is taken. */
 static inline gboolean
 _tarn_forked (void)
 {

@@ -14,15 +14,16 @@ typedef struct
   gboolean has_items; /* the object or array that is open has something in it */
 } TarnJson;
 
-/* A name is of a member of an object, and needs no escape; NULL: of an item of an array, or the
- * outermost value.  An opening is '{' or '[', and what closes it '}' or ']'. */
+/* Open and close values.  @name: that of a member of an object, without characters that need an
+ * escape; NULL: for an item of an array, or the outermost value.  An opening is '{' or '[', and
+ * what closes it '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
 /* Adds a number.  One of more than 63 bits, which is all that many readers have, is null: it stands
  * for no bound. */
 void _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number);
 void _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true);
-/* A text in UTF-8, of which what is not is replaced; NULL: null. */
+/* Adds a text in UTF-8.  Invalid bytes are replaced.  NULL: adds null. */
 void _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text);
 /* A text of hexadecimal digits, because readers keep 53 bits of a number; 0: null. */
 void _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address);

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Messages that are held back while a lock is held, and logged afterwards. */
 
 #include "base/message-private.h"
 

@@ -106,8 +106,8 @@ guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
 void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item);
 
-/* Gets the calling thread's record, and registers the thread if it has none.  NULL: it is ending,
- * and has left its record: what it would keep would be there for good. */
+/* Gets the calling thread's record, and registers the thread if it has none.  Returns NULL if it is
+ * ending, and has left its record: what it would keep would be there for good. */
 static inline TarnThread *
 _tarn_thread_self (void)
 {
@@ -127,9 +127,9 @@ _tarn_thread_end_visit (TarnThread *thread, guint visit)
 gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 gboolean _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* Begins a visit.  TRUE: the thread is inside until _tarn_thread_end_visit ().  FALSE: the door is
- * closed, or takes fenced visits only; the caller asks which, off the path of those who need no
- * fence. */
+/* Begins a visit.  Returns TRUE if the thread is inside until _tarn_thread_end_visit ().  Returns
+ * FALSE if the door is closed, or takes fenced visits only; the caller asks which, off the path of
+ * those who need no fence. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -146,8 +146,8 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a visit that is followed, or else a plain or fenced one.  TRUE: the thread is inside until
- * _tarn_thread_leave (). */
+/* Begins a visit that is followed, or else a plain or fenced one.  Returns TRUE if the thread is
+ * inside until _tarn_thread_leave (). */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {
@@ -179,14 +179,14 @@ _tarn_door_needs_fence (const TarnDoor *door)
   return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
-/* Tells whether those who come have to ask which way they may take. */
+/* Returns TRUE if those who come have to ask which way they may take. */
 static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
   return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN;
 }
 
-/* Tells whether a door takes visits that are not followed. */
+/* Returns TRUE if a door takes visits that are not followed. */
 static inline gboolean
 _tarn_door_takes_visits (const TarnDoor *door)
 {
@@ -201,7 +201,7 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Tells whether a door is open, for those who have, in place of a visit, a lock which whoever
+/* Returns TRUE if a door is open, for those who have, in place of a visit, a lock which whoever
  * closes the door takes as well.  They see what was written before the door was opened. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)

@@ -111,7 +111,7 @@ take_record (void)
   return thread;
 }
 
-/* Gives the calling thread a record.  NULL: it has had one, and is ending. */
+/* Gives the calling thread a record.  Returns NULL if it has had one, and is ending. */
 TarnThread *
 _tarn_thread_register (void)
 {
@@ -201,7 +201,7 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 static gboolean membarrier_is_gone; /* atomic: it worked, and then was refused, as in a sandbox */
 
-/* Tells whether the kernel executes fences for readers; the first call asks it to be ready to.
+/* Returns TRUE if the kernel executes fences for readers; the first call asks it to be ready to.
  * Never with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
  * order. */
 static gboolean
@@ -221,7 +221,7 @@ has_membarrier (void)
 
 /* Runs on each processor in turn that the kernel lets this thread have.  A reader that was running
  * there was preempted, and one that has moved elsewhere was switched out before: either takes a
- * full fence.  FALSE: this thread cannot go where it wants. */
+ * full fence.  Returns FALSE if this thread cannot go where it wants. */
 static gboolean
 visit_processors (void)
 {
@@ -271,7 +271,7 @@ begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_SEQ_CST);
 }
 
-/* Does so.  TRUE: the thread is inside. */
+/* Does so.  Returns TRUE if the thread is inside. */
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -283,7 +283,7 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
   return FALSE;
 }
 
-/* Does so by a door for those that are followed.  TRUE: the thread is inside. */
+/* Does so by a door for those that are followed.  Returns TRUE if the thread is inside. */
 gboolean
 _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -324,7 +324,7 @@ await_threads (void)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Tells whether any thread but this one may be inside.  One that registers later takes the list's
+/* Returns TRUE if any thread but this one may be inside.  One that registers later takes the list's
  * lock after this, and sees all that was stored before. */
 static gboolean
 has_others (void)

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reads, fills and compares memory for TARN_DEBUG, through the backend. */
 
 #include "debug/debug-private.h"
 
@@ -7,7 +9,7 @@
 
 #define CHUNK ((gsize) 1 << 20)
 
-/* Fewer bytes are read at once sooner than a device has looked at them. */
+/* The fewest bytes that the device searches.  Fewer are read sooner than searched. */
 #define LEAST_FOUND ((gsize) 16 << 10)
 
 gboolean
@@ -17,7 +19,7 @@ _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, g
   return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
-/* Notes what is changed in a chunk from an offset on. */
+/* Notes the bytes that are changed in a chunk, which begins at an offset of the memory. */
 static void
 compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
                TarnContentsChange *change)
@@ -35,7 +37,7 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
-/* Skips what is as it should be, where the device can look.  @offset and @size become those of the
+/* Skips bytes that are unchanged, if the device can search.  @offset and @size become those of the
  * rest. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,

@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Guards when the program dies: a program that a signal ends frees nothing and calls nothing at
- * exit, although what it wrote beside a block may be what it dies of.  So a handler looks at the
+ * Checks guards when the program dies.  A program that a signal ends frees nothing and calls
+ * nothing at exit, although it may die of a write out of bounds.  So a signal handler checks the
  * guards that are in the host's memory.
  *
  * The handler may interrupt anything, also a thread that holds locks.  It reads slots, which are
- * never freed, and writes with write ().  Other threads go on meanwhile, and change slots: each has
- * a version, which is odd while the slot is being changed, and what was read of a slot counts only
- * if its version is still the same afterwards.  Guards are read by the kernel
- * (process_vm_readv ()), for which memory that is gone is an error and not another signal.
+ * never freed, and writes with write ().  Other threads run meanwhile, and change slots.  Each slot
+ * has a version, which is odd while the slot is being changed, and what was read of a slot counts
+ * only if its version is still the same afterwards.  Guards are read by the kernel
+ * (process_vm_readv ()), which returns an error for memory that is gone, instead of raising another
+ * signal.
  *
- * A handler that the program had is called after it.  One that the program installs later takes its
- * place. */
+ * A handler that the program had is called after it.  One that the program installs later replaces
+ * it. */
 
 #define _GNU_SOURCE 1 /* process_vm_readv () */
 
@@ -25,17 +26,17 @@
 #include <unistd.h>
 
 #define LABEL_BYTES 96
-#define FIRST_SLOTS 64 /* of the first chunk; each has twice as many as the one before */
+#define FIRST_SLOTS 64 /* in the first chunk; each has twice as many as the one before */
 #define MAX_CHUNKS 20
 
 struct _TarnDyingSlot
 {
   guint version; /* atomic; odd: it is being changed */
   const guint8 *whole;
-  gsize front, margin, size, whole_size; /* as of the block; 0 of whole_size: there is none */
+  gsize front, margin, size, whole_size; /* copied from the block; whole_size 0: there is none */
   gchar label[LABEL_BYTES];
-  gboolean is_said;         /* atomic: by the handler, which may be called again */
-  TarnDyingSlot *next_free; /* behind the lock */
+  gboolean is_said;         /* atomic: the handler has reported it, and may be called again */
+  TarnDyingSlot *next_free; /* under the lock */
 };
 
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -56,7 +57,7 @@ _tarn_dying_read (gconstpointer from, gpointer to, gsize size)
   return process_vm_readv (getpid (), &local, 1, &remote, 1, 0) == (gssize) size;
 }
 
-/* The handler.  From here on to its end everything is safe in it. */
+/* The handler.  All code up to its end is async-signal-safe. */
 
 typedef struct
 {
@@ -132,7 +133,7 @@ say (const TarnDyingSlot *slot, int signal, gboolean is_behind, const TarnConten
     }
 }
 
-/* TRUE: something is changed there, and that could be seen. */
+/* Finds a changed byte between two places.  Returns FALSE if none is, or if it cannot be read. */
 static gboolean
 find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChange *change)
 {
@@ -157,8 +158,8 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* It adds nothing to the version, for an order that a load does not have: all that was read of the
- * slot was read before. */
+/* Returns TRUE if the version of a slot is unchanged.  It adds 0, because that orders memory as no
+ * load does: all that was read of the slot was read before. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -205,8 +206,8 @@ end_by (int signal, const siginfo_t *info)
   struct sigaction by_default = { .sa_handler = SIG_DFL };
 
   sigaction (signal, &by_default, NULL);
-  /* A machine instruction that failed runs again and fails again, so that a core shows the place.
-   */
+  /* A failed machine instruction runs again and fails again, so that a core dump shows the
+   * place. */
   if (info->si_code <= 0)
     raise (signal);
 }
@@ -232,8 +233,9 @@ on_signal (int signal, siginfo_t *info, void *context)
 
 /* Here the handler ends. */
 
-/* A program that ignores a signal does not die of it.  Nor does one that handles SIGFPE, mostly:
- * PoCL goes on behind a division by zero, of which a kernel may do many. */
+/* Returns TRUE if the program may die of a signal.  It does not if it ignores the signal.  Nor,
+ * mostly, if it handles SIGFPE: PoCL goes on after a division by zero, of which a kernel may do
+ * many. */
 static gboolean
 may_be_last (int signal, const struct sigaction *older)
 {
@@ -259,7 +261,7 @@ watch_signals (void)
     }
 }
 
-/* FALSE: there are too many slots.  The lock is held. */
+/* Adds a chunk of slots.  Returns FALSE if there are too many.  The lock is held. */
 static gboolean
 add_chunk (void)
 {
@@ -293,7 +295,7 @@ take_slot (void)
   return slot;
 }
 
-/* Begins a change, all of whose writes come afterwards. */
+/* Begins a change of a slot: all writes to it come afterwards. */
 static void
 begin_change (TarnDyingSlot *slot)
 {

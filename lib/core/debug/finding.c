@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What was found: messages that name the block, and who had it. */
+ * Findings: messages that name the block, and who allocated and freed it. */
 
 #define _GNU_SOURCE 1 /* dladdr () */
 
@@ -19,7 +19,8 @@
 static gint n_findings;     /* atomic */
 static gboolean has_failed; /* set once, before the exit is watched */
 
-/* Nothing else says so to who only sees the program's status. */
+/* Ends the program with another status if there were findings.  Callers that see only its status
+ * would not know otherwise. */
 static void
 exit_if_found (void)
 {
@@ -60,7 +61,7 @@ append_frame (GString *text, guint i, gconstpointer address)
   Dl_info info;
 
   g_string_append_printf (text, "\n    #%u %p", i, address);
-  /* A return address stands behind the call, which may be the last of its function. */
+  /* A return address is behind the call, which may be the last instruction of its function. */
   if (dladdr ((const gchar *) address - 1, &info) == 0)
     return;
   if (info.dli_sname != NULL)
@@ -71,8 +72,8 @@ append_frame (GString *text, guint i, gconstpointer address)
                             (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
 }
 
-/* Tells whether code is of a library of Tarn's: what is done there for a request says nothing to
- * who looks for a program's mistakes. */
+/* Returns TRUE if code is of a library of Tarn's, which is of no interest in a search for a
+ * program's mistakes. */
 static gboolean
 is_in_library (gconstpointer address)
 {

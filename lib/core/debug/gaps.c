@@ -29,7 +29,7 @@ get_reserved (const TarnGuarded *self, const TarnDebugBlock *block)
   return block->whole_size + ops_of (self)->virtual_granularity;
 }
 
-/* Gives back what a block has of addresses and memory, as far as it has them. */
+/* Releases the addresses and the memory of a block, as far as it has them. */
 static void
 release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_backing,
          gboolean is_mapped)

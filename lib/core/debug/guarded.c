@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator between a pool and what the pool is to stand on.  To the pool it is a direct one,
- * whose queues are the backend's, and which must not be given memory that is still used. */
+ * The allocator between a pool and its upstream allocator.  To the pool it is a direct one, with
+ * the queues of the backend, and it must not be given memory that is still in use. */
 
 #include "debug/debug-private.h"
 
@@ -10,13 +10,14 @@
 #include "common/shorten-private.h"
 #include "record/record-private.h"
 
-/* Alignments that anybody relies on are divisors of it. */
+/* A multiple of all alignments that programs rely on. */
 #define LEAST_MARGIN ((gsize) 512)
 
-/* Bytes of a block that a call which fills them takes no longer for than the call itself. */
+/* The bytes that one call fills about as fast as a single byte. */
 #define MAX_FILLED ((gsize) 256 << 10)
 
-/* Where memory cannot be reached any more, its context is gone, and its blocks are nobody's. */
+/* Returns TRUE if memory cannot be reached because its context is gone.  Then it belongs to no
+ * block. */
 static gboolean
 is_lost (const GError *error)
 {
@@ -29,23 +30,24 @@ poisons (const TarnGuarded *self)
   return self->has_contents && (self->settings.flags & TARN_DEBUG_POISON) != 0;
 }
 
-/* A deferred allocator has no queue: nobody can tell whether commands still use what is freed,
- * which such a backend keeps for them. */
+/* Returns TRUE if freed blocks are filled with POISON.  Those of a deferred allocator are not: it
+ * has no queue, so Tarn cannot know whether commands still use the memory, which such a backend
+ * keeps for them. */
 static gboolean
 poisons_freed (const TarnGuarded *self)
 {
   return poisons (self) && !self->direct->ops.deferred;
 }
 
-/* Where the rest behind what was asked for begins, in all of it. */
+/* Returns the offset of the rest behind the user's part, from the start of the whole. */
 static gsize
 get_end (const TarnDebugBlock *block)
 {
   return block->margin + block->size;
 }
 
-/* Where the guards before what was asked for begin: of what a mapping has there, a little will do.
- */
+/* Returns the offset of the guards in front of the user's part.  Of a mapping, a small part there
+ * is enough. */
 static gsize
 get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -54,7 +56,7 @@ get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 
 /* New blocks */
 
-/* Fills the guards; those of a small block by one call, with what is between them. */
+/* Fills the guards.  For a small block, one call fills them and the user's part between them. */
 static gboolean
 fill_guards (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
@@ -97,7 +99,7 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
-/* Counts bytes that are about to be asked for.  FALSE: they would exceed the limit. */
+/* Counts bytes that are about to be allocated.  Returns FALSE if they would exceed the limit. */
 static gboolean
 reserve (TarnGuarded *self, gsize size, GError **error)
 {
@@ -178,8 +180,8 @@ check_poison (TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *find
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* Leaves a block that is to be freed to the threads that look at it.  FALSE: none does.  The lock
- * is held. */
+/* Leaves a block that is to be freed to the threads that read it.  Returns FALSE if none does.  The
+ * lock is held. */
 static gboolean
 leave_to_look (TarnDebugBlock *block)
 {
@@ -187,8 +189,8 @@ leave_to_look (TarnDebugBlock *block)
   return block->is_left;
 }
 
-/* Takes the oldest block out of the quarantine if that has more than @max_bytes.  FALSE: it has
- * not. *popped is NULL if the block is left to a thread that looks at it. */
+/* Takes the oldest block out of the quarantine if that has more than @max_bytes; returns FALSE if
+ * not. *popped becomes NULL if the block is left to a thread that reads it. */
 static gboolean
 pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {
@@ -209,7 +211,7 @@ pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
   return is_excess;
 }
 
-/* Ends a block that was in quarantine. */
+/* Frees a block that was in quarantine. */
 static void
 end_quarantine (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {
@@ -228,9 +230,9 @@ count_quarantine (TarnGuarded *self)
   return n;
 }
 
-/* Frees blocks of the quarantine, the oldest first, until it has @max_bytes at most.  Other threads
- * may put blocks there meanwhile; it frees no more blocks than there were at first, so that it
- * ends.  Gets their bytes; 0: there were none. */
+/* Frees blocks of the quarantine, the oldest first, until it has at most @max_bytes.  Frees no more
+ * blocks than there were at first, so that it ends even if other threads add some.  Returns the
+ * number of bytes; 0: there were none. */
 static gsize
 shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 {
@@ -254,8 +256,8 @@ shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 
 /* The functions of the allocator */
 
-/* How the memory of a block may be taken, in this order: a program that needs all that a device
- * has, or the largest block of all, is not to fail for its guards. */
+/* The ways to take memory for a block, in this order.  A program that needs all memory of a device,
+ * or its largest block, must not fail because of guards. */
 typedef enum
 {
   WITH_GAP,
@@ -303,14 +305,14 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   return is_taken;
 }
 
-/* Tells whether a request failed for lack of memory, which the quarantine may have. */
+/* Returns TRUE if a request failed for lack of memory, which the quarantine may have. */
 static gboolean
 is_short (const GError *error)
 {
   return tarn_error_is_no_memory (error);
 }
 
-/* What is in quarantine goes first. */
+/* Takes memory for a block, after freeing the quarantine if there is none. */
 static gboolean
 take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -333,8 +335,8 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return FALSE;
 }
 
-/* Lists a block, unless another one has its address: such memory has no name that would tell blocks
- * from each other, nor contents. */
+/* Adds a block to the table, unless another one has its address: such memory cannot be told apart
+ * by address, and has no contents. */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -377,11 +379,10 @@ host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
 }
 
-/* Tells whether the host sees what the device writes, and not a copy of what was there before: the
- * guards are filled with another byte, which the host has to see, and the caller fills them with
- * theirs. */
+/* Tries whether the host sees the device's writes, and not an older copy: fills the guards with
+ * another byte, which the host must see.  The caller fills them again. */
 static gboolean
-host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
+try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
 {
   const guint8 other = (guint8) ~TARN_DEBUG_GUARD_BYTE;
   gsize front = get_front (self, block), end = get_end (block);
@@ -392,7 +393,7 @@ host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, end, block->whole_size, other);
 }
 
-/* Finds where the host sees a block, before its guards are filled. */
+/* Finds the host's address of a block, before its guards are filled. */
 static void
 find_host (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -403,14 +404,14 @@ find_host (TarnGuarded *self, TarnDebugBlock *block)
   block->host = _tarn_call (self->direct, find_host, block->whole, block->whole_size);
   if (shows < 0)
     {
-      shows = block->host != NULL && host_sees_writes (self, block);
+      shows = block->host != NULL && try_host_sees_writes (self, block);
       g_atomic_int_set (&self->shows_host, shows);
     }
   if (!shows)
     block->host = NULL;
 }
 
-/* Has the guards, which are filled, watched where the host sees them. */
+/* Registers the guards with dying.c, if the host sees them.  They are filled. */
 static void
 watch_host (const TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -427,8 +428,8 @@ forget_host (TarnDebugBlock *block)
     _tarn_dying_forget (g_steal_pointer (&block->slot));
 }
 
-/* Fills a fresh block and its guards.  While a stream is being captured that cannot be done: the
- * block has no guards then. */
+/* Fills a new block and its guards.  While a stream is being captured that cannot be done, and the
+ * block has no guards. */
 static gboolean
 prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -523,14 +524,14 @@ set_said (TarnGuarded *self, TarnDebugBlock *block)
 
   _tarn_mutex_lock (&self->lock);
   block->is_said = TRUE;
-  slot = g_steal_pointer (&block->slot); /* of several threads that look one forgets it */
+  slot = g_steal_pointer (&block->slot); /* one of several threads that check forgets it */
   _tarn_mutex_unlock (&self->lock);
   if (slot != NULL)
     _tarn_dying_forget (slot);
 }
 
-/* Looks at guards until they have been named once, without a command of the driver's where the host
- * sees them. */
+/* Checks guards, unless they have been reported, without a command of the driver's if the host sees
+ * them. */
 static void
 check_guards (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {
@@ -549,8 +550,7 @@ check_guards (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
     set_said (self, block);
 }
 
-/* Adds a finding if a block is freed that was freed before; FALSE: it was not.  The lock is held.
- */
+/* Adds a finding if a block is freed twice.  Returns FALSE if it is not.  The lock is held. */
 static gboolean
 add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
@@ -570,9 +570,9 @@ note_free (TarnDebugBlock *block)
   block->freed_thread = _tarn_record_get_thread ();
 }
 
-/* Takes a block that is being freed out of the table.  NULL with *is_left: it is left to a thread
- * that looks at it.  NULL otherwise: the table has no such block, and a finding says so, unless
- * blocks may be missing there (is_nameless). */
+/* Takes a block that is being freed out of the table.  Returns NULL with *is_left if it is left to
+ * a thread that reads it.  Returns NULL otherwise if the table has no such block; a finding says
+ * so, unless blocks may be missing there (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -597,7 +597,7 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
   return *is_left ? NULL : block;
 }
 
-/* FALSE: the memory cannot be reached. */
+/* Fills a freed block with POISON.  Returns FALSE if the memory cannot be reached. */
 static gboolean
 poison_freed (TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -628,7 +628,7 @@ static void
 end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
   forget_host (block);
-  /* Without room in quarantine it is filled all the same, for whoever reads it. */
+  /* Filled even if there is no room in quarantine, so that later reads find it. */
   if (!poisons_freed (self) || !poison_freed (self, block)
       || block->whole_size > self->settings.quarantine_bytes)
     {
@@ -669,19 +669,20 @@ guarded_reclaim (gpointer user_data)
   return _tarn_allocator_reclaim (self->direct) || bytes > 0;
 }
 
-/* What is in quarantine, and what a heap has of it then, is room for who asks for it: other pools
- * of a group, or the program. */
+/* Frees the quarantine, and memory that a heap then has of it.  A TarnAllocatorOps.trim, called for
+ * other pools of a group, or by the program. */
 static gsize
 guarded_trim (gpointer user_data)
 {
   TarnGuarded *self = user_data;
   gsize bytes = shorten_quarantine (self, 0);
 
-  return MAX (bytes, _tarn_allocator_trim (self->below)); /* a heap has it for its other pools */
+  return MAX (bytes,
+              _tarn_allocator_trim (self->below)); /* a heap may keep it for its other pools */
 }
 
-/* What is left when the pool has ended is memory of which nobody can tell that it is not used any
- * more, as the pool said: it stays allocated. */
+/* Forgets blocks that are left when the pool has ended.  The pool could not find out whether they
+ * are still in use, so their memory stays allocated. */
 static void
 forget_stuck (TarnGuarded *self)
 {
@@ -803,7 +804,8 @@ choose_margin (const TarnGuarded *self)
   return MAX (ops->part_alignment, LEAST_MARGIN);
 }
 
-/* A part of a part cannot be had where parts are things of their own: a heap's blocks are such. */
+/* Chooses the source of memory.  A heap's blocks may be parts, of which some backends cannot make
+ * parts; then it is the heap's direct allocator. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {
@@ -936,10 +938,10 @@ _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
   return is_known;
 }
 
-/* Looking at blocks while they are in use, or in quarantine */
+/* Checks of blocks in use, or in quarantine */
 
-/* Begins to look at the block at an address.  NULL: there is no block with guards or in quarantine,
- * or another thread has just freed it. */
+/* Begins to read the block at an address.  Returns NULL if there is no block with guards or in
+ * quarantine, or if another thread has just freed it. */
 static TarnDebugBlock *
 begin_look (TarnGuarded *self, guint64 address)
 {
@@ -955,8 +957,8 @@ begin_look (TarnGuarded *self, guint64 address)
   return block;
 }
 
-/* Ends a look at a block.  TRUE: the block was freed meanwhile, and the caller is to free its
- * memory. */
+/* Ends reading a block.  Returns TRUE if the block was freed meanwhile, and the caller is to free
+ * its memory. */
 static gboolean
 end_look (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -988,7 +990,7 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     give_back (self, block);
   else
     {
-      if (findings->len == n_before) /* what was written since */
+      if (findings->len == n_before) /* writes since then */
         check_guards (self, block, findings);
       end_block (self, block);
     }

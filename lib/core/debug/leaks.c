@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is in use when a pool ends, or the program: by tag and stack, the most bytes first. */
+ * Leaks: blocks in use when a pool ends, or the program, by tag and stack, the most bytes first. */
 
 #include "debug/debug-private.h"
 
@@ -12,9 +12,9 @@
 #include "record/record-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GQueue all = G_QUEUE_INIT; /* of TarnGuarded */
+static GQueue all = G_QUEUE_INIT; /* TarnGuardeds */
 
-/* Blocks of one tag that were asked for at one place. */
+/* Blocks of one tag that were allocated at one place. */
 typedef struct
 {
   guint32 tag, stack;
@@ -47,7 +47,7 @@ compare_groups (gconstpointer a, gconstpointer b)
                                       : -1;
 }
 
-/* Gets them as an array; what is in quarantine is in nobody's use. */
+/* Returns the groups of blocks in use, as an array.  Blocks in quarantine are not in use. */
 static GPtrArray *
 collect (TarnGuarded *self, gsize *n, gsize *bytes)
 {
@@ -108,12 +108,12 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
       _tarn_finding_append_stack (text, group->stack);
     }
   _tarn_finding_count (TRUE, text->str);
-  /* A message, because g_test makes warnings fatal, and nothing has gone wrong as yet. */
+  /* A message, because g_test makes warnings fatal, and a leak is not an error yet. */
   g_message ("%s", text->str);
 }
 
-/* Lists the allocators of all debugged pools, with a reference on each.  An allocator whose last
- * reference is gone is left out. */
+/* Lists the allocators of all debugged pools, with references.  An allocator whose last reference
+ * is gone is left out. */
 static GPtrArray *
 list_all (void)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TARN_DEBUG, which is not read in a set-user-ID program, and TarnPoolOptions.debug. */
+ * Reads TARN_DEBUG, except in a set-user-ID program, and TarnPoolOptions.debug. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -13,7 +13,7 @@
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
 
-/* FALSE: a word is wrong, and was said so. */
+/* Reads the words.  Returns FALSE, after a message, if one is wrong. */
 static gboolean
 read_words (const gchar *text)
 {
@@ -33,17 +33,17 @@ read_words (const gchar *text)
   return is_right;
 }
 
-/* Frames of ours, more or less, before the first that a message names. */
+/* About the number of Tarn's own frames before the first that a message names. */
 #define OWN_FRAMES 12
 
-/* Has done elsewhere what looking for mistakes takes. */
+/* Prepares the other parts that these settings need. */
 static void
 prepare (const TarnDebugSettings *settings)
 {
   if (settings->flags != 0 && settings->stack_depth > 0)
     _tarn_stack_need_depth (settings->stack_depth + OWN_FRAMES);
   if ((settings->flags & TARN_DEBUG_CHECK) != 0)
-    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that no request goes by uncounted */
+    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that all requests are counted */
 }
 
 static void
@@ -73,7 +73,7 @@ _tarn_debug_get_settings (void)
   return &program;
 }
 
-/* These are the program's alone. */
+/* Returns TRUE for words that only TARN_DEBUG has, because they are about the whole program. */
 static gboolean
 is_of_program (const gchar *word)
 {

@@ -3,14 +3,14 @@
  *
  * Pieces at two addresses.  An idle piece can move within its queue although commands of the queue
  * may still use it: it is mapped at the new address as well, and what uses that comes later on the
- * same queue.  The old mapping, an alias, ends when a mark says that those commands are done. Until
- * then the piece can neither go back nor move to another queue.
+ * same queue.  The old mapping, an alias, ends when an event says that those commands are done.
+ * Until then the piece can neither go back nor move to another queue.
  *
  * The lock is held in all of this. */
 
 #include "heap/heap-private.h"
 
-/* Tells whether an idle piece can serve a range now: where it is quiet, or can move within its
+/* Returns TRUE if an idle piece can serve a range now: where it is quiet, or can move within its
  * queue before it is. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
@@ -36,7 +36,7 @@ _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *r
   *alias
       = (TarnAlias){ .piece = piece, .region = region, .start = start, .moved_at = queue->n_begun };
   g_queue_push_tail (&queue->aliases, alias);
-  queue->has_unmarked = TRUE;
+  queue->has_unrecorded = TRUE;
   piece->n_aliases++;
   region->n_pieces++;
 }
@@ -57,7 +57,7 @@ end_alias (TarnHeapQueue *queue)
   alias->region->n_pieces--;
 }
 
-/* Ends the aliases that no command uses any more, as far as marks are known to be done.  For who
+/* Ends the aliases that no command uses any more, as far as events are known to be done.  For who
  * changes what pieces there are. */
 void
 _tarn_heap_end_aliases (TarnHeap *heap)

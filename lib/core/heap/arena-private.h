@@ -53,7 +53,7 @@ gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 /* With the lock or without: for tarn_pool_get_generation (). */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 
-/* These take the heap's lock themselves.  @handle: of an in-order queue; NULL: nobody. */
+/* These take the heap's lock themselves.  @handle: that of an in-order queue, or NULL. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
 gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,

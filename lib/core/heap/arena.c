@@ -20,8 +20,8 @@
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* How many extents have to be taken from one mark to the next. */
-#define TAKEN_A_MARK 512
+/* The extents that must be taken from one event to the next. */
+#define TAKEN_PER_EVENT 512
 
 /* A queue has more arenas once threads had to wait for the lock of one so often, in so many
  * requests.  A wait costs little.  Memory that is free in an arena is of no use to other queues. */
@@ -36,9 +36,9 @@
 
 /* Meeting arenas */
 
-/* Counts that a thread has met another one in an arena.  TRUE: that has happened so often that the
- * queue is to have more of them, if each thread does not have its own.  Where threads have the
- * heap's lock to take memory that is no help. */
+/* Counts that a thread has met another one in an arena.  Returns TRUE if that has happened so often
+ * that the queue is to have more of them, if each thread does not have its own.  Where threads have
+ * the heap's lock to take memory that is no help. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
@@ -63,7 +63,7 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Tells whether an arena is to get memory of the queue's others. */
+/* Returns TRUE if an arena is to get memory of the queue's others. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
@@ -81,8 +81,8 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Tells whether an arena is to grow, rather than take what others of its queue have, where the heap
- * has so much room.  What others have is for other threads, if there are any. */
+/* Returns TRUE if an arena is to grow, rather than take what others of its queue have, where the
+ * heap has so much room.  What others have is for other threads, if there are any. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -107,8 +107,8 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Gets the arenas of a queue (@handle NULL: of nobody).  FALSE: the heap cannot meet the queue, or
- * another thread is in a call that makes the heap forget it. */
+/* Gets the arenas of a queue (@handle NULL: of nobody).  Returns FALSE if the heap cannot meet the
+ * queue, or another thread is in a call that makes the heap forget it. */
 gboolean
 _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -127,7 +127,7 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
   return is_met;
 }
 
-/* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether marks
+/* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether events
  * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
  * for one.  If another thread has the lock, it does all that, and nothing is done here. */
 void
@@ -148,14 +148,14 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
       _tarn_arena_relieve (arena);
       enrich (arena);
-      _tarn_queue_mark_if_idle (queue);
+      _tarn_queue_record_if_idle (queue);
       queue->n_calls--;
     }
   _tarn_heap_expire (heap);
   _tarn_heap_unlock (heap);
 }
 
-/* Tells whether the arenas still belong to the queue that was met. */
+/* Returns TRUE if the arenas still belong to the queue that was met. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {
@@ -172,7 +172,7 @@ _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 }
 
 /* Puts an extent without a part back, whosever its arena is by now: what the queue was given before
- * it was forgotten is what its last mark stands for. */
+ * it was forgotten is what its last event stands for. */
 void
 _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
 {
@@ -232,8 +232,8 @@ note_peak (TarnArena *arena)
                        + (gssize) MAX (PEAK_STEP, heap->stats.peak_used_bytes / PEAK_SHARE);
 }
 
-/* Tells whether a thread that is in a visit may use a heap's arenas.  Where the kernel executes no
- * fences for readers nobody may: the visit may be one without a fence of its own. */
+/* Returns TRUE if a thread that is in a visit may use a heap's arenas.  Where the kernel executes
+ * no fences for readers nobody may: the visit may be one without a fence of its own. */
 static gboolean
 is_open (const TarnHeap *heap)
 {
@@ -244,8 +244,8 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* Waits until a heap's door is open: another thread that has the lock may have closed it.  FALSE:
- * it stays closed.  The thread is in no visit. */
+/* Waits until a heap's door is open: another thread that has the lock may have closed it.  Returns
+ * FALSE if it stays closed.  The thread is in no visit. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {
@@ -260,15 +260,15 @@ _tarn_heap_await_door (TarnHeap *heap)
   return is_open (heap);
 }
 
-/* Tells whether a heap's door is closed, for a thread in a visit that got nothing of an arena. */
+/* Returns TRUE if a heap's door is closed, for a thread in a visit that got nothing of an arena. */
 gboolean
 _tarn_heap_refuses_visits (const TarnHeap *heap)
 {
   return !is_open (heap);
 }
 
-/* Tells whether somebody has grown the heap since marks were recorded of a queue: others may want
- * what it does not use.  In a visit. */
+/* Returns TRUE if somebody has grown the heap since events were recorded of a queue: others may
+ * want what it does not use.  In a visit. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {
@@ -288,18 +288,19 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
       extent->has_memory = TRUE;
       *memory = extent->memory;
     }
-  if (TARN_UNLIKELY (++arena->n_taken >= TAKEN_A_MARK
-                     && arena->unmarked_bytes >= arena->heap->mark_bytes
+  if (TARN_UNLIKELY (++arena->n_taken >= TAKEN_PER_EVENT
+                     && arena->unrecorded_bytes >= arena->heap->event_bytes
                      && arena->seen_growths != arena->heap->n_growths))
     {
-      arena->unmarked_bytes = 0;
+      arena->unrecorded_bytes = 0;
       arena->n_taken = 0;
       __atomic_store_n (&arena->seen_growths, arena->heap->n_growths, __ATOMIC_RELAXED);
       *is_due = TRUE;
     }
 }
 
-/* Takes so many bytes from an arena whose lock the thread has; NULL: it has no extent for them. */
+/* Takes so many bytes from an arena whose lock the thread has.  Returns NULL if it has no extent
+ * for them. */
 static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -316,7 +317,8 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Asks another arena for so many bytes.  FALSE: its lock was taken, and nothing was done. */
+/* Asks another arena for so many bytes.  Returns FALSE if its lock was taken, and nothing was
+ * done. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
            TarnExtent **extent)
@@ -362,7 +364,8 @@ wait_for_lock (TarnArena *arena, gboolean *is_due)
   *is_due |= _tarn_arena_note_wait (arena);
 }
 
-/* Counts that an arena had nothing for a request.  TRUE: it is to get memory of others. */
+/* Counts that an arena had nothing for a request.  Returns TRUE if it is to get memory of
+ * others. */
 static __attribute__ ((noinline)) gboolean
 note_poor (TarnArena *arena)
 {
@@ -379,8 +382,8 @@ note_poor (TarnArena *arena)
 
 /* Takes an extent of at least so many bytes from the thread's arena of a queue, or else from
  * another one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after
- * the heap. NULL: the arenas are another queue's by now, or there is no such extent, or others use
- * the heap. */
+ * the heap.  Returns NULL if the arenas are another queue's by now, or there is no such extent, or
+ * others use the heap. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -429,8 +432,8 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
   return extent;
 }
 
-/* Makes memory that a queue alone uses an extent which the heap does not know by it any
- * more.  NULL: it is another queue's. */
+/* Makes memory that a queue alone uses an extent which the heap does not know by it any more.
+ * Returns NULL if it is another queue's. */
 TarnExtent *
 _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
 {
@@ -452,8 +455,8 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   return extent;
 }
 
-/* Begins to put extents back to their arena with the heap's lock.  TRUE: it is held until
- * _tarn_arena_end_put ().  FALSE: the arenas are another queue's by now. */
+/* Begins to put extents back to their arena with the heap's lock.  Returns TRUE if it is held until
+ * _tarn_arena_end_put ().  Returns FALSE if the arenas are another queue's by now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {
@@ -499,8 +502,8 @@ put (TarnArena *arena, TarnExtent *extent)
     ;
 }
 
-/* Gets the arena that an extent in use can go back to now; NULL: it is another queue's by now, or
- * the heap's door is not open.  It stays the same as long as the visit lasts. */
+/* Gets the arena that an extent in use can go back to now.  Returns NULL if it is another queue's
+ * by now, or the heap's door is not open.  It stays the same as long as the visit lasts. */
 static inline TarnArena *
 get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 {
@@ -512,8 +515,8 @@ get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
   return __atomic_load_n (&arena->queue->number, __ATOMIC_RELAXED) == ref->number ? arena : NULL;
 }
 
-/* Puts an extent back to its arena, of the queue of one that was met.  FALSE: it is another queue's
- * by now, or the heap's door is not open, and nothing was done. */
+/* Puts an extent back to its arena, of the queue of one that was met.  Returns FALSE if it is
+ * another queue's by now, or the heap's door is not open, and nothing was done. */
 gboolean
 _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -524,8 +527,8 @@ _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
   return arena != NULL;
 }
 
-/* Says what part was made of an extent that was taken.  FALSE: its arena is another queue's by now.
- */
+/* Says what part was made of an extent that was taken.  Returns FALSE if its arena is another
+ * queue's by now. */
 gboolean
 _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory)
 {
@@ -536,8 +539,8 @@ _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory 
   return TRUE;
 }
 
-/* Begins to put an extent back: nobody has its part from now on.  FALSE: its arena is another
- * queue's by now, and nothing was done. */
+/* Begins to put an extent back: nobody has its part from now on.  Returns FALSE if its arena is
+ * another queue's by now, and nothing was done. */
 gboolean
 _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -547,7 +550,8 @@ _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
   return TRUE;
 }
 
-/* Ends it, when the part was released.  FALSE: others use the heap; see _tarn_arena_return (). */
+/* Ends it, when the part was released.  Returns FALSE if others use the heap; see
+ * _tarn_arena_return (). */
 gboolean
 _tarn_arena_put_without_part (const TarnHeap *heap, TarnExtent *extent)
 {

@@ -80,8 +80,8 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Has the room grow to @extra bytes beyond its bound, once in BEYOND times.  FALSE: not this time.
- */
+/* Has the room grow to @extra bytes beyond its bound, once in BEYOND times.  Returns FALSE if not
+ * this time. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -89,7 +89,8 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Adds what a request is missing to the room.  FALSE: it has grown by as much as it may. */
+/* Adds what a request is missing to the room.  Returns FALSE if it has grown by as much as it
+ * may. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {

@@ -73,8 +73,8 @@ extent_free (TarnArena *arena, TarnExtent *extent)
   arena->spare = extent;
 }
 
-/* Gets the next piece that has bytes of an extent; NULL: there is none.  Most extents end in the
- * piece where they begin, and the next one is not looked at. */
+/* Gets the next piece that has bytes of an extent.  Returns NULL if there is none.  Most extents
+ * end in the piece where they begin, and the next one is not looked at. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
@@ -199,15 +199,15 @@ begin_use (TarnArena *arena, TarnExtent *extent)
   add_used (arena, extent->size);
 }
 
-/* Notes that commands of the queue may use an idle piece until its next mark is done. */
+/* Notes that commands of the queue may use an idle piece until its next event is done. */
 static void
-note_unmarked (TarnArena *arena, TarnPiece *piece)
+note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  if (!__atomic_load_n (&queue->has_unmarked, __ATOMIC_RELAXED)) /* others may read it */
-    __atomic_store_n (&queue->has_unmarked, TRUE, __ATOMIC_RELAXED);
+  if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED)) /* others may read it */
+    __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
 
 /* Ends that.  Commands of the queue may still use pieces that are idle now. */
@@ -220,8 +220,8 @@ end_use (TarnArena *arena, TarnExtent *extent)
   for (TarnPiece *piece = extent->piece; piece != NULL; piece = next_piece (extent, piece))
     if (--piece->n_used == 0)
       {
-        note_unmarked (arena, piece);
-        arena->unmarked_bytes += piece->size;
+        note_unrecorded (arena, piece);
+        arena->unrecorded_bytes += piece->size;
         begin_idle (piece);
       }
   add_used (arena, -extent->size);
@@ -271,8 +271,8 @@ put (TarnHeapRange *range, TarnExtent *extent)
 
 /* In an arena: the caller has its lock, or the heap's. */
 
-/* Takes so many bytes, a multiple of the alignment, out of a range for use; NULL: no free extent is
- * large enough. */
+/* Takes so many bytes, a multiple of the alignment, out of a range for use.  Returns NULL if no
+ * free extent is large enough. */
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {
@@ -296,8 +296,8 @@ _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
 /* With the heap's lock. */
 
 /* Takes @size bytes out of a range for use, rounded up to the alignment if the extent has as many.
- * NULL: no free extent is large enough; or, unless @takes_any, the smallest one that is does not
- * suit. */
+ * Returns NULL if no free extent is large enough; or, unless @takes_any, the smallest one that is
+ * does not suit. */
 TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
@@ -413,7 +413,7 @@ void
 _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 {
   _tarn_range_add_piece (range, piece);
-  note_unmarked (range->arena, piece);
+  note_unrecorded (range->arena, piece);
 }
 
 /* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */
@@ -582,8 +582,8 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
     change_range (piece, range);
 }
 
-/* Gets the idle piece after another one (NULL: the first), of one arena after the other; NULL:
- * there is none. */
+/* Gets the idle piece after another one (NULL: the first), of one arena after the other.  Returns
+ * NULL if there is none. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
 {

@@ -127,7 +127,8 @@ treap_remove (TarnExtent **root, TarnExtent *extent)
   treap_unlink (link);
 }
 
-/* Finds the link to the first extent of a treap that has so many bytes; NULL: none has as many. */
+/* Finds the link to the first extent of a treap that has so many bytes.  Returns NULL if none has
+ * as many. */
 static inline TarnExtent **
 treap_find (TarnExtent **link, gsize size)
 {
@@ -168,7 +169,7 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
 }
 
 /* Finds the class of the smallest extent of at least so many bytes, at the lowest address where
- * several have the same size, and the link to it; NULL: none has as many. */
+ * several have the same size, and the link to it.  Returns NULL if none has as many. */
 static inline TarnExtent **
 find (TarnFreeIndex *self, gsize size, guint *class)
 {
@@ -183,7 +184,7 @@ find (TarnFreeIndex *self, gsize size, guint *class)
 }
 
 /* Finds the smallest extent of at least so many bytes, at the lowest address where several have the
- * same size; NULL: none has as many. */
+ * same size.  Returns NULL if none has as many. */
 TarnExtent *
 _tarn_free_index_find (TarnFreeIndex *self, gsize size)
 {
@@ -210,7 +211,7 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Tells whether there may be an extent of at least so many bytes, for those who have no lock:
+/* Returns TRUE if there may be an extent of at least so many bytes, for those who have no lock:
  * others may add or remove extents meanwhile. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
@@ -222,7 +223,7 @@ _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
   return (bits & G_MAXUINT64 << class % 64) != 0 || (words & G_MAXUINT64 << word << 1) != 0;
 }
 
-/* Gets the largest extent; NULL: there is none. */
+/* Gets the largest extent.  Returns NULL if there is none. */
 const TarnExtent *
 _tarn_free_index_get_largest (const TarnFreeIndex *self)
 {

@@ -77,8 +77,9 @@ get_needed (const TarnHeap *heap, gsize size)
   return size;
 }
 
-/* Tells whether a request may be served from a free extent, whose rest may then be stranded.  With
- * nothing to spare a huge request gets a piece of its own, so that the other pieces become idle. */
+/* Returns TRUE if a request may be served from a free extent, whose rest may then be stranded.
+ * With nothing to spare a huge request gets a piece of its own, so that the other pieces become
+ * idle. */
 static gboolean
 parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
@@ -123,16 +124,17 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Tells whether memory may be returned upstream before it is ready.  A pool there knows which queue
- * uses its memory, and memory from a heap is ready. */
+/* Returns TRUE if memory may be returned upstream before it is ready.  A pool there knows which
+ * queue uses its memory, and memory from a heap is ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
   return heap->frees_in_order || heap->upstream != heap->base.direct;
 }
 
-/* Waits on the host for all that a queue was given until now.  FALSE: it could not.  *is_done then
- * tells whether the queue is known to be done all the same, as after a command that failed. */
+/* Waits on the host for all that a queue was given until now.  Returns FALSE if it could not.
+ * *is_done then tells whether the queue is known to be done all the same, as after a command that
+ * failed. */
 static gboolean
 await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)
 {
@@ -150,8 +152,9 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
 }
 
 /* Waits on the host until fresh memory is ready, if a queue makes it so.  This includes memory of a
- * pool below, because nobody may have waited for it there.  FALSE: it could not.  Then *busy is the
- * queue that may still use the memory, which must not go back; or NULL if it may go back. */
+ * pool below, because nobody may have waited for it there.  Returns FALSE if it could not.  Then
+ * *busy is the queue that may still use the memory, which must not go back; or NULL if it may go
+ * back. */
 static gboolean
 await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -198,8 +201,8 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 }
 
 /* Keeps memory that a queue may not have made ready yet, as an idle piece of that queue.  Once the
- * queue's commands are done, others can have it, or it goes back.  FALSE, with a message: the
- * memory is lost, because the backend does not know the queue. */
+ * queue's commands are done, others can have it, or it goes back.  Returns FALSE with a message if
+ * the memory is lost, because the backend does not know the queue. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {
@@ -247,7 +250,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return is_ready;
 }
 
-/* Gets the piece that has been idle for longest of those that can go; NULL: none can. */
+/* Gets the piece that has been idle for longest of those that can go.  Returns NULL if none can. */
 static TarnPiece *
 find_oldest (const TarnHeap *heap)
 {
@@ -259,7 +262,7 @@ find_oldest (const TarnHeap *heap)
   return oldest;
 }
 
-/* Tells whether the heap would have more than it should with a new piece of that size. */
+/* Returns TRUE if the heap would have more than it should with a new piece of that size. */
 static gboolean
 is_too_much (const TarnHeap *heap, gsize needed)
 {
@@ -281,7 +284,7 @@ make_room (TarnHeapRange *range, gsize needed)
 }
 
 /* Gets the smallest quiet piece of another queue that has @needed bytes, but not many more: for a
- * huge request, and near a limit.  NULL: there is none. */
+ * huge request, and near a limit.  Returns NULL if there is none. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -327,8 +330,8 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   return TRUE;
 }
 
-/* Frees all idle pieces if a request failed because memory has run out.  FALSE: there are none, or
- * it failed for another reason. */
+/* Frees all idle pieces if a request failed because memory has run out.  Returns FALSE if there are
+ * none, or it failed for another reason. */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
@@ -352,7 +355,7 @@ parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError *
   gsize needed, bytes;
 
   (void) attempt;
-  _tarn_heap_ask_marks (heap);
+  _tarn_heap_poll_events (heap);
   _tarn_heap_age_peaks (heap);
   needed = get_needed (heap, size);
   if (take_of_others (range, size, needed))

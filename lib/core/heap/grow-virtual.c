@@ -277,7 +277,7 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece);
 }
 
-/* Moves an idle piece to the end of a range.  TRUE: to look again may help. */
+/* Moves an idle piece to the end of a range.  Returns TRUE if to look again may help. */
 static gboolean
 move (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -287,7 +287,7 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return TRUE;
 }
 
-/* Tells whether pieces are to move into a range rather than fresh memory.  A large piece among
+/* Returns TRUE if pieces are to move into a range rather than fresh memory.  A large piece among
  * small ones would be in use for as long as the smallest block in it. */
 static gboolean
 moves_in (const TarnHeapRange *range)
@@ -430,7 +430,7 @@ probe (TarnHeap *heap, gsize size, GError **error)
 }
 
 /* Has an idle piece serve a range where upstream has no more: it moves there, or goes back for what
- * upstream can give instead.  TRUE: to look again may help. */
+ * upstream can give instead.  Returns TRUE if to look again may help. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
 {
@@ -440,7 +440,7 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
-/* Tells whether it is no use to ask for a smaller piece: there is none as small, or, as pieces
+/* Returns TRUE if it is no use to ask for a smaller piece: there is none as small, or, as pieces
  * stay, what is not enough could not go back. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
@@ -475,7 +475,8 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   return TRUE;
 }
 
-/* Chooses the piece that is to move for a request, rather than fresh memory; NULL: none is. */
+/* Chooses the piece that is to move for a request, rather than fresh memory.  Returns NULL if none
+ * is. */
 static TarnPiece *
 choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
 {
@@ -491,9 +492,10 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
-/* Tells whether upstream is to be asked first whether it has all that a request is missing.  It is
- * if the request takes many pieces, if memory ran out before, or if pieces have to stay, as those
- * of a request that fails could not go back.  *bytes becomes what idle pieces do not have of it. */
+/* Returns TRUE if upstream is to be asked first whether it has all that a request is missing.  It
+ * is if the request takes many pieces, if memory ran out before, or if pieces have to stay, as
+ * those of a request that fails could not go back. *bytes becomes what idle pieces do not have of
+ * it. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
@@ -514,7 +516,7 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
 
   virtual_tidy (range); /* also where all that moves stays mapped for a while */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
-    _tarn_heap_ask_marks (range->heap);
+    _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
   /* Only now, because the lock was given up: somebody may have taken what was free at the end. */

@@ -7,15 +7,16 @@
 #include "base/duty-private.h"
 #include "heap/heap-private.h"
 
-/* Tells whether this thread may wait for others.  A backend's function may call Tarn to allocate or
- * free memory.  In such a call the thread must not wait: it could wait for itself. */
+/* Returns TRUE if this thread may wait for others.  A backend's function may call Tarn to allocate
+ * or free memory.  In such a call the thread must not wait: it could wait for itself. */
 static gboolean
 may_wait (const TarnHeap *heap)
 {
   return _tarn_may_await (heap->base.level, TARN_DUTY_ASK);
 }
 
-/* Waits until nobody else changes what pieces there are.  FALSE: this thread must not wait. */
+/* Waits until nobody else changes what pieces there are.  Returns FALSE if this thread must not
+ * wait. */
 static gboolean
 await_change (TarnHeap *heap)
 {
@@ -57,7 +58,7 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Tells whether so many bytes more are within the heap's limit; without one, whether they can be
+/* Returns TRUE if so many bytes more are within the heap's limit; without one, whether they can be
  * counted: a device may have more memory than the host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
@@ -90,7 +91,7 @@ _tarn_heap_note_peak (TarnHeap *heap)
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
-/* Tells whether there is no more to be had, as opposed to another failure. */
+/* Returns TRUE if there is no more to be had, as opposed to another failure. */
 gboolean
 _tarn_heap_has_run_out (const GError *error)
 {
@@ -106,7 +107,7 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
 }
 
 /* Begins a call that changes what pieces there are, for a request of so many bytes, once nobody
- * else does.  FALSE: this thread must not wait for them. */
+ * else does.  Returns FALSE if this thread must not wait for them. */
 gboolean
 _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 {
@@ -120,7 +121,7 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 }
 
 /* Adds a piece to a range that has no free extent for a request, or waits for somebody who does so.
- * TRUE: to look again may help. */
+ * Returns TRUE if to look again may help. */
 gboolean
 _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -148,8 +149,8 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   return has_grown;
 }
 
-/* After a range could not grow, has the host wait for what may be there then.  TRUE: it did, so
- * that to try again may help. */
+/* After a range could not grow, has the host wait for what may be there then.  Returns TRUE if it
+ * did, so that to try again may help. */
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
@@ -169,7 +170,7 @@ _tarn_piece_new (TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Tells whether an idle piece can go back now. */
+/* Returns TRUE if an idle piece can go back now. */
 gboolean
 _tarn_piece_can_go (const TarnPiece *piece)
 {
@@ -277,7 +278,7 @@ _tarn_heap_expire (TarnHeap *heap)
   if (_tarn_heap_next_idle (heap, NULL) == NULL)
     return;
   begin_change (heap);
-  _tarn_heap_ask_marks (heap);
+  _tarn_heap_poll_events (heap);
   release_expired (heap, now);
   _tarn_heap_end_change (heap);
 }

@@ -195,7 +195,7 @@ check_range (Walk *walk, const TarnHeapRange *range)
 
       demand (walk, piece->range == range, "a piece of another range");
       demand (walk, piece->n_used > 0 || piece->idle_since <= range->arena->queue->n_begun,
-              "a piece that is idle since a mark to come");
+              "a piece that is idle since an event to come");
       check_piece (walk, piece);
     }
   n = check_free_index (walk, &range->free);
@@ -246,7 +246,7 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
           "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,
           queue->aliases.length);
   demand (walk, queue->handle == NULL || queue->n_done <= queue->n_begun,
-          "marks are done that nobody has begun");
+          "events are done that nobody has begun");
   demand (walk,
           queue->handle == NULL || g_hash_table_lookup (walk->heap->queues, queue->handle) == queue,
           "a queue that is not in the table");

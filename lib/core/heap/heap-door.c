@@ -6,10 +6,10 @@
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* How many bytes of a queue have to become idle before the driver is called for a mark: so much, or
- * one byte in MARK_SHARE of what was in use at most. */
-#define MARK_STEP ((gsize) 8 << 20)
-#define MARK_SHARE 64
+/* The bytes of a queue that must become idle before the driver is called for an event: this many,
+ * or one byte in EVENT_SHARE of the most that was in use. */
+#define EVENT_STEP ((gsize) 8 << 20)
+#define EVENT_SHARE 64
 
 /* Dates the pieces that have become idle since the last call. */
 static void
@@ -108,7 +108,7 @@ open_door (TarnHeap *heap)
     return;
   heap->max_unchecked
       = heap->growth->suits == NULL ? G_MAXSIZE : _tarn_heap_get_max_unchecked (heap);
-  heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
+  heap->event_bytes = MAX (EVENT_STEP, heap->stats.peak_used_bytes / EVENT_SHARE);
   heap->room_bytes = _tarn_heap_get_room (heap);
   if (heap->has_visitors && !_tarn_follows ())
     _tarn_door_open (&heap->door);
@@ -123,7 +123,7 @@ _tarn_heap_lock (TarnHeap *heap)
 }
 
 /* Takes the lock, and leaves the door open: for data that no visit reads, which is the table of
- * memory in use, and marks.  Threads go on to visit the heap then.  Whoever closes the door waits
+ * memory in use, and events.  Threads go on to visit the heap then.  Whoever closes the door waits
  * for each of them, and others wait for the door. */
 void
 _tarn_heap_lock_open (TarnHeap *heap)

@@ -12,7 +12,7 @@
  *     extent.c        splitting and joining; which piece is idle
  *     free-index.c    free extents by their sizes
  *     heap-queue.c    the queues that it has ranges for
- *     mark.c          when nothing uses an idle piece any more
+ *     heap-event.c    events that tell when no command uses an idle piece any more
  *     grow.c          where the next piece comes from
  *     grow-virtual.c  ... pieces of virtual memory, which can move to other addresses
  *     churn.c         ... unless others moved too often
@@ -113,7 +113,7 @@ struct _TarnPiece
 };
 
 /* A mapping of a piece at an address that it has moved away from.  Commands of its queue may use
- * that address until a mark is done which was begun after it moved. */
+ * that address until an event is done which was begun after it moved. */
 typedef struct
 {
   TarnPiece *piece;
@@ -188,13 +188,13 @@ struct _TarnHeapRange
   GList *old_regions;     /* that still have pieces */
 };
 
-/* An event that stands for what was put on a queue before. */
+/* An event that stands for all commands that a queue had before. */
 typedef struct
 {
   gpointer handle; /* the backend's */
   guint64 number;  /* TarnHeapQueue.n_begun before it was recorded */
   guint n_refs;    /* its queue, until it is done, and calls that ask about it */
-} TarnMark;
+} TarnHeapEvent;
 
 /* Ranges that threads take memory of without the heap's lock: arena-private.h.
  *
@@ -219,7 +219,7 @@ struct _TarnArena
   TarnExtent *left_extents; /* atomic: to be put back; through TarnExtent.next */
   GQueue idle;              /* of TarnPiece, by idle_link: idle for longest first */
   gsize idle_bytes;         /* the sum of their sizes */
-  gsize unmarked_bytes;     /* that became idle since a thread was last told to look, */
+  gsize unrecorded_bytes;   /* that became idle since a thread was last told to look, */
   guint n_taken;            /* and extents that were taken since */
   guint seen_growths;       /* TarnHeap.n_growths as it was then */
   guint n_takes;            /* requests, and those of them that had to wait for the lock lately */
@@ -241,8 +241,8 @@ struct _TarnArena
 
 /* A queue that has arenas, or nobody, who has arenas of what no command uses.
  *
- * When a queue is forgotten its arenas stay, with a last mark, until another queue takes them over,
- * or they have no piece left.
+ * When a queue is forgotten its arenas stay, with a last event, until another queue takes them
+ * over, or they have no piece left.
  *
  * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done; n_done <= n_begun
  * as long as it is not forgotten. */
@@ -265,14 +265,14 @@ struct _TarnHeapQueue
   /* Calls that use it, and may give up the lock meanwhile; on another cache line than the fields
    * that visits read. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
-  guint n_forgetting;    /* calls that are forgetting it; its number is 0 meanwhile, */
-  guint64 former_number; /* and was this before */
-  guint64 n_begun;       /* marks that somebody began to record; the door is closed meanwhile */
-  guint64 n_done;        /* the number of the last one that is done, and one more */
-  gboolean has_unmarked; /* atomic: a piece became idle since the last one was begun */
-  guint n_passed;        /* calls that named it since, and recorded none */
-  GQueue marks;          /* of TarnMark: that are not known to be done */
-  GQueue aliases;        /* of TarnAlias, owned: of its pieces, by moved_at */
+  guint n_forgetting;      /* calls that are forgetting it; its number is 0 meanwhile, */
+  guint64 former_number;   /* and was this before */
+  guint64 n_begun;         /* events whose recording has begun; the door is closed meanwhile */
+  guint64 n_done;          /* the number of the last one that is done, and one more */
+  gboolean has_unrecorded; /* atomic: a piece became idle since the last one was begun */
+  guint n_passed;          /* calls that named it since, and recorded none */
+  GQueue events;           /* TarnHeapEvents that are not known to be done */
+  GQueue aliases;          /* of TarnAlias, owned: of its pieces, by moved_at */
 
   GList link;           /* in the heap's all_queues */
   GList forgotten_link; /* in its forgotten_queues */
@@ -319,11 +319,11 @@ typedef struct
   /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.
    */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
-  /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
-   * The lock is given up meanwhile. */
+  /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if to look again
+   * may help.  The lock is given up meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
-  /* Tells whether a free extent is good for a request that could also get another one.  NULL: any
-   * is good. */
+  /* Returns TRUE if a free extent suits a request that could also get another one.  NULL: any
+   * suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
   /* Gives a piece back that was cut out.  The lock is not held. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
@@ -348,7 +348,7 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *
  * The lock guards all that is not constant.  The closed door guards as well what visits use: arenas
  * with all that they have.  The lock alone (_tarn_heap_lock_open ()) guards the table, the queues
- * and their marks.  It is not held during calls of upstream.  is_changing says that some thread is
+ * and their events.  It is not held during calls of upstream.  is_changing says that some thread is
  * in one.  No other thread adds or removes pieces meanwhile. */
 struct _TarnHeap
 {
@@ -367,7 +367,7 @@ struct _TarnHeap
   /* Fields that visits read, on cache lines of their own: others are written often. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
   gboolean has_visitors; /* there may be some: while nobody has the lock, the door is open */
-  gsize mark_bytes;      /* that have to become idle before a thread looks after the queue */
+  gsize event_bytes;     /* the bytes that must become idle before a thread looks after the queue */
   guint n_growths;       /* requests that took more than there was in their queue's ranges */
   gsize max_unchecked;   /* requests up to this are served from any free extent */
   gsize room_bytes;      /* that it may take of upstream rather than of a thread's other arenas */
@@ -508,14 +508,14 @@ TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError *
 void _tarn_heap_drop_queues (TarnHeap *heap); /* and so does this one */
 void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 
-/* mark.c; the lock is held, and given up meanwhile but by the first */
+/* heap-event.c; the lock is held; all but the first release it meanwhile */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
-gboolean _tarn_queue_mark_last (TarnHeapQueue *queue, GError **error);
-void _tarn_queue_drop_marks (TarnHeapQueue *queue);
-void _tarn_queue_mark_if_idle (TarnHeapQueue *queue);
+gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
+void _tarn_queue_drop_events (TarnHeapQueue *queue);
+void _tarn_queue_record_if_idle (TarnHeapQueue *queue);
 void _tarn_queue_ask (TarnHeapQueue *queue);
 gboolean _tarn_queue_await (TarnHeapQueue *queue);
-void _tarn_heap_ask_marks (TarnHeap *heap);
+void _tarn_heap_poll_events (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
 /* churn.c; the lock is held */
@@ -643,7 +643,7 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Tells whether pieces have to stay where they are for now, also idle ones. */
+/* Returns TRUE if pieces have to stay where they are for now, also idle ones. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {

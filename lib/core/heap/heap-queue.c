@@ -5,7 +5,7 @@
  * long as the queue has a piece, unless it is told to forget it.
  *
  * A forgotten queue leaves its memory behind.  Another queue takes it over as it is, once the last
- * mark of the forgotten one is done.  So a program that makes a queue for each task has one task's
+ * event of the forgotten one is done.  So a program that makes a queue for each task has one task's
  * memory, and makes no call of the driver between tasks. */
 
 #include "heap/heap-private.h"
@@ -15,8 +15,8 @@
 /* How many forgotten queues are asked about for one that is met. */
 #define MAX_ASKED 4
 
-/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  NULL:
- * there is none. */
+/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  Returns
+ * NULL if there is none. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
@@ -62,7 +62,7 @@ set_number (TarnHeapQueue *queue, guint64 number)
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes a queue, with the backend's reference; NULL: nobody. */
+/* Makes a queue, with the backend's reference.  @handle: NULL for memory of no queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
@@ -82,7 +82,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Tells whether two of the threads that have used a queue use the same arena of it. */
+/* Returns TRUE if two of the threads that have used a queue use the same arena of it. */
 static gboolean
 has_shared_arena (const TarnHeapQueue *queue)
 {
@@ -133,7 +133,7 @@ _tarn_queue_has_pieces (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Finds the queue that has a handle (NULL: nobody); NULL: the heap does not know it. */
+/* Finds the queue that has a handle (NULL: nobody).  Returns NULL if the heap does not know it. */
 TarnHeapQueue *
 _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
 {
@@ -158,9 +158,10 @@ unref_handle (TarnHeap *heap, gpointer handle)
   _tarn_heap_lock (heap);
 }
 
-/* Takes a forgotten queue whose last mark is done from among the others, with a call that uses it;
- * NULL: there is none of those that were forgotten first.  Nobody else works on it: a mark that was
- * begun for the queue it was must not be taken for one of the queue that it will be. */
+/* Takes a forgotten queue whose last event is done from among the others, with a call that uses it.
+ * Returns NULL if there is none of those that were forgotten first.  Nobody else works on it: an
+ * event that was begun for the queue it was must not be taken for one of the queue that it will
+ * be. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {
@@ -173,8 +174,8 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        _tarn_queue_drop_marks (queue); /* for example, two calls that forgot it left some */
-      if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->marks.length == 0)
+        _tarn_queue_drop_events (queue); /* for example, two calls that forgot it left some */
+      if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
@@ -210,7 +211,7 @@ make_forgotten (TarnHeapQueue *queue)
   g_hash_table_remove (heap->queues, queue->handle);
   if (heap->latest_queue == queue)
     heap->latest_queue = NULL;
-  queue->has_unmarked = FALSE;
+  queue->has_unrecorded = FALSE;
   set_number (queue, 0);
   g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
   queue->left = g_steal_pointer (&queue->handle);
@@ -271,22 +272,22 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 static gboolean
 forget (TarnHeapQueue *queue, gpointer handle, GError **error)
 {
-  gboolean is_marked;
+  gboolean is_recorded;
 
   _tarn_assert_locked (&queue->heap->lock);
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
-  /* The mark does not stand for what is freed for it from now on. */
+  /* The event does not stand for what is freed for it from now on. */
   set_number (queue, 0);
-  is_marked = _tarn_queue_mark_last (queue, error);
+  is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;
-  if (is_marked && queue->handle == handle)
+  if (is_recorded && queue->handle == handle)
     make_forgotten (queue);
-  else if (!is_marked && queue->handle == handle && queue->n_forgetting == 0)
+  else if (!is_recorded && queue->handle == handle && queue->n_forgetting == 0)
     set_number (queue, queue->former_number);
   queue->n_calls--;
-  return is_marked;
+  return is_recorded;
 }
 
 /* Forgets a queue if the heap knows it.  The lock is not held. */
@@ -329,7 +330,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   for (guint i = 0; i < queue->n_arenas; i++)
     g_queue_unlink (&heap->arenas, &queue->arenas[i]->link);
   set_number (queue, 0);
-  _tarn_queue_drop_marks (queue);
+  _tarn_queue_drop_events (queue);
   for (guint i = 0; i < queue->n_arenas; i++)
     free_arena (queue->arenas[i]);
   if (handle != NULL)

@@ -103,7 +103,7 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
       memory->address = extent->start;
       _tarn_heap_remember (extent, *memory);
     }
-  _tarn_queue_mark_if_idle (queue);
+  _tarn_queue_record_if_idle (queue);
   queue->n_calls--;
   _tarn_heap_expire (heap);
   _tarn_heap_unlock (heap);
@@ -161,8 +161,8 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
   return _tarn_heap_allocate_for (user_data, size, 0, NULL, memory, &owner, error);
 }
 
-/* Allocates as _tarn_heap_allocate_for () does, but only from what the queue has by now.  FALSE: it
- * has nothing that will do. */
+/* Allocates as _tarn_heap_allocate_for () does, but only from what the queue has by now.  Returns
+ * FALSE if it has nothing that will do. */
 gboolean
 _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                          guint64 *owner)
@@ -205,8 +205,8 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_put (heap, extent);
 }
 
-/* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another one,
- * or was forgotten. */
+/* Frees memory that its owner may still use.  Returns FALSE if nothing was done, as the owner is
+ * another one, or was forgotten. */
 gboolean
 _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
 {
@@ -225,7 +225,7 @@ _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
   return is_owner;
 }
 
-/* Tells whether _tarn_heap_free_for () takes memory of an owner. */
+/* Returns TRUE if _tarn_heap_free_for () takes memory of an owner. */
 gboolean
 _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
 {
@@ -299,8 +299,8 @@ heap_trim (TarnAllocator *allocator)
 }
 
 /* Makes the limit of a pool (0: none) the heap's, too, if the heap follows it.  It is rounded up to
- * a multiple of what virtual memory is mapped in, because less than that could not be used.  TRUE:
- * the heap has more than the limit. */
+ * a multiple of what virtual memory is mapped in, because less than that could not be used.
+ * Returns TRUE if the heap has more than the limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {
@@ -422,7 +422,7 @@ static const TarnAllocatorClass heap_class = {
   .tell_counters = _tarn_heap_tell_counters,
 };
 
-/* Gets the heap that an allocator is; NULL: it is none. */
+/* Gets the heap that an allocator is.  Returns NULL if it is none. */
 TarnHeap *
 _tarn_heap_of (TarnAllocator *allocator)
 {
@@ -431,8 +431,8 @@ _tarn_heap_of (TarnAllocator *allocator)
   return allocator->klass == &heap_class ? heap : NULL;
 }
 
-/* Tells whether memory is TarnMemory.address, which the heap computes.  If not, the driver makes a
- * part of a piece for each block. */
+/* Returns TRUE if memory is TarnMemory.address, which the heap computes.  If not, the driver makes
+ * a part of a piece for each block. */
 gboolean
 _tarn_heap_has_addresses (const TarnHeap *heap)
 {
@@ -465,8 +465,8 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses how a heap grows, by what its upstream allocator offers; NULL: it offers nothing.  What
- * another heap lends is for adaptors. */
+/* Chooses how a heap grows, by what its upstream allocator offers.  Returns NULL if it offers
+ * nothing.  What another heap lends is for adaptors. */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {

@@ -83,7 +83,7 @@ take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **err
     return TRUE;
   if (_tarn_heap_has_run_out (local))
     {
-      _tarn_heap_ask_marks (heap);
+      _tarn_heap_poll_events (heap);
       if (_tarn_heap_release_idle (heap, NULL) > 0)
         return take (heap, size, backing, error);
     }

@@ -13,7 +13,7 @@
 
 #include "heap/heap-private.h"
 
-/* Tells whether no extent in use goes over the end of a piece, which has a neighbour there. */
+/* Returns TRUE if no extent in use goes over the end of a piece, which has a neighbour there. */
 static gboolean
 can_part_behind (const TarnPiece *piece)
 {
@@ -23,8 +23,8 @@ can_part_behind (const TarnPiece *piece)
 }
 
 /* Finds the last piece of the longest stretch of at most so many bytes that begins with a piece,
- * which has no neighbour before it, and sets *bytes to what the stretch has.  NULL: there is none.
- * What a region ends with stays with the range that grows there. */
+ * which has no neighbour before it, and sets *bytes to what the stretch has.  Returns NULL if there
+ * is none.  What a region ends with stays with the range that grows there. */
 static TarnPiece *
 find_stretch (TarnPiece *first, gsize most, gsize *bytes)
 {

@@ -46,7 +46,7 @@ _tarn_heap_get_share (const TarnHeap *heap, gsize share)
   return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
 }
 
-/* Tells whether a request is for much of what the heap can have. */
+/* Returns TRUE if a request is for much of what the heap can have. */
 gboolean
 _tarn_heap_is_much (const TarnHeap *heap, gsize size)
 {
@@ -92,7 +92,7 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   return MIN (get_left (heap, size, 1), strandable - MIN (strandable, stranded));
 }
 
-/* Tells whether a request may share a piece that others use. */
+/* Returns TRUE if a request may share a piece that others use. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {

@@ -17,7 +17,7 @@ _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 }
 
 /* Takes an extent of a queue, of this thread's arena if that has one; the caller has to remember
- * it. NULL: there is none, or, unless @takes_any, none that suits. */
+ * it.  Returns NULL if there is none, or, unless @takes_any, none that suits. */
 TarnExtent *
 _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 {

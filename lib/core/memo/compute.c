@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Computing an entry once.  The first thread that asks says so in the memo's table of computations
- * and computes, with no lock held; others that find it there wait.  A thread that waits for a
- * computation which waits for one of its own, by way of whatever threads, would wait for ever: who
- * waits for what is known in one place, behind one lock, so that this is seen before. */
+ * Computes an entry once.  The first thread that needs it adds a computation to the memo's table
+ * and computes, with no lock held.  Others that find it there wait.  A thread that waits for a
+ * computation which waits, through other threads, for one of its own would wait for ever.  So the
+ * waiting threads are recorded in one place, under one lock, and such a wait is refused. */
 
 #include "memo/memo-private.h"
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* who waits, and whether computations are done */
+static TarnMutex lock = TARN_MUTEX_INIT; /* guards who waits, and whether computations are done */
 
 static _Thread_local TarnComputer current; /* the calling thread */
 
@@ -27,7 +27,7 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return computation;
 }
 
-/* Drops a reference; with the last one a value that nobody keeps is given back. */
+/* Drops a reference.  With the last one, releases a value that was not kept. */
 static void
 computation_unref (TarnComputation *computation)
 {
@@ -54,8 +54,8 @@ refuse_recursion (GError **error)
   return FALSE;
 }
 
-/* Tells whether the calling thread is computing an entry; also if that was forgotten meanwhile,
- * and is in the table no more. */
+/* Returns TRUE if the calling thread is computing an entry, also if that was forgotten meanwhile
+ * and is not in the table any more. */
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -67,7 +67,8 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
   return computation != NULL;
 }
 
-/* Tells whether a computation waits for a thread, by way of whatever others. The lock is held. */
+/* Returns TRUE if a computation waits for a thread, directly or through others.  The lock is
+ * held. */
 static gboolean
 depends_on (const TarnComputation *computation, const TarnComputer *thread)
 {
@@ -77,7 +78,8 @@ depends_on (const TarnComputation *computation, const TarnComputer *thread)
   return computation != NULL && !computation->is_done;
 }
 
-/* Waits for another thread's computation. FALSE, with an error: it would never end. */
+/* Waits for another thread's computation.  Returns FALSE with an error if the wait would never
+ * end. */
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
@@ -96,7 +98,8 @@ await (const TarnComputation *computation, GError **error)
 
 /* Computing */
 
-/* Drops a value that came with an error: a function may give one of them. */
+/* Releases a value that was returned together with an error: a function may return only one of
+ * them. */
 void
 _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                          const GError *error)
@@ -108,7 +111,7 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   *value = NULL;
 }
 
-/* Makes an entry of a result; NULL: something that it needs cannot be referenced. */
+/* Makes an entry of a result.  Returns NULL if something that it needs cannot be referenced. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
@@ -133,8 +136,8 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
   return entry;
 }
 
-/* Adds an entry to the group of its first argument: the one that there is, or else the one that
- * the entry has brought along. Gets that one back if it is not needed. The lock is held. */
+/* Adds an entry to the existing group of its first argument, or else to the group that the entry
+ * has brought.  Returns the latter if it is not needed.  The lock is held. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -152,8 +155,8 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   return link != NULL ? fresh : NULL;
 }
 
-/* Takes out the entry that nobody has asked for the longest, if a group has too many; NULL: it
- * has not. The lock is held. */
+/* Takes out the least recently used entry if a group has too many.  Returns NULL if it has not.
+ * The lock is held. */
 static TarnMemoEntry *
 evict (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -168,7 +171,8 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
   return last->data;
 }
 
-/* Takes a computation out of the table. TRUE: its result is to be kept. The lock is held. */
+/* Takes a computation out of the table.  Returns TRUE if its result is to be kept.  The lock is
+ * held. */
 static gboolean
 end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -183,7 +187,7 @@ end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   return is_wanted && computation->error == NULL;
 }
 
-/* Gives a result to all that wait for it. */
+/* Wakes all threads that wait for a result. */
 static void
 finish (TarnComputation *computation)
 {
@@ -205,8 +209,8 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   finish (computation);
 }
 
-/* Makes an entry of a result, unless it was forgotten meanwhile; what that leaves over is given
- * back once nobody waits. */
+/* Makes an entry of a result, unless it was forgotten meanwhile.  Objects that are left over are
+ * released once no thread waits. */
 static void
 keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -267,7 +271,7 @@ compute_entry (TarnMemo *memo, TarnComputation *computation)
     keep_result (memo, computation, elapsed);
 }
 
-/* Gives the caller the result of a computation, or a copy of its error. */
+/* Returns the result of a computation to the caller, or a copy of its error. */
 static gboolean
 take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
              gpointer *value, GError **error)
@@ -291,8 +295,8 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
   return TRUE;
 }
 
-/* Finds out who computes an entry: this call, if its own computation comes back; another one,
- * whose computation comes back with a reference; or NULL: nobody any more, it is kept by now. */
+/* Finds the computation of an entry.  Returns @own if this call is to compute; a reference to
+ * another call's computation; or NULL if the entry is there by now. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
 {
@@ -331,7 +335,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* Done since this call looked: a hit. */
+  /* It was computed meanwhile: a hit. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -350,7 +354,7 @@ count_refusal (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Gets an entry that was not there, or was being computed, a moment ago. */
+/* Slow path: gets an entry that was not there, or was being computed, a moment ago. */
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {

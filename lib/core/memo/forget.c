@@ -1,24 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Forgetting.  Entries are taken out under the lock, and given back after it.  A computation under
- * way is taken out, too: its result goes to whoever waits, and nowhere else. */
+ * Forgets entries.  They are taken out under the lock, and freed after it.  A computation in
+ * progress is taken out, too: its result is returned to those who wait, and not kept. */
 
 #include "memo/memo-private.h"
 
 #include "base/fork-private.h"
 
-/* Which first arguments. */
+/* A set of first arguments. */
 typedef struct
 {
   gpointer first_arg;
   guint64 id;
-  gboolean is_any;      /* all of them */
-  gboolean is_any_id;   /* all that first_arg ever was */
-  gboolean is_other_id; /* all that it was and is no more */
+  gboolean is_any;      /* all there are */
+  gboolean is_any_id;   /* first_arg, with any id */
+  gboolean is_other_id; /* first_arg, with any other id than @id */
 } Which;
 
-/* Tells whether a first argument is one of those that are to be forgotten. */
+/* Returns TRUE if a first argument is in the set. */
 static gboolean
 matches (const Which *which, gpointer first_arg, guint64 id)
 {
@@ -29,7 +29,7 @@ matches (const Which *which, gpointer first_arg, guint64 id)
 
 /* Entries */
 
-/* Gives back what an entry has. The lock is not held. */
+/* Frees an entry.  The lock is not held. */
 void
 _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -43,14 +43,14 @@ _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
   g_free (entry);
 }
 
-/* Tells whether two groups are of the same first argument. */
+/* Returns TRUE if two groups have the same first argument. */
 gboolean
 _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
 {
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
-/* Makes a group for a first argument; NULL: it cannot be referenced. */
+/* Makes a group for a first argument.  Returns NULL if that cannot be referenced. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -66,7 +66,7 @@ _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return group;
 }
 
-/* Gives back what a group has, its entries included. The lock is not held. */
+/* Frees a group with its entries.  The lock is not held. */
 void
 _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -81,7 +81,7 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
-/* Takes groups out of a memo, and with them their entries. The memo is closed. */
+/* Takes groups out of a memo, with their entries.  The memo is closed. */
 static GSList *
 take_groups (TarnMemo *memo, const Which *which)
 {
@@ -140,8 +140,8 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Tells whether anything is kept for some first arguments, so that a memo is not closed for
- * nothing. */
+/* Returns TRUE if entries are kept for some first arguments, so that a memo is not closed without
+ * need. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
 {
@@ -157,8 +157,8 @@ has_any (TarnMemo *memo, const Which *which)
   return link != NULL;
 }
 
-/* Forgets first arguments that were at this one's address before, and are gone. Only of one that
- * is alive anything can be asked: what is at the address of another may be anything. */
+/* Forgets first arguments that were at this one's address before, and are gone.  Other addresses
+ * cannot be checked: their objects may be gone, and only one that is alive can be asked. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -170,9 +170,9 @@ _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 
 /**
  * Forgets what a memo keeps for a first argument. Then it does the same for the memo's upstream, of
- * which nothing is kept here either then. What is being computed goes to whoever waits for it, and
- * is not kept. Afterwards no reference on the first argument is the memo's, nor on a value, but for
- * those of calls that are under way. In a child of fork () nothing is done.
+ * which nothing is kept here either then. Results that are being computed go to the threads that
+ * wait for them, and are not kept. Afterwards no reference on the first argument is the memo's, nor
+ * on a value, except those of calls that are under way. In a child of fork () nothing is done.
  *
  * @param memo       a memo; any thread may call it
  * @param first_arg  the first argument; NULL stands for the current one, if the memo has such a
@@ -196,7 +196,8 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (memo->ops.upstream != NULL)
     {
       tarn_memo_forget (memo->ops.upstream, first_arg);
-      /* What was computed meanwhile may be of what upstream has just forgotten. */
+      /* Results that were computed meanwhile may depend on entries that upstream has just
+       * forgotten. */
       forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
     }
   _tarn_memo_end_call (memo, has_begun);
@@ -229,7 +230,8 @@ tarn_memo_clear (TarnMemo *memo)
 
 /* Every memo of the process */
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* of the list: the first memo, their previous and next */
+static TarnMutex lock
+    = TARN_MUTEX_INIT; /* guards the list: the first memo, and all previous and next */
 static TarnMemo *memos;
 
 /* Adds a memo to the list of all. */
@@ -244,7 +246,7 @@ _tarn_memo_register (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Takes a memo out of the list of all. */
+/* Removes a memo from the list of all. */
 void
 _tarn_memo_unregister (TarnMemo *memo)
 {
@@ -258,7 +260,7 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Lists references on all memos of a kind (NULL: on all), for g_ptr_array_unref (). */
+/* Lists references to all memos of a kind (NULL: all), for g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {

@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The invariants of a memo (memo-private.h), executed. */
+ * Checks the invariants of a memo (memo-private.h). */
 
 #include "memo/memo-private.h"
 
-/* Checks a group and its entries. NULL: all holds; or what does not. */
+/* Checks a group and its entries.  Returns NULL if all invariants hold, or a text about one that
+ * does not. */
 static const gchar *
 check_group (const TarnMemo *memo, const GSList *link)
 {
@@ -29,7 +30,7 @@ check_group (const TarnMemo *memo, const GSList *link)
   return NULL;
 }
 
-/* Checks the table of computations. NULL: all holds; or what does not. */
+/* Checks the table of computations, with the same result. */
 static const gchar *
 check_computations (const TarnMemo *memo)
 {
@@ -45,7 +46,7 @@ check_computations (const TarnMemo *memo)
   return NULL;
 }
 
-/* Checks all invariants. NULL: all holds; or what does not. The lock is held. */
+/* Checks all invariants, with the same result.  The lock is held. */
 static const gchar *
 find_violation (const TarnMemo *memo)
 {
@@ -62,7 +63,7 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* Checks all invariants. NULL: all holds; or what does not. */
+/* Checks all invariants, with the same result. */
 const gchar *
 _tarn_memo_check (TarnMemo *memo)
 {

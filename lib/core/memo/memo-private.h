@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the parts of a memo share:
+ * Types and functions that the parts of a memo share:
  *
  *     memo.c          its life, hits, statistics
  *     compute.c       computing once, waiting, recursion
@@ -18,33 +18,33 @@
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
-/* What an entry is found by. */
+/* The probe by which an entry is found: its first argument and its key. */
 typedef struct
 {
   gpointer first_arg;
-  guint64 id; /* of first_arg, if memos of its kind have ids; else 0 */
+  guint64 id; /* first_arg's, if memos of its kind have ids; else 0 */
   gconstpointer key;
-  GEqualFunc equal; /* of keys */
-  guint hash;       /* of all of it */
+  GEqualFunc equal; /* compares keys */
+  guint hash;       /* over all fields */
 } TarnMemoProbe;
 
 typedef struct _TarnComputation TarnComputation;
 
-/* What a thread does in all memos; of threads that are ending, too. */
+/* The computing and waiting of a thread in all memos; also of threads that are ending. */
 typedef struct
 {
-  TarnComputation *innermost;         /* the thread's own: what it is computing */
-  const TarnComputation *waiting_for; /* behind the lock of all computations */
+  TarnComputation *innermost;         /* read by the thread alone: its latest computation */
+  const TarnComputation *waiting_for; /* under the lock of all computations */
 } TarnComputer;
 
-/* One call that computes an entry.  It has a reference, and so has each thread that waits. */
+/* A call that computes an entry.  It has a reference, and so has each thread that waits. */
 struct _TarnComputation
 {
   TarnMemoProbe probe;            /* first: see TarnMemo.computations; the key is the caller's */
   gint ref_count;                 /* atomic */
-  TarnMemo *memo;                 /* no reference: whoever is in a call has one */
-  TarnComputer *thread;           /* that computes; valid until then */
-  struct _TarnComputation *outer; /* what that thread was computing before; its own business */
+  TarnMemo *memo;                 /* no reference: the callers have one */
+  TarnComputer *thread;           /* the thread that computes; valid until it is done */
+  struct _TarnComputation *outer; /* the one that thread was in before; read by it alone */
 
   /* Written by the thread that computes, and constant once is_done, which the lock of all
    * computations guards. */
@@ -52,7 +52,7 @@ struct _TarnComputation
   gboolean owns_value; /* a reference, or the only one that there is */
   GError *error;
   gboolean is_done;
-  TarnCond done; /* is_done has changed */
+  TarnCond done; /* signalled when is_done changes */
 };
 
 /* The entries of one first argument. */
@@ -60,7 +60,7 @@ typedef struct
 {
   gpointer first_arg; /* a reference, if they can be referenced */
   guint64 id;
-  GQueue entries; /* of TarnMemoEntry; in a memo with max_entries the one asked for last is first */
+  GQueue entries; /* TarnMemoEntrys; in a memo with max_entries, the most recently used first */
 } TarnMemoGroup;
 
 typedef struct
@@ -73,22 +73,23 @@ typedef struct
   GList link; /* in group->entries */
 } TarnMemoEntry;
 
-/* What a memo has for a thread's number; in a cache line of its own. */
+/* A memo's counters for a thread's number, in its own cache line. */
 typedef struct
 {
   guint64 hits TARN_WHOLE; /* atomic, written by that thread alone */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
-/* Hits only read: they enter by a door (thread-private.h), and what they read changes while it is
- * closed.  Where each hit changes the order of entries, it stays closed for good, and hits take
- * the lock.  hash, equal and ref_value are called inside, or under the lock.
+/* A memo.
  *
- * Invariants, whenever the lock can be taken; _tarn_memo_check () executes them:
+ * Hits only read: they are read sections (thread-private.h), and the fields that they read change
+ * while the door is closed.  In a memo where each hit changes the order of entries, the door stays
+ * closed for good, and hits take the lock. hash, equal and ref_value are called inside, or under
+ * the lock.
  *
- *     every entry is in the table once, by its probe, and in the queue of its group
- *     no group is empty, and no two are of the same first argument and id
- *     with max_entries, no group has more
- *     nothing that is kept is being computed for being kept */
+ * Invariants, whenever the lock can be taken; _tarn_memo_check () executes them: each entry is in
+ * the table once, by its probe, and in the queue of its group.  No group is empty, and no two have
+ * the same first argument and id.  With max_entries, no group has more.  A kept entry is not being
+ * computed to be kept. */
 struct _TarnMemo
 {
   /* Constant */
@@ -97,24 +98,24 @@ struct _TarnMemo
   gpointer user_data;
   GDestroyNotify destroy;
 
-  /* What hits read */
+  /* Fields that hits read */
   TarnDoor door;
   GHashTable *entries; /* set of TarnMemoEntry, owned */
   TarnMemoLocal **locals;
   guint n_locals;
 
-  TarnMutex lock;           /* of all that follows, and of changing what hits read */
-  GHashTable *computations; /* set of those whose result is to be kept */
-  GSList *groups;           /* of TarnMemoGroup */
-  TarnMemoStats stats;      /* but for entries, and the hits that took no lock */
+  TarnMutex lock;           /* guards all that follow, and changes of the fields that hits read */
+  GHashTable *computations; /* those whose result is to be kept */
+  GSList *groups;           /* TarnMemoGroups */
+  TarnMemoStats stats;      /* without the number of entries, and the hits that took no lock */
 
-  gint ref_count;            /* atomic; calls that compute or wait have one each */
-  TarnMemo *previous, *next; /* every memo of the process; behind the lock of that list */
+  gint ref_count;            /* atomic; each call that computes or waits has one */
+  TarnMemo *previous, *next; /* in the list of all memos, under its lock */
 };
 
 typedef enum
 {
-  TARN_MEMO_ABSENT, /* or being computed */
+  TARN_MEMO_ABSENT, /* or it is being computed */
   TARN_MEMO_HIT,
   TARN_MEMO_NONE_OF_OWN,  /* it is there, but has no value for this thread */
   TARN_MEMO_UNREFERENCED, /* it is there, but the caller cannot have a reference */
@@ -122,7 +123,7 @@ typedef enum
 } TarnMemoLookup;
 
 /* memo.c */
-void _tarn_memo_close (TarnMemo *memo); /* takes the lock; nobody is inside afterwards */
+void _tarn_memo_close (TarnMemo *memo); /* takes the lock; no thread is inside afterwards */
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);
 gboolean _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref);
@@ -130,8 +131,8 @@ gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
-/* Around what calls back: its last owner may let go of the memo there, or has done so already, and
- * then it is not kept from dying once more. */
+/* Protect a memo during a callback, in which its last owner may drop it.  Returns FALSE if that has
+ * happened already; the memo is then not kept alive again. */
 gboolean _tarn_memo_try_ref (TarnMemo *memo);
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Memoized functions: their life, hits, and statistics.  A hit takes no lock, and writes only to
- * what is its thread's own, and to the reference count of the value. */
+ * its thread's own counters and to the value's reference count. */
 
 #include "common/argument-private.h"
 #include "memo/memo-private.h"
@@ -23,7 +23,7 @@ hash_probe (gconstpointer probe)
   return ((const TarnMemoProbe *) probe)->hash;
 }
 
-/* Compares what two entries are found by. */
+/* Compares two probes. */
 gboolean
 _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
 {
@@ -33,7 +33,7 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
-/* Takes the lock, and closes the door: nobody is inside afterwards. */
+/* Takes the lock, and closes the door.  No thread is inside afterwards. */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -42,7 +42,7 @@ _tarn_memo_close (TarnMemo *memo)
     _tarn_door_close (&memo->door);
 }
 
-/* Opens the door, and gives up the lock. */
+/* Opens the door, and releases the lock. */
 void
 _tarn_memo_open (TarnMemo *memo)
 {
@@ -53,7 +53,7 @@ _tarn_memo_open (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Makes what an entry is found by. FALSE, with an error: there is no such first argument. */
+/* Makes a probe.  Returns FALSE with an error if there is no such first argument. */
 static gboolean
 make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)
@@ -81,8 +81,8 @@ make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-/* Stores a reference on a value, or the value itself if there is no such thing. FALSE: it cannot
- * be referenced. */
+/* Stores a reference to a value, or the value itself if it has no references.  Returns FALSE if it
+ * cannot be referenced. */
 gboolean
 _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
@@ -101,7 +101,7 @@ _tarn_memo_set_unreferenced (GError **error)
   return FALSE;
 }
 
-/* Tells whether a first argument is gone. */
+/* Returns TRUE if a first argument is gone. */
 gboolean
 _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
 {
@@ -109,7 +109,7 @@ _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
          && memo->ops.first_arg_id (memo->user_data, first_arg) != id;
 }
 
-/* Gives back a value, or a reference on it. */
+/* Releases a value, or a reference to it. */
 void
 _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe)
 {
@@ -118,7 +118,7 @@ _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *pro
                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
-/* Makes an entry the one asked for last, where that counts. The lock is held. */
+/* Makes an entry the most recently used, if that counts.  The lock is held. */
 static void
 touch (const TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -130,9 +130,9 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference of the caller's: on its thread's value; or on the one
- * that all share, if there is none for its thread (NULL: that is ending). The thread is inside, or
- * has the lock. */
+/* Finds an entry, and stores a reference for the caller: to its thread's value, or to the shared
+ * one if there is none for its thread (NULL: that is ending).  The thread is inside, or has the
+ * lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -184,7 +184,7 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Gives a thread its counter of hits, so that it can enter from now on. */
+/* Makes a counter of hits for a thread, so that it can enter from now on. */
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
@@ -202,7 +202,7 @@ admit (TarnMemo *memo, const TarnThread *thread)
   _tarn_memo_open (memo);
 }
 
-/* Finds an entry, without the lock where that can be. */
+/* Finds an entry, without the lock if possible. */
 static TarnMemoLookup
 look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -220,8 +220,8 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   return find_locked (memo, thread, probe, value);
 }
 
-/* Tells whether a key may be kept. One that may not is equal to none that is, so hits need not
- * ask. */
+/* Returns TRUE if a key may be kept.  Hits need not check it, because a key that may not equals
+ * none. */
 static gboolean
 is_fit (const TarnMemo *memo, gconstpointer key)
 {
@@ -353,7 +353,7 @@ new_with_ops (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDe
 /**
  * Makes a memoized function.
  *
- * What is kept is kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all
+ * Values are kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all
  * memos of the process, or until the last reference on the memo is gone. References on first
  * arguments are kept as long, so a context lives until it is forgotten: forget it before its last
  * other reference goes. Nothing is done at exit, when a driver may be gone: what is to be given
@@ -404,7 +404,7 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* Takes a reference. FALSE: the last one is gone. */
+/* Takes a reference.  Returns FALSE if the last one is gone. */
 gboolean
 _tarn_memo_try_ref (TarnMemo *memo)
 {
@@ -419,7 +419,7 @@ _tarn_memo_try_ref (TarnMemo *memo)
   return FALSE;
 }
 
-/* Ends a call that _tarn_memo_try_ref () began, or could not begin any more. */
+/* Ends a call that began with _tarn_memo_try_ref (), whatever that returned. */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {
@@ -427,13 +427,13 @@ _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
     tarn_memo_unref (memo);
 }
 
-/* Frees a memo whose last reference is gone, with all that it keeps. */
+/* Frees a memo whose last reference is gone, with all its entries. */
 static void
 memo_free (TarnMemo *memo)
 {
   g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
-  /* What gives a value back may ask for another one. */
+  /* A function that frees a value may call for another one. */
   while (memo->groups != NULL)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Values that each thread has its own of.  They stand in their entry by the thread's number, which
- * a thread that ends leaves to a later one, and with it what was its own: no driver is called when
- * a thread ends, and there are no more values than there were threads at a time. */
+ * Values of which each thread has its own.  They are stored in their entry by the thread's number.
+ * A thread that ends leaves its number, and its values, to a later one.  So no driver is called
+ * when a thread ends, and there are no more values than there were threads at a time. */
 
 #include "memo/memo-private.h"
 
@@ -22,7 +22,7 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   number = thread->number;
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
-  /* The reference on what is shared is why another entry has another address there. */
+  /* The reference to the shared value makes sure that another entry has another address there. */
   if (entry != NULL && entry->value == shared)
     {
       if (number >= entry->n_own)
@@ -37,7 +37,7 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   _tarn_memo_open (memo);
 }
 
-/* Makes this thread's value from the one that all share; takes a reference on that. */
+/* Makes this thread's value from the shared one.  Takes over a reference to that. */
 gboolean
 _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                            gpointer *value, GError **error)

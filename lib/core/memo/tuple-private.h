@@ -1,23 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Keys of several values, and the other ready keys of memos. */
 
 #ifndef TARN_TUPLE_PRIVATE_H
 #define TARN_TUPLE_PRIVATE_H
 
 #include <tarn/memo.h>
 
-/* The upper 32 bits are the better ones. */
+/* Hashes bytes.  The upper 32 bits are the better ones. */
 guint64 _tarn_hash_data (gconstpointer data, gsize size);
 
-/* As g_str_hash () and g_bytes_hash (), but not a byte at a time. */
+/* Hash a string and a GBytes, faster than g_str_hash () and g_bytes_hash (), which take a byte at a
+ * time. */
 guint _tarn_hash_string (gconstpointer string);
 guint _tarn_hash_bytes (gconstpointer bytes);
 gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);
 
-/* Whether all its parts are of types that there are. */
+/* Returns TRUE if all parts have valid types. */
 gboolean _tarn_tuple_is_valid (const TarnMemoKeyTuple *tuple);
 
-/* To copy and free keys. */
+/* Copy and free keys. */
 gpointer _tarn_copy_string (gconstpointer string);
 gpointer _tarn_copy_int64 (gconstpointer integer);
 gpointer _tarn_copy_bytes (gconstpointer bytes);

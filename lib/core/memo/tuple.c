@@ -39,16 +39,16 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
     }
   for (gsize i = 0; i < size - sizeof word; i += sizeof word)
     hash = mix (hash, read_word (data + i));
-  /* The last word has some of the bytes of the one before it. */
+  /* The last word overlaps the one before it. */
   return mix (hash, read_word (data + size - sizeof word));
 }
 
-/* A multiplication has to wait for the one before it, but not for its neighbours. */
+/* The number of lanes, in which multiplications do not wait for each other. */
 #define N_LANES 4
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
-/* Hashes bytes, by four lanes where there are many: a multiplication has to wait for the one
- * before it, but not for its neighbours. */
+/* Hashes bytes.  Many bytes are hashed in four lanes, because a multiplication has to wait for the
+ * one before it, but not for its neighbours. */
 guint64
 _tarn_hash_data (gconstpointer data, gsize size)
 {
@@ -66,14 +66,13 @@ _tarn_hash_data (gconstpointer data, gsize size)
   return mix_words (hash, bytes, size);
 }
 
-/* An image of a megabyte is looked up before every launch, and is seen to be equal by its address.
- * So of what is long only the ends and samples in between count. */
+/* Longer data is hashed by its ends and by samples in between.  An image of a megabyte is looked up
+ * before every launch, and is found equal by its address. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64
 
-/* Hashes the ends of what is long, and samples in between: an image of a megabyte is looked up
- * before every launch, and is seen to be equal by its address. */
+/* Hashes the ends of long data, and samples in between. */
 static guint64
 hash_samples (gconstpointer data, gsize size)
 {
@@ -103,7 +102,7 @@ _tarn_hash_bytes (gconstpointer bytes)
   return (guint) (hash >> 32);
 }
 
-/* Compares bytes; those at one address are equal without a look. */
+/* Compares bytes.  Those at the same address are equal without a look. */
 gboolean
 _tarn_bytes_equal (gconstpointer a, gconstpointer b)
 {

@@ -102,7 +102,7 @@ go_with_lock (TarnPool *pool, TarnBlock *block)
 }
 
 /* Gives a block that is being freed back to its arena, whose memory is a part that upstream made.
- * FALSE: the lock has to be taken, and nothing was done. */
+ * Returns FALSE if the lock has to be taken, and nothing was done. */
 gboolean
 _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

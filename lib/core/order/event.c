@@ -8,7 +8,8 @@
 /* References.  The lock is held; _tarn_pool_unlock_and_sweep () frees what nobody has any more,
  * without it. */
 
-/* Makes an event of a backend's handle, with one reference; NULL: it is yet to be recorded. */
+/* Makes an event of a backend's handle, with one reference.  @handle: NULL: it is yet to be
+ * recorded. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
@@ -85,7 +86,7 @@ _tarn_pool_unlock_and_sweep (TarnPool *pool)
 
 /* Uses.  The lock is held. */
 
-/* Tells whether an event was recorded for a use. */
+/* Returns TRUE if an event was recorded for a use. */
 gboolean
 _tarn_use_has_event (const TarnUse *use)
 {
@@ -100,7 +101,7 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Tells whether a use has no event, or one that somebody is yet to record, and may fail to.  The
+/* Returns TRUE if a use has no event, or one that somebody is yet to record, and may fail to.  The
  * event that a free is recording is not touched. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)

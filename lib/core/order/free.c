@@ -12,7 +12,7 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Tells whether this is a child of fork (), where a free is counted, and no more. */
+/* Returns TRUE if this is a child of fork (), where a free is counted, and no more. */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {
@@ -22,7 +22,7 @@ _tarn_pool_ignore_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Tells whether the pool would hold too much with a block of a queue's that cannot go back yet.
+/* Returns TRUE if the pool would hold too much with a block of a queue's that cannot go back yet.
  * The free has to record an event then, which tells when the queue is done with it.  The lock is
  * held. */
 static gboolean
@@ -37,8 +37,8 @@ exceeds_room (const TarnPool *pool, const TarnBlock *block)
   return block->alloc_size > room || pool->stats.held_bytes > room - block->alloc_size;
 }
 
-/* Tells whether the free of a block has to record events, for others than its own queue.  The lock
- * is held. */
+/* Returns TRUE if the free of a block has to record events, for others than its own queue.  The
+ * lock is held. */
 static gboolean
 needs_events (TarnPool *pool, const TarnBlock *block)
 {
@@ -103,8 +103,8 @@ _tarn_pool_ref_block (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Drops a reference on a block that is SHARED.  FALSE: it was the last one, and the block is to be
- * freed. */
+/* Drops a reference on a block that is SHARED.  Returns FALSE if it was the last one, and the block
+ * is to be freed. */
 gboolean
 _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
 {
@@ -128,7 +128,7 @@ note_free (const TarnPool *pool, TarnBlock *block)
 }
 
 /* Holds a block in the thread's cache where a plain visit is not possible: there is no membarrier,
- * or what is done is followed.  FALSE: the lock has to be taken. */
+ * or what is done is followed.  Returns FALSE if the lock has to be taken. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {
@@ -143,8 +143,8 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
-/* While the thread's cache is full, one in so many frees of small blocks looks whether it has room
- * again. */
+/* While the thread's cache is full, one in this many frees of small blocks checks whether it has
+ * room again. */
 #define LOOKS_FOR_ROOM 64
 
 /* Keeps an arena's own block in the thread's cache, for requests to come. */
@@ -165,7 +165,7 @@ keep_own (TarnPool *pool, TarnBlock *block)
   return is_kept;
 }
 
-/* Gives an arena's own block back to it.  FALSE: the lock has to be taken. */
+/* Gives an arena's own block back to it.  Returns FALSE if the lock has to be taken. */
 static gboolean
 put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 {

@@ -14,8 +14,8 @@
 /* Tells whether a request of a queue can have a block.  The lock is held. */
 typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 
-/* Takes the first block of a bin that suits for a request of a queue; NULL: none of the first
- * MAX_SEEN does.  The lock is held. */
+/* Takes the first block of a bin that suits for a request of a queue.  Returns NULL if none of the
+ * first MAX_SEEN does.  The lock is held. */
 static TarnBlock *
 take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Suits suits)
 {
@@ -110,7 +110,7 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
 /* Blocks that a request may have later.  The lock is held. */
 
-/* Tells whether a request asks about an event already. */
+/* Returns TRUE if a request asks about an event already. */
 static gboolean
 asks_about (const TarnRequest *request, const TarnEvent *event)
 {

@@ -30,7 +30,7 @@
  * is a temporary: such a block would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
-/* Tells whether threads are to take memory from the arenas of the heap below, as nobody says how
+/* Returns TRUE if threads are to take memory from the arenas of the heap below, as nobody says how
  * much the pool is to hold, nor that threads are to keep nothing. */
 static gboolean
 is_for_arenas (const TarnPool *pool, gsize hold_bytes)

@@ -201,7 +201,7 @@ gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize align
                                          gpointer handle, TarnBlock **block, GError **error);
 void _tarn_pool_end_redirect (TarnPool *pool);
 
-/* Tells whether a request has to ask whose it is. */
+/* Returns TRUE if a request has to ask whose it is. */
 static inline gboolean
 _tarn_pool_is_redirected (const TarnPool *pool)
 {
@@ -228,7 +228,7 @@ void _tarn_pool_free_block (TarnBlock *block);
 void _tarn_pool_free_watched (TarnBlock *block); /* watch.c */
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
-/* Tells whether a reference keeps a queue alive, so that any call may use the queue. */
+/* Returns TRUE if a reference keeps a queue alive, so that any call may use the queue. */
 static inline gboolean
 _tarn_pool_keeps_queues_alive (const TarnPool *pool)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory from the shares of other queues: asking for it, and recording the late events that tell
- * when it is idle.  Which way blocks of a size go once they are handed on. */
+ * Memory from the shares of other queues: requests it, and records the late events that tell when
+ * it is idle.  Chooses in which direction blocks of a size are handed over. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -12,7 +12,7 @@
 
 /* The lock is held. */
 
-/* Tells whether a call that names a queue has to record an event because the pool holds too much:
+/* Returns TRUE if a call that names a queue has to record an event because the pool holds too much:
  * so it is if none could be recorded when memory of the queue was freed. */
 static gboolean
 has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
@@ -20,8 +20,8 @@ has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
   return queue->has_unrecorded && _tarn_pool_has_excess (pool);
 }
 
-/* Tells whether a call that names a queue has to record an event, because others want memory of the
- * queue, or because the pool holds too much.  The lock is held. */
+/* Returns TRUE if a call that names a queue has to record an event, because others want memory of
+ * the queue, or because the pool holds too much.  The lock is held. */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -39,7 +39,7 @@ _tarn_pool_hand_on (TarnPool *pool, guint32 number)
   _tarn_pool_set_to_record (pool, number, TARN_RECORDED_FREES);
 }
 
-/* Tells whether blocks of a size are held for which no event could be recorded on a queue. */
+/* Returns TRUE if blocks of a size are held for which no event could be recorded on a queue. */
 static gboolean
 has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -125,7 +125,7 @@ want_unrecorded (TarnPool *pool, TarnRequest *request)
       want_event_for (pool, request, link->data);
 }
 
-/* Tells whether other queues than a request's have blocks of its size in their shares. */
+/* Returns TRUE if other queues than a request's have blocks of its size in their shares. */
 static gboolean
 others_have (TarnPool *pool, const TarnRequest *request)
 {
@@ -149,7 +149,7 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
   want_unrecorded (pool, request);
 }
 
-/* Tells whether many queues have blocks of a size in their shares. */
+/* Returns TRUE if many queues have blocks of a size in their shares. */
 static gboolean
 many_have (TarnPool *pool, guint32 number)
 {
@@ -269,8 +269,8 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 
 /* The lock is not held. */
 
-/* Tells whether events could not be recorded on a queue, which the caller names, and still cannot:
- * it is being captured.  To try again would move all that is held for it there and back. */
+/* Returns TRUE if events could not be recorded on a queue, which the caller names, and still
+ * cannot: it is being captured.  To try again would move all that is held for it there and back. */
 static gboolean
 is_captured_still (TarnPool *pool, const TarnQueue *queue)
 {

@@ -223,8 +223,8 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   return queue;
 }
 
-/* Gets the queue on which the allocator makes memory ready; NULL: there is none, as of a heap,
- * whose memory is ready. */
+/* Gets the queue on which the allocator makes memory ready.  Returns NULL if there is none, as of a
+ * heap, whose memory is ready. */
 gpointer
 _tarn_pool_get_fresh_queue (const TarnPool *pool)
 {
@@ -245,7 +245,7 @@ _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
   return handle == NULL || *fresh != NULL;
 }
 
-/* Drops the caller's reference; NULL: it had none. */
+/* Drops the caller's reference.  @queue: nullable. */
 void
 _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 {
@@ -284,7 +284,7 @@ record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   return n;
 }
 
-/* Tells whether a queue uses a block, and the queue's last event does not stand for that yet. */
+/* Returns TRUE if a queue uses a block, and the queue's last event does not stand for that yet. */
 static gboolean
 is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *event)
 {
@@ -341,7 +341,7 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Tells whether this thread may wait until nobody records on a queue that it names.  The lock is
+/* Returns TRUE if this thread may wait until nobody records on a queue that it names.  The lock is
  * held. */
 static gboolean
 can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
@@ -358,8 +358,8 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 }
 
 /* Makes a pool forget a queue that a call names, with an event for everything that was put on it.
- * It waits until no other thread records on the queue.  FALSE: this thread must not wait for that,
- * and nothing was changed. */
+ * It waits until no other thread records on the queue.  Returns FALSE if this thread must not wait
+ * for that, and nothing was changed. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {

@@ -21,7 +21,7 @@ struct _TarnRedirect
   guint n_refs;           /* behind the pool's lock: the pool's, and one of each call */
 };
 
-/* Takes the reference for a call; NULL: there is no function any more. */
+/* Takes the reference for a call.  Returns NULL if there is no function any more. */
 static TarnRedirect *
 begin_call (TarnPool *pool)
 {
@@ -54,7 +54,7 @@ drop (TarnPool *pool, TarnRedirect *redirect)
   g_free (redirect);
 }
 
-/* Asks whose a request is.  NULL: the pool's own, or nobody's, with an error. */
+/* Asks whose a request is.  Returns NULL if it is the pool's own, or nobody's, with an error. */
 static TarnPool *
 ask (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -102,8 +102,8 @@ allocate_of (TarnPool *other, gsize size, gsize alignment, gpointer handle, GErr
   return tarn_pool_allocate_ordered (other, size, handle, error);
 }
 
-/* Has another pool serve a request of a queue, if it is to; @alignment: 0 for none.  FALSE: the
- * pool itself has to. */
+/* Has another pool serve a request of a queue, if it is to; @alignment: 0 for none.  Returns FALSE
+ * if the pool itself has to. */
 gboolean
 _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpointer handle,
                                 TarnBlock **block, GError **error)

@@ -11,15 +11,15 @@
 /* How often a call frees what the pool holds beyond its bound, while other threads free more. */
 #define MAX_ROUNDS 100
 
-/* Tells whether memory must not go back to upstream while commands use it. */
+/* Returns TRUE if memory must not go back to upstream while commands use it. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Tells whether memory can go back to a heap while commands use it: those of the queue whose it is
- * there. */
+/* Returns TRUE if memory can go back to a heap while commands use it: those of the queue whose it
+ * is there. */
 gboolean
 _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
@@ -29,7 +29,7 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
          && use->event == NULL && use->queue->in_order && use->queue->is_known;
 }
 
-/* Tells whether the heap below knows a queue as the pool does: it has forgotten the queue if
+/* Returns TRUE if the heap below knows a queue as the pool does: it has forgotten the queue if
  * another pool over it told it to. */
 gboolean
 _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
@@ -37,15 +37,15 @@ _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
   return queue->owner != 0 && _tarn_heap_knows_owner (pool->heap, queue->handle, queue->owner);
 }
 
-/* Tells whether nobody uses a held block any more, as far as is known. */
+/* Returns TRUE if nobody uses a held block any more, as far as is known. */
 gboolean
 _tarn_block_is_done (const TarnBlock *block)
 {
   return _tarn_block_is_ready_for (block, NULL);
 }
 
-/* Tells whether memory can go back as the last thing on a queue, which the backend keeps alive. Not
- * in a pool with a limit, which would count bytes as gone that are not yet. */
+/* Returns TRUE if memory can go back as the last thing on a queue, which the backend keeps alive.
+ * Not in a pool with a limit, which would count bytes as gone that are not yet. */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
 {
@@ -62,7 +62,7 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
 }
 
 /* Finds the event for what a queue was given, of those that this call has recorded; else records
- * it. NULL: that cannot be done. */
+ * it.  Returns NULL if that cannot be done. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -104,7 +104,7 @@ get_owner (TarnPool *pool, const TarnBlock *block)
   return owner;
 }
 
-/* Tells whether commands may use any of a list of retired blocks, and a heap does not have it for
+/* Returns TRUE if commands may use any of a list of retired blocks, and a heap does not have it for
  * their queue. */
 static gboolean
 are_used (TarnPool *pool, const TarnBlock *blocks)
@@ -172,7 +172,8 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
 }
 
 /* Frees a block's memory as the last thing on one of its queues, after the others: the queue waits
- * for timely events, and the host for late ones.  FALSE: the backend cannot, or nobody can wait. */
+ * for timely events, and the host for late ones.  Returns FALSE if the backend cannot, or nobody
+ * can wait. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -189,8 +190,8 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   return FALSE;
 }
 
-/* Has the host wait for all uses of a block.  FALSE: nobody can tell when they are done.  What went
- * with its context does not use memory any more. */
+/* Makes the host wait for all uses of a block.  Returns FALSE if nobody can tell when they are
+ * done.  What went with its context does not use memory any more. */
 static gboolean
 await_end (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -217,8 +218,8 @@ free_for_owner (TarnPool *pool, TarnBlock *block)
 }
 
 /* Gives the memory of a retired block back that commands may still use.  @is_wanted: there has to
- * be room when this returns; else it may go as soon as they are done.  FALSE: nothing was done,
- * because nobody can tell when they are. */
+ * be room when this returns; else it may go as soon as they are done.  Returns FALSE if nothing was
+ * done, because nobody can tell when they are. */
 gboolean
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
 {
@@ -239,7 +240,7 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Gets an event of a block that is not known to be done; NULL: there is none. */
+/* Gets an event of a block that is not known to be done.  Returns NULL if there is none. */
 static TarnEvent *
 get_undone (const TarnBlock *block)
 {
@@ -250,7 +251,8 @@ get_undone (const TarnBlock *block)
 }
 
 /* Finds the first event that is not known to be done, of recorded blocks from @block on, and takes
- * a reference; NULL: there is none.  The next search begins at the block of that event. */
+ * a reference.  Returns NULL if there is none.  The next search begins at the block of that
+ * event. */
 static TarnEvent *
 find_undone (TarnPool *pool, TarnBlock *block)
 {
@@ -264,9 +266,9 @@ find_undone (TarnPool *pool, TarnBlock *block)
   return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
-/* Finds the event to ask the driver about next, and takes a reference; NULL: there is none.  It
- * begins with the oldest blocks and goes on from block to block, so that a few blocks of long work
- * do not hide the later ones. */
+/* Finds the event to ask the driver about next, and takes a reference.  Returns NULL if there is
+ * none.  It begins with the oldest blocks and goes on from block to block, so that a few blocks of
+ * long work do not hide the later ones. */
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {
@@ -287,7 +289,7 @@ skip_asked (TarnPool *pool)
 }
 
 /* Asks the driver about events of recorded blocks, until one is not done, or TARN_MAX_ASKED were.
- * TRUE: all of these were done, and there may be more. */
+ * Returns TRUE if all of these were done, and there may be more. */
 gboolean
 _tarn_pool_ask_recorded (TarnPool *pool)
 {
@@ -359,7 +361,7 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 }
 
 /* Frees what the pool holds beyond its bound, as far as that needs neither a wait nor the driver.
- * TRUE: there is more, and the driver may say that some of it is done. */
+ * Returns TRUE if there is more, and the driver may say that some of it is done. */
 static gboolean
 give_back_ready_excess (TarnPool *pool)
 {

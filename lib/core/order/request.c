@@ -5,11 +5,11 @@
  *
  *     1. the thread's cache            pool/cache-private.h, without a lock
  *     2. the arena of the queue        pool/arenas.c, without a lock; over a heap
- *     3. what the pool holds           held.c
- *     4. what other queues hold        others.c: asked for, for the next request
- *     5. fresh memory from upstream    upstream/miss.c: reserved, asked for; what is held goes
- *                                      where there is none left, until it is had, or nothing is
- *                                      held */
+ *     3. the pool's free lists         held.c
+ *     4. memory of other queues        others.c: requested, for a later request
+ *     5. new memory from upstream      upstream/miss.c: reserved, then allocated; if there is none,
+ *                                      frees cached blocks and retries, until it succeeds or no
+ *                                      block is cached */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
@@ -68,8 +68,8 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
 }
 
 /* Serves a request from the thread's cache where a plain visit is not possible: there is no
- * membarrier, or what is done is followed, as a recording or tags need to see every block.  NULL:
- * the lock has to be taken. */
+ * membarrier, or what is done is followed, as a recording or tags need to see every block.  Returns
+ * NULL if the lock has to be taken. */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -89,7 +89,7 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle)
 }
 
 /* Serves a request from the thread's cache after all, or from what other threads have handed over.
- * NULL: the lock has to be taken. */
+ * Returns NULL if the lock has to be taken. */
 static inline TarnBlock *
 take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -102,7 +102,7 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request from the arena of its queue.  NULL: the lock has to be taken. */
+/* Serves a request from the arena of its queue.  Returns NULL if the lock has to be taken. */
 static inline TarnBlock *
 take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
@@ -380,7 +380,7 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Tells whether nothing is followed, handed over or checked, as is usual. */
+/* Returns TRUE if nothing is followed, handed over or checked, as is usual. */
 static inline gboolean
 is_usual (const TarnPool *pool)
 {
@@ -455,12 +455,12 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
  * cl_command_queue or a CUstream. Memory that other queues used before comes only when they are
  * done with it, or else the queue waits for that. tarn_block_record_use() tells of further queues.
  *
- * What one in-order queue alone has used, it has again without any call of the driver, and without
- * a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other queues have
- * it once it is idle, and fresh memory until then. The queue waits only for memory that queues hand
- * on: that several of them used, that was moved to its queue (tarn_block_move_to_queue()), and that
- * is of a size of which there was not enough for each. The host waits only where there is no other
- * memory left.
+ * Memory that only one in-order queue has used is reused by it without a call of the driver, and
+ * without a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other
+ * queues have it once it is idle, and fresh memory until then. The queue waits only for memory that
+ * queues hand on: that several of them used, that was moved to its queue
+ * (tarn_block_move_to_queue()), and that is of a size of which there was not enough for each. The
+ * host waits only where there is no other memory left.
  *
  * A request that names no queue waits on the host where this one has the queue wait. Memory that
  * was neither allocated nor recorded with a queue is idle as soon as it is freed.
@@ -495,7 +495,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Tells whether a block is aligned: by its address; or, where memory is a handle, by what all
+/* Returns TRUE if a block is aligned: by its address; or, where memory is a handle, by what all
  * memory of the pool is. */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)

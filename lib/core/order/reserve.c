@@ -11,16 +11,16 @@
 /* A heap has memory in several segments where one is not to be had, of so many bytes at least. */
 #define MIN_PART ((gsize) 2 << 20)
 
-/* Tells whether a request that failed may succeed in smaller parts: if memory is short, and if the
- * driver refuses it. */
+/* Returns TRUE if a request that failed may succeed in smaller parts: if memory is short, and if
+ * the driver refuses it. */
 static gboolean
 may_be_smaller (const GError *error)
 {
   return error->domain != TARN_ERROR || tarn_error_is_no_memory (error);
 }
 
-/* Allocates blocks that have so many bytes together, in as few parts as there can be.  FALSE: there
- * are fewer bytes. */
+/* Allocates blocks that have so many bytes together, in as few parts as there can be.  Returns
+ * FALSE if there are fewer bytes. */
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {
@@ -64,7 +64,7 @@ set_exact (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Tells whether a pool without a heap holds a block once it is freed. */
+/* Returns TRUE if a pool without a heap holds a block once it is freed. */
 static gboolean
 is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 {

@@ -8,8 +8,8 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Tells whether this thread may wait until others free memory: not in a call of a backend's, nor of
- * a reclaim function, because they may be waiting for that to end. */
+/* Returns TRUE if this thread may wait until others free memory: not in a call of a backend's, nor
+ * of a reclaim function, because they may be waiting for that to end. */
 static gboolean
 may_wait (void)
 {
@@ -19,7 +19,7 @@ may_wait (void)
   return TRUE;
 }
 
-/* Tells whether a request could never be served, whatever is freed. */
+/* Returns TRUE if a request could never be served, whatever is freed. */
 static gboolean
 is_above_limit (TarnPool *pool, gsize size)
 {

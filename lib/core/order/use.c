@@ -6,7 +6,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* Tells whether a block's uses have a queue.  The lock is held. */
+/* Returns TRUE if a block's uses have a queue.  The lock is held. */
 static gboolean
 is_used_by (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -51,9 +51,9 @@ drop_events (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Gives a block of a pool to a queue alone; NULL: the host waits, and the block is nobody's.  What
- * goes from queue to queue in use records an event when it is freed, for the first one will ask for
- * memory again. */
+/* Makes a queue the only user of a block of a pool.  @queue: NULL: the host waits, and the block
+ * has no queue.  A block that goes from queue to queue in use records an event when it is freed,
+ * because the first queue will request memory again. */
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {

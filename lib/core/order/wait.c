@@ -7,7 +7,7 @@
 
 /* The lock is held. */
 
-/* Tells whether a use is done, or comes before whatever is put on a queue (NULL: what the host
+/* Returns TRUE if a use is done, or comes before whatever is put on a queue (NULL: what the host
  * does) from now on. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
@@ -16,14 +16,14 @@ is_done_for (const TarnUse *use, const TarnQueue *queue)
          || (_tarn_use_has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
-/* Tells whether a request can have its queue wait for a use. */
+/* Returns TRUE if a request can have its queue wait for a use. */
 static gboolean
 is_timely (const TarnUse *use)
 {
   return _tarn_use_has_event (use) && !use->event->is_late;
 }
 
-/* Tells whether a queue (NULL: the host) can use a block without a wait. */
+/* Returns TRUE if a queue (NULL: the host) can use a block without a wait. */
 gboolean
 _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -35,7 +35,7 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Tells whether events say when a queue can use a block. */
+/* Returns TRUE if events say when a queue can use a block. */
 gboolean
 _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -45,7 +45,7 @@ _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Tells whether a queue can use a block, if it is made to wait. */
+/* Returns TRUE if a queue can use a block, if it is made to wait. */
 gboolean
 _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -92,9 +92,9 @@ _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
   block->is_unready = FALSE;
 }
 
-/* Makes a block used by a queue alone; NULL: by nobody.  Nobody waits: the block's uses are done,
- * or were waited for.  The caller has a reference on the queue, because the block's may be the last
- * one. */
+/* Makes a queue, or none (NULL), the only user of a block.  It does not wait: the block's uses are
+ * done, or were waited for.  The caller has a reference to the queue, because the block's may be
+ * the last one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -135,7 +135,7 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Has the host wait for an event.  A wait that fails is good enough where the event is done: a
+/* Makes the host wait for an event.  A wait that fails is good enough where the event is done: a
  * command before it has failed. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
@@ -231,9 +231,9 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   return is_ready;
 }
 
-/* Gives a block in use to a queue alone, which waits where it has to; NULL: the host waits, and the
- * block is nobody's.  No other call has the block; the caller has a reference on the queue.
- * @may_be_late is for _tarn_block_await (). */
+/* Makes a queue the only user of a block in use; it waits if necessary.  @queue: NULL: the host
+ * waits, and the block has no queue.  No other call has the block; the caller has a reference to
+ * the queue.  @may_be_late is for _tarn_block_await (). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

@@ -69,7 +69,7 @@ _tarn_visits_end (const TarnVisits *visits)
 
 /* Threads, inside a visit */
 
-/* Tells whether a thread may take so many bytes without the lock. */
+/* Returns TRUE if a thread may take so many bytes without the lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -120,7 +120,8 @@ _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the queue to whose arenas a block that is being freed can go back; NULL: none. */
+/* Finds the queue to whose arenas a block that is being freed can go back.  Returns NULL if there
+ * is none. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -142,8 +143,9 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 }
 
 /* Chooses which block goes back to its arena when @block is freed: @block, or, if the thread keeps
- * @block from now on, the one that it kept before; NULL: it kept none.  A thread keeps the largest
- * of a queue's temporaries: large blocks, each of which it frees before it takes the next. */
+ * @block from now on, the one that it kept before.  Returns NULL if it kept none.  A thread keeps
+ * the largest of a queue's temporaries: large blocks, each of which it frees before it takes the
+ * next. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

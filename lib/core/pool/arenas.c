@@ -42,7 +42,7 @@
 /* Visits.  The thread is in none. */
 
 /* Waits until the pool's door and the heap's are open, which others may have closed for a moment.
- * FALSE: one stays closed. */
+ * Returns FALSE if one stays closed. */
 static gboolean
 await_doors (TarnPool *pool)
 {
@@ -56,7 +56,7 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->heap);
 }
 
-/* Begins the next visit.  FALSE: the locks have to be taken. */
+/* Begins the next visit.  Returns FALSE if the locks have to be taken. */
 gboolean
 _tarn_visits_begin (TarnVisits *visits)
 {
@@ -73,8 +73,8 @@ _tarn_visits_begin (TarnVisits *visits)
 
 /* Requests.  The thread is inside, or has the lock. */
 
-/* Reads a request.  FALSE: it must not be served from an arena, as far as can be seen from outside
- * of a visit, because a block that was handed over could serve it as well. */
+/* Reads a request.  Returns FALSE if it must not be served from an arena, as far as can be seen
+ * from outside of a visit, because a block that was handed over could serve it as well. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -106,8 +106,8 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block from the arenas of a queue, or what the thread keeps of it.  NULL: there is none;
- * or a part is to be made of an extent, for it to be one. */
+/* Takes a block from the arenas of a queue, or what the thread keeps of it.  Returns NULL if there
+ * is none; or a part is to be made of an extent, for it to be one. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -141,7 +141,7 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   return block;
 }
 
-/* Counts a block that the thread has taken.  TRUE: it is to look after the pool. */
+/* Counts a block that the thread has taken.  Returns TRUE if it is to look after the pool. */
 static inline gboolean
 take_turn (TarnPool *pool, TarnCache *cache)
 {
@@ -159,8 +159,9 @@ take_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
-/* Serves a request from the arena of its queue in one visit.  Nearly all are served so.  NULL: this
- * one is not, and the caller is to ask why.  *is_due: the caller is to look after the pool. */
+/* Serves a request from the arena of its queue in one visit.  Nearly all are served so.  Returns
+ * NULL if this one is not, and the caller is to ask why. *is_due: the caller is to look after the
+ * pool. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -224,8 +225,8 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from the arena of its queue.  NULL: the lock has to be taken.  *is_due: the
- * caller is to look after the pool. */
+/* Serves a request from the arena of its queue.  Returns NULL if the lock has to be taken. *is_due:
+ * the caller is to look after the pool. */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -298,8 +299,8 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Gets what a thread keeps for temporaries of a queue; NULL: nothing.  The lock is held, and the
- * cache is this thread's, or the door is closed. */
+/* Gets what a thread keeps for temporaries of a queue.  Returns NULL if there is nothing.  The lock
+ * is held, and the cache is this thread's, or the door is closed. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -333,7 +334,7 @@ _tarn_cache_return_all_kept (TarnCache *cache)
 }
 
 /* Gives a block back to its arena; @met is the queue of the block that is being freed, mostly the
- * same one.  FALSE: the lock has to be taken. */
+ * same one.  Returns FALSE if the lock has to be taken. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -343,7 +344,7 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 }
 
 /* Gives a block that is being freed back to its arena, or the one that the thread kept instead.
- * FALSE: the lock has to be taken.  The thread is inside. */
+ * Returns FALSE if the lock has to be taken.  The thread is inside. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -362,8 +363,8 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Gives a block that is being freed back to its arena in one visit.  FALSE: it could not go, and
- * the caller is to ask why. */
+/* Gives a block that is being freed back to its arena in one visit.  Returns FALSE if it could not
+ * go, and the caller is to ask why. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -429,7 +430,7 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
 }
 
 /* Gives a block that is being freed back to its arena, of a heap whose memory is an address where
- * that is not followed.  FALSE: the lock has to be taken. */
+ * that is not followed.  Returns FALSE if the lock has to be taken. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

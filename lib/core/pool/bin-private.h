@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Bins: the sizes of blocks that a pool distinguishes, and their numbers. */
 
 #ifndef TARN_BIN_PRIVATE_H
 #define TARN_BIN_PRIVATE_H

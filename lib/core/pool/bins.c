@@ -24,8 +24,8 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the bins of a queue's share (@queue NULL: of no queue).  @ages is the pool's list of their
- * blocks by age; NULL: they are in none. */
+/* Makes the bins of a queue's share (@queue NULL: of no queue).  @ages: the pool's list of their
+ * blocks by age; NULL: they are in no list. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -38,7 +38,7 @@ _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
   return bins;
 }
 
-/* Frees bins, which are empty; NULL: there are none. */
+/* Frees bins, which are empty.  @bins: nullable. */
 void
 _tarn_bins_free (TarnBins *bins)
 {
@@ -55,8 +55,8 @@ look_up (TarnBins *bins, guint32 number)
   bins->latest = g_hash_table_lookup (bins->table, GUINT_TO_POINTER (number));
 }
 
-/* Gets a bin by its number; NULL: there is none, as before its first block, and after the pool gave
- * blocks back when it was empty. */
+/* Gets a bin by its number.  Returns NULL if there is none, as before its first block, and after
+ * the pool gave blocks back when it was empty. */
 TarnBin *
 _tarn_bins_get (TarnBins *bins, guint32 number)
 {
@@ -67,7 +67,7 @@ _tarn_bins_get (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Tells whether a bin has a block. */
+/* Returns TRUE if a bin has a block. */
 gboolean
 _tarn_bins_have (TarnBins *bins, guint32 number)
 {
@@ -76,7 +76,7 @@ _tarn_bins_have (TarnBins *bins, guint32 number)
   return bin != NULL && bin->top != NULL;
 }
 
-/* Tells whether a bin of a table has nothing to keep it for. */
+/* Returns TRUE if a bin of a table has nothing to keep it for. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 {
@@ -115,7 +115,7 @@ ensure_bin (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Gets the bins of a queue's share, or nobody's; NULL: it has none. */
+/* Gets the bins of a queue's share, or nobody's.  Returns NULL if it has none. */
 TarnBins *
 _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -138,7 +138,7 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
   return queue->bins;
 }
 
-/* Tells whether frees of a bin's blocks are to record events, because others wait for them. */
+/* Returns TRUE if frees of a bin's blocks are to record events, because others wait for them. */
 gboolean
 _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
 {
@@ -155,7 +155,7 @@ _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
   ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
-/* Gets the batch that the first blocks of a bin are in; NULL: they are in none. */
+/* Returns the batch that the first blocks of a bin are in.  Returns NULL if they are in none. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
 {
@@ -544,7 +544,7 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
   return block;
 }
 
-/* Takes the block of a bin that was freed last for a request; NULL: there is none. */
+/* Takes the block of a bin that was freed last for a request.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
 {
@@ -555,7 +555,8 @@ _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
                                          : NULL;
 }
 
-/* Takes any block of a size for a request, whoever may still use it; NULL: there is none. */
+/* Takes any block of a size for a request, whoever may still use it.  Returns NULL if there is
+ * none. */
 TarnBlock *
 _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
 {

@@ -48,7 +48,7 @@ TarnAge *_tarn_block_get_age (const TarnBlock *block);
 /* Without the lock, by who has the block: before anybody else has it, and before it is freed. */
 void _tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack);
 void _tarn_block_forget_origin (TarnBlock *block);
-/* FALSE: nobody knows.  The block is in use, and stays so meanwhile. */
+/* Returns FALSE if nobody knows.  The block is in use, and stays so meanwhile. */
 gboolean _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin);
 
 /* Each block that is neither vacant nor retired. */

@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Chunks of block structs, from which pools take them. */
 
 #include "pool/block-chunk-private.h"
 
@@ -46,7 +48,7 @@ chunk_of (const TarnBlock *block)
   return chunk;
 }
 
-/* Tells whether a thread that needs a chunk may have this one. */
+/* Returns TRUE if a thread that needs a chunk may have this one. */
 static gboolean
 is_open (const TarnBlockChunk *chunk)
 {
@@ -174,7 +176,7 @@ _tarn_block_get_age (const TarnBlock *block)
 /* Origins.  Whoever looks at one does so while nobody frees or allocates; but a thread may be about
  * to say of a block that is its own already whose it is, which is why time is written last. */
 
-/* Gets where the origin of a block is; NULL: there is no memory for it. */
+/* Gets where the origin of a block is.  Returns NULL if there is no memory for it. */
 static TarnOrigin *
 make_origin (const TarnBlock *block)
 {

@@ -234,7 +234,7 @@ void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 
-/* Tells whether anything is being handed over; with the lock or without. */
+/* Returns TRUE if anything is being handed over; with the lock or without. */
 static inline gboolean
 _tarn_pool_has_transfers (const TarnPool *pool)
 {
@@ -251,8 +251,8 @@ _tarn_spread (guint32 number, gpointer handle)
   return number + (guint32) (spread >> 40);
 }
 
-/* Finds a queue (NULL: nobody) whose arenas a pool has met; NULL: it has not.  The lock is held, or
- * the thread is in a visit. */
+/* Finds a queue (NULL: nobody) whose arenas a pool has met.  Returns NULL if it has not.  The lock
+ * is held, or the thread is in a visit. */
 static inline TarnMetQueue *
 _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
 {
@@ -314,7 +314,7 @@ _tarn_cache_find_bin_with_room (const TarnCache *cache, guint i)
   for (guint i = _tarn_cache_find_bin_with_room (cache, 0); i < TARN_CACHE_BINS;                   \
        i = _tarn_cache_find_bin_with_room (cache, i + 1))
 
-/* Finds the bin for blocks of a size and a queue; NULL: there is none. */
+/* Finds the bin for blocks of a size and a queue.  Returns NULL if there is none. */
 static inline __attribute__ ((always_inline)) TarnCacheBin *
 _tarn_cache_find_bin (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -336,7 +336,7 @@ _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
   __atomic_store_n (&bin->length, (guint16) length, __ATOMIC_RELAXED);
 }
 
-/* Gets the cache that a thread has of a pool; NULL: none. */
+/* Gets the cache that a thread has of a pool.  Returns NULL if there is none. */
 static inline TarnCache *
 _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
 {
@@ -372,8 +372,8 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* Serves a request of a queue (NULL: of none) from a bin of the thread's cache.  NULL: the lock has
- * to be taken.  How a visit begins is known when this is compiled. */
+/* Serves a request of a queue (NULL: of none) from a bin of the thread's cache.  Returns NULL if
+ * the lock has to be taken.  How a visit begins is known when this is compiled. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take (TarnPool *pool, gsize size, guint32 number, gpointer handle, TarnBeginVisit begin)
 {
@@ -428,8 +428,8 @@ _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_push (bin, block);
 }
 
-/* Holds a block that is being freed in the thread's cache.  FALSE: the lock has to be taken, and
- * nothing was done. */
+/* Holds a block that is being freed in the thread's cache.  Returns FALSE if the lock has to be
+ * taken, and nothing was done. */
 static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
 {

@@ -103,7 +103,7 @@ _tarn_pool_init_caches (TarnPool *pool)
     _tarn_pool_open_door (pool);
 }
 
-/* Tells whether the bound on held bytes includes what threads may keep. */
+/* Returns TRUE if the bound on held bytes includes what threads may keep. */
 static gboolean
 counts_room (const TarnPool *pool)
 {
@@ -147,8 +147,8 @@ cache_new (TarnPool *pool)
   return cache;
 }
 
-/* Takes over a cache that is abandoned, with what is in it; NULL: there is none.  The lock is held.
- */
+/* Takes over a cache that is abandoned, with what is in it.  Returns NULL if there is none.  The
+ * lock is held. */
 static TarnCache *
 take_over (TarnPool *pool)
 {
@@ -165,10 +165,10 @@ take_over (TarnPool *pool)
   return cache;
 }
 
-/* Takes the lock, and gets this thread's cache, which is made if there is none.  NULL: the door is
- * closed for good, and the thread never had one; or the thread is ending.  Where one is made the
- * lock is given up meanwhile, because the list of threads has a lock that comes first; so the door
- * may be closed for good all the same, and the caller has to look. */
+/* Takes the lock, and gets this thread's cache, which is made if there is none.  Returns NULL if
+ * the door is closed for good, and the thread never had one; or the thread is ending.  Where one is
+ * made the lock is given up meanwhile, because the list of threads has a lock that comes first; so
+ * the door may be closed for good all the same, and the caller has to look. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -204,7 +204,8 @@ _tarn_pool_free_caches (TarnPool *pool)
 
 /* The door */
 
-/* Closes the door.  TRUE: it was open, and _tarn_pool_open () must follow.  The lock is held. */
+/* Closes the door.  Returns TRUE if it was open, and _tarn_pool_open () must follow.  The lock is
+ * held. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {
@@ -307,7 +308,7 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Tells whether a cache has blocks of a queue, or had any.  The lock is held. */
+/* Returns TRUE if a cache has blocks of a queue, or had any.  The lock is held. */
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
@@ -448,8 +449,8 @@ _tarn_pool_give_up_room (TarnPool *pool)
 /* Makes room for a block in a bin of a cache that is full.  It doubles the bin's capacity, so that
  * this seldom happens.  If there are too few bytes for that, it takes the capacity that other bins
  * do not use.  If not even one block more fits then, it empties the whole cache, this bin included.
- * If the bin already has as many blocks as it may, its oldest half goes to the pool's bin.  FALSE:
- * the bound leaves no room for the block. */
+ * If the bin already has as many blocks as it may, its oldest half goes to the pool's bin.  Returns
+ * FALSE if the bound leaves no room for the block. */
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -475,9 +476,9 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
   return TRUE;
 }
 
-/* Keeps a block that is being freed in this thread's cache.  FALSE: it did not, because the block
- * is too large, there is no room, or blocks of its size are handed over between queues.  The lock
- * is held. */
+/* Keeps a block that is being freed in this thread's cache.  Returns FALSE if it did not, because
+ * the block is too large, there is no room, or blocks of its size are handed over between queues.
+ * The lock is held. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
@@ -563,7 +564,7 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 
 /* Moves blocks from a bin of a share to this thread's cache, for its next requests, after one that
  * found none there: whole batches, or else single blocks, up to about half of those that the share
- * has.  TRUE: the cache has some now.  The lock is held. */
+ * has.  Returns TRUE if the cache has some now.  The lock is held. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
@@ -595,8 +596,8 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Looks at a cache of another thread.  TRUE: whoever looked has found it unused for TARN_IDLE_TIME.
- * The first look only notes what there is.  The lock is held. */
+/* Looks at a cache of another thread.  Returns TRUE if whoever looked has found it unused for
+ * TARN_IDLE_TIME.  The first look only notes what there is.  The lock is held. */
 static gboolean
 look_whether_idle (TarnCache *cache, gint64 now)
 {
@@ -611,8 +612,8 @@ look_whether_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves what abandoned caches have of a size and a queue to its share.  TRUE: there was some.  The
- * lock is held. */
+/* Moves what abandoned caches have of a size and a queue to its share.  Returns TRUE if there was
+ * some.  The lock is held. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -634,7 +635,7 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 }
 
 /* Moves what the caches of idle threads have of a size and a queue to its share, before upstream is
- * asked.  TRUE: there was some.  The lock is held. */
+ * asked.  Returns TRUE if there was some.  The lock is held. */
 gboolean
 _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -699,8 +700,8 @@ _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
     cache->latest = block;
 }
 
-/* Notes that a thread frees a block with the lock.  TRUE: it seems to have temporaries, of which
- * this is one. */
+/* Notes that a thread frees a block with the lock.  Returns TRUE if it seems to have temporaries,
+ * of which this is one. */
 gboolean
 _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
 {

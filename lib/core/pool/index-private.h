@@ -29,7 +29,7 @@ void _tarn_index_clear (TarnIndex *index);
 void _tarn_index_add (TarnIndex *index, TarnBlock *block);
 void _tarn_index_remove (TarnIndex *index, TarnBlock *block);
 
-/* Finds a block by its memory; NULL: there is none. */
+/* Finds a block by its memory.  Returns NULL if there is none. */
 TarnBlock *_tarn_index_find (TarnIndex *index, TarnMemory memory);
 
 /* Finds one of that size, and takes it out. */

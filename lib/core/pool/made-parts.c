@@ -8,8 +8,9 @@
 
 #include "pool/arenas-private.h"
 
-/* Makes a block of an extent of which a part was made.  NULL: the queue is not what it was, the
- * heap's door is not open, or the thread has no struct or no grant left.  The thread is inside. */
+/* Makes a block of an extent of which a part was made.  Returns NULL if the queue is not what it
+ * was, the heap's door is not open, or the thread has no struct or no grant left.  The thread is
+ * inside. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -26,8 +27,8 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
   return block;
 }
 
-/* Has a part made of an extent that a request has, and makes a block of it.  NULL: the lock has to
- * be taken, and the extent was put back.  The thread is in no visit. */
+/* Has a part made of an extent that a request has, and makes a block of it.  Returns NULL if the
+ * lock has to be taken, and the extent was put back.  The thread is in no visit. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         const TarnTaken *taken)
@@ -56,7 +57,7 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
 }
 
 /* Chooses the block to return to its arena, and marks it as ending.  Counters have it as active
- * until it is back.  FALSE: the caller has to take the lock.  The thread is inside. */
+ * until it is back.  Returns FALSE if the caller has to take the lock.  The thread is inside. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -85,16 +86,17 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Takes a block that is being freed out of sight, whose memory is a part that upstream made; or
- * else the one that the thread kept instead: *goes, of which the part is to be released next; NULL:
- * none. FALSE: the lock has to be taken, and nothing was done. */
+/* Takes a block that is being freed out of sight, whose memory is a part that upstream made, or
+ * else the one that the thread kept instead.  Its part is to be released next.  Stores it in *goes;
+ * NULL: there is none.  Returns FALSE if the lock has to be taken, and nothing was done. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
   return _tarn_cache_free_in_visits (cache, block, begin_to_go, goes);
 }
 
-/* Gives a block whose part was released back to its arena.  FALSE: a door stays closed. */
+/* Gives a block whose part was released back to its arena.  Returns FALSE if a door stays
+ * closed. */
 gboolean
 _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

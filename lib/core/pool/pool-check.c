@@ -53,7 +53,7 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Tells whether the blocks from @top on are a batch. */
+/* Returns TRUE if the blocks from @top on are a batch. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -359,7 +359,8 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* Tells whether a bin of a thread's cache has nothing and may have nothing, as most of the 512. */
+/* Returns TRUE if a bin of a thread's cache has nothing and may have nothing, as most of the
+ * 512. */
 static gboolean
 is_unused (const TarnCacheBin *bin)
 {

@@ -17,8 +17,8 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Tells whether a block that is being freed should go back at once: it can, and is larger than what
- * the pool may hold.  If the pool kept it, all other held blocks would have to go for it. */
+/* Returns TRUE if a block that is being freed should go back at once: it can, and is larger than
+ * what the pool may hold.  If the pool kept it, all other held blocks would have to go for it. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -30,7 +30,8 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
 }
 
 /* Holds a block whose use has ended: in the thread's cache, if it has one (else NULL) and the block
- * is for it, or in the pool's bin.  FALSE: the block is better given back, which needs no wait. */
+ * is for it, or in the pool's bin.  Returns FALSE if the block is better given back, which needs no
+ * wait. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -60,7 +61,7 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 
 /* Takes a block of a queue's share (NULL: nobody's) for a request of a thread whose cache (NULL: it
  * has none) could not serve it, or was not asked: from that cache, from what was handed over, from
- * the bins, from caches that are abandoned or idle.  NULL: there is none. */
+ * the bins, from caches that are abandoned or idle.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)
@@ -87,8 +88,8 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
 
 /* Ends the use of a block that is being freed: it is held, or else retired.  Gets what is retired,
  * as a list for the caller to give back to upstream: the block with what is stuck, or what is held
- * beyond what the pool may hold; NULL: nothing.  @cache is this thread's; NULL: the pool's bin is
- * to have the block. */
+ * beyond what the pool may hold.  Returns NULL if there is nothing.  @cache is this thread's.
+ * Returns NULL if the pool's bin is to have the block. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

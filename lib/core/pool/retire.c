@@ -206,30 +206,30 @@ _tarn_pool_get_room_for_caches (const TarnPool *pool)
   return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
-/* Tells whether the pool holds more than it may. */
+/* Returns TRUE if the pool holds more than it may. */
 gboolean
 _tarn_pool_has_excess (const TarnPool *pool)
 {
   return pool->stats.held_bytes > _tarn_pool_get_room (pool);
 }
 
-/* Tells whether a pool gives back what was not used for long: one over a heap, which sees to it by
- * itself how much it holds. */
+/* Returns TRUE if a pool gives back what was not used for long: one over a heap, which sees to it
+ * by itself how much it holds. */
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
   return pool->policy.hold_bytes == 0;
 }
 
-/* Tells whether a block was held for TARN_USUAL_IDLE_TIME. */
+/* Returns TRUE if a block was held for TARN_USUAL_IDLE_TIME. */
 static gboolean
 is_expired (const TarnBlock *block, gint64 now)
 {
   return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
-/* Tells whether it pays to ask whether recorded blocks are done, because more is held than may be,
- * or they have been for long. */
+/* Returns TRUE if it pays to ask whether recorded blocks are done, because more is held than may
+ * be, or they have been for long. */
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
@@ -255,7 +255,8 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   _tarn_pool_flush (pool);
 }
 
-/* Retires what is held beyond what the pool may hold.  Gets it as a list; NULL: nothing. */
+/* Retires what is held beyond what the pool may hold.  Gets it as a list.  Returns NULL if there is
+ * nothing. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
 {

@@ -16,7 +16,7 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond freed; /* in a pool */
 static TarnOnce once = TARN_ONCE_INIT;
 
-/* That of the calling thread, while it tries; NULL: it does not. */
+/* That of the calling thread, while it tries.  Returns NULL if it does not. */
 static _Thread_local TarnRoomWait *current;
 
 static void
@@ -77,8 +77,8 @@ count_freed (const TarnRoomWait *wait)
   return n;
 }
 
-/* Tells whether somebody has memory of the pools that may be freed: as a block, as a charge, or on
- * its way from upstream or back. */
+/* Returns TRUE if somebody has memory of the pools that may be freed: as a block, as a charge, or
+ * on its way from upstream or back. */
 static gboolean
 is_any_in_use (const TarnRoomWait *wait)
 {
@@ -98,7 +98,7 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Tells whether other threads have freed something since the attempt began. */
+/* Returns TRUE if other threads have freed something since the attempt began. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {
@@ -131,8 +131,9 @@ _tarn_room_end_attempt (void)
   current = NULL;
 }
 
-/* Waits until other threads have freed something since the attempt began.  FALSE: it is too late
- * (g_get_monotonic_time (); G_MAXINT64: it never is), or nothing is in use that could be freed. */
+/* Waits until other threads have freed something since the attempt began.  Returns FALSE if it is
+ * too late (g_get_monotonic_time (); G_MAXINT64: it never is), or nothing is in use that could be
+ * freed. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
 {

@@ -52,7 +52,7 @@ _tarn_pool_init_transfers (TarnPool *pool)
   _tarn_pool_bound_transfers (pool);
 }
 
-/* Counts bytes that are to be handed over.  FALSE: they would be too many. */
+/* Counts bytes that are to be handed over.  Returns FALSE if they would be too many. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
@@ -131,8 +131,8 @@ skip (TarnBlock **link, guint n)
 
 /* Threads, inside a visit */
 
-/* Hands the oldest blocks of a bin over that has as many as there may be.  FALSE: it has not, or
- * there is no room for them, or others hold the lock, and nothing was done. */
+/* Hands the oldest blocks of a bin over that has as many as there may be.  Returns FALSE if it has
+ * not, or there is no room for them, or others hold the lock, and nothing was done. */
 static gboolean
 hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -169,7 +169,8 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   return has_room;
 }
 
-/* Takes the newest batch for a size and a queue out of a transfer bin.  NULL: there is none. */
+/* Takes the newest batch for a size and a queue out of a transfer bin.  Returns NULL if there is
+ * none. */
 static TarnBlock *
 take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
 {
@@ -186,8 +187,8 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
   return first;
 }
 
-/* Fills a bin that is empty with what this thread or another has handed over.  FALSE: there is
- * nothing, or more than it has room for, or others hold the lock. */
+/* Fills a bin that is empty with what this thread or another has handed over.  Returns FALSE if
+ * there is nothing, or more than it has room for, or others hold the lock. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -209,8 +210,8 @@ receive (TarnCache *cache, TarnCacheBin *bin)
 
 /* Requests and frees that the thread's cache did not serve as it was */
 
-/* Serves a request with what was handed over, and is followed or not.  NULL: the lock has to be
- * taken. */
+/* Serves a request with what was handed over, and is followed or not.  Returns NULL if the lock has
+ * to be taken. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
@@ -230,8 +231,8 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
   return block;
 }
 
-/* Holds a block that is being freed in the thread's cache, which hands others over for that. FALSE:
- * the lock has to be taken, and nothing was done. */
+/* Holds a block that is being freed in the thread's cache, which hands others over for that.
+ * Returns FALSE if the lock has to be taken, and nothing was done. */
 gboolean
 _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
@@ -271,7 +272,8 @@ empty (TarnPool *pool, TarnTransferBin *bin)
 }
 
 /* Moves what one transfer bin has of a size and a queue to its share.  @handle points to the
- * queue's, which is NULL for nobody's; it is NULL itself for any.  TRUE: there was some. */
+ * queue's, which is NULL for nobody's; it is NULL itself for any.  Returns TRUE if there was
+ * some. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -293,7 +295,7 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
 }
 
 /* Moves what was handed over of a size and a queue to its share: this thread's own blocks last, so
- * that they lie on top.  TRUE: there was some. */
+ * that they lie on top.  Returns TRUE if there was some. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {

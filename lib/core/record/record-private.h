@@ -32,8 +32,8 @@
 /* Open while events are recorded.  Behind it is what streams write to. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* TRUE: blocks are followed, one by one: events are recorded, or blocks are to know their tags.
- * Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
+/* Returns TRUE if blocks are followed, one by one: events are recorded, or blocks are to know their
+ * tags.  Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
  * unseen. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
@@ -43,7 +43,7 @@ typedef enum
   TARN_FOLLOW_FOR_TAGS = 2,          /* the program asked for it */
   TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* a snapshot is to be written then */
   TARN_FOLLOW_FOR_SIGNAL = 8,
-  TARN_FOLLOW_FOR_CHECKS = 16 /* of pools, after so many requests */
+  TARN_FOLLOW_FOR_CHECKS = 16 /* checks of pools, every so many requests */
 } TarnFollowReason;
 
 static inline gboolean
@@ -60,8 +60,8 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Has blocks be followed for a reason, or not any more.  TRUE: that changes what is done, and all
- * doors have to be opened anew. */
+/* Has blocks be followed for a reason, or not any more.  Returns TRUE if that changes what is done,
+ * and all doors have to be opened anew. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
 /* Gets the time from which on blocks have been followed; G_MAXUINT64: they are not. */
 guint64 _tarn_follow_get_start (void);
@@ -90,8 +90,8 @@ void _tarn_record_set_last_words (void (*func) (void));
 /* environment.c: begins to record as TARN_TRACE says, and follows blocks for TARN_SNAPSHOT_ON_OOM,
  * once. */
 void _tarn_record_from_environment (void);
-/* Gets the path of snapshots when memory has run out, as TARN_SNAPSHOT_ON_OOM has it; NULL: none.
- */
+/* Gets the path of snapshots when memory has run out, as TARN_SNAPSHOT_ON_OOM has it.  Returns NULL
+ * if there is none. */
 const gchar *_tarn_record_get_snapshot_path (void);
 /* Gets a path with the number of the process in place of %p. */
 gchar *_tarn_path_expand (const gchar *path);
@@ -157,9 +157,8 @@ gchar *_tarn_tag_quote (guint32 tag);
 guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
-guint32 _tarn_stack_take (void); /* the caller's, where stacks are recorded; else 0 */
-void _tarn_stack_set_depth (
-    guint depth); /* of what snapshots say; 0, as at first: those of recordings */
+guint32 _tarn_stack_take (void);          /* the caller's, where stacks are recorded; else 0 */
+void _tarn_stack_set_depth (guint depth); /* for snapshots; 0, as at first: that of recordings */
 void
 _tarn_stack_need_depth (guint depth); /* as deep as that, or deeper if somebody else needs it */
 /* Gets a stack's return addresses, the innermost first; they are never freed. */

@@ -99,7 +99,7 @@ push_full (TarnRecordBuffer *buffer)
   recorder.full_end = &buffer->next;
 }
 
-/* Gets an empty buffer; NULL: there are as many as there may be. */
+/* Gets an empty buffer.  Returns NULL if there are as many as there may be. */
 static TarnRecordBuffer *
 take_buffer (void)
 {
@@ -135,7 +135,7 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
 
 /* The file, in the recorder's thread */
 
-/* Writes all of two stretches.  FALSE: the file has failed. */
+/* Writes all of two stretches.  Returns FALSE if the file has failed. */
 static gboolean
 write_all (struct iovec *parts)
 {
@@ -205,7 +205,7 @@ write_definitions (gboolean all)
     write_packet (0, TARN_TRACE_FIRST, 0, bytes->data, bytes->len);
 }
 
-/* Waits for something to do.  TRUE: the end has come. */
+/* Waits for something to do.  Returns TRUE if the end has come. */
 static gboolean
 await_work (void)
 {
@@ -290,7 +290,7 @@ set_file_error (GError **error, const gchar *path)
 }
 
 /* Locks a regular file for this process.  It locks nothing else: programs share devices such as
- * /dev/null.  FALSE: another process has locked the file. */
+ * /dev/null.  Returns FALSE if another process has locked the file. */
 static gboolean
 lock_file (gint file)
 {
@@ -529,8 +529,8 @@ stop (GError **error)
   return FALSE;
 }
 
-/* Ends what _tarn_record_start () began, once all is in the file.  FALSE: nothing was being
- * recorded, or some could not be written. */
+/* Ends what _tarn_record_start () began, once all is in the file.  Returns FALSE if nothing was
+ * being recorded, or some could not be written. */
 gboolean
 _tarn_record_stop (GError **error)
 {

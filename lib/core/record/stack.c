@@ -183,7 +183,7 @@ add_stack (GByteArray *bytes, const Stack *stack)
     _tarn_bytes_add_number (bytes, GPOINTER_TO_SIZE (stack->frames[i]));
 }
 
-/* Gets a stack that is not in the file as yet; NULL: all are. */
+/* Returns a stack that is not in the file yet.  Returns NULL if all are. */
 static const Stack *
 get_next (void)
 {

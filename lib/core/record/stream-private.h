@@ -1,5 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Streams: the events of a recording on their way to the file, in buffers of each thread. */
 
 #ifndef TARN_STREAM_PRIVATE_H
 #define TARN_STREAM_PRIVATE_H
@@ -8,20 +10,20 @@
 
 #define TARN_RECORD_BUFFER_BYTES ((gsize) 64 << 10)
 
-/* Events on their way to the file.
+/* A buffer of events on their way to the file.
  *
- * Invariants: written <= committed <= TARN_RECORD_BUFFER_BYTES.  The thread of the stream alone
- * writes bytes, behind committed, and the recorder's thread alone reads them, before it. */
+ * Invariants: written <= committed <= TARN_RECORD_BUFFER_BYTES.  Only the thread of the stream
+ * writes bytes, behind committed.  Only the recorder's thread reads them, before it. */
 typedef struct _TarnRecordBuffer TarnRecordBuffer;
 struct _TarnRecordBuffer
 {
-  TarnRecordBuffer *next; /* of those that are full, or of the spare ones */
+  TarnRecordBuffer *next; /* in the list of full buffers, or of spare ones */
   guint32 stream;
-  guint64 time;    /* of the event before the first: nanoseconds since the start */
+  guint64 time;    /* the time of the event before the first: nanoseconds since the start */
   gsize committed; /* atomic: bytes of whole events */
   gsize written;   /* committed bytes that are in the file; the recorder's thread's */
   gsize n_events;  /* committed */
-  gsize n_written; /* of them: about as many as are in the file */
+  gsize n_written; /* about as many of n_events are in the file */
   guchar bytes[TARN_RECORD_BUFFER_BYTES];
 };
 
@@ -34,7 +36,7 @@ struct _TarnStream
   guint32 number;           /* constant, from 1 on */
   TarnRecordBuffer *buffer; /* atomic; NULL: none */
 
-  /* What a reader knows of it at its end, since the buffer's beginning */
+  /* The state that a reader has at the end of the events, since the buffer's beginning */
   guint64 time;
   guint64 block, address, queue, object, thread;
   guint32 tag;
@@ -47,7 +49,8 @@ struct _TarnStream
 
 /* Makes a stream, in the list of all. */
 TarnStream *_tarn_recorder_add_stream (void);
-/* Gets an empty buffer in place of one that is full (NULL: there was none).  NULL: all are full. */
+/* Returns an empty buffer in place of a full one (NULL: there was none).  Returns NULL if all are
+ * full. */
 TarnRecordBuffer *_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full);
 /* Gets the clock's time when recording began. */
 guint64 _tarn_recorder_get_start (void);

@@ -206,7 +206,7 @@ begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
   return next;
 }
 
-/* Finds room for an event.  NULL: there is none, and it is lost. */
+/* Finds room for an event.  Returns NULL if there is none, and it is lost. */
 static inline guchar *
 find_room (TarnStream *stream, guint64 time, gsize size)
 {
@@ -260,7 +260,7 @@ enter_others (Writer *self)
   return TRUE;
 }
 
-/* Finds the stream of the calling thread.  FALSE: nothing is recorded. */
+/* Finds the stream of the calling thread.  Returns FALSE if nothing is recorded. */
 static inline gboolean
 enter (Writer *self)
 {
@@ -291,7 +291,7 @@ leave (const Writer *self)
     _tarn_mutex_unlock (&others_lock);
 }
 
-/* Tells whether events of a kind say what the program did, and not what came of it. */
+/* Returns TRUE if events of a kind say what the program did, and not what came of it. */
 static inline gboolean
 is_step (TarnTraceKind kind)
 {
@@ -329,7 +329,7 @@ _tarn_record_get_step_time (void)
   return time != 0 ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
-/* Begins an event that may have so many bytes.  FALSE: it is not recorded. */
+/* Begins an event that may have so many bytes.  Returns FALSE if it is not recorded. */
 static inline gboolean
 begin (Writer *self, gsize size)
 {

@@ -48,7 +48,7 @@ _tarn_tag_get_current (void)
   return tags != NULL && tags->len > 0 ? g_array_index (tags, guint32, tags->len - 1) : 0;
 }
 
-/* Gets the text of a tag; NULL: there is none. */
+/* Gets the text of a tag.  Returns NULL if there is none. */
 const gchar *
 _tarn_tag_get_text (guint32 tag)
 {
@@ -61,7 +61,7 @@ _tarn_tag_get_text (guint32 tag)
   return text;
 }
 
-/* Quotes the text of a tag for a message; NULL: there is none.  Callers free it. */
+/* Quotes the text of a tag for a message.  Returns NULL if there is none.  Callers free it. */
 gchar *
 _tarn_tag_quote (guint32 tag)
 {

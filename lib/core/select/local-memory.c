@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * Bank conflicts in local memory.  Work items that are neighbours along one axis of an array access
- * its elements at the same time; where several of them are in one bank, the accesses take turns. */
+ * its elements at the same time.  If several of them are in one bank, the accesses take turns. */
 
 #include <string.h>
 #include <tarn/local-memory.h>
 
 #include "common/struct-private.h"
 
-/* An array in C order, with room after each row, plane ... where it is stored. */
+/* An array in C order, with padding after each row, plane and so on. */
 typedef struct
 {
   gsize item_size;
@@ -21,13 +21,13 @@ typedef struct
 typedef struct
 {
   guint multiplicity;
-  gint axis; /* from the right */
+  gint axis; /* counted from the right */
   gint bank;
   gchar *text; /* owned */
 } Conflict;
 
-/* Finds the element that a work item accesses, where they are counted along an axis and those to
- * its left: the offset in bytes, and the place along each axis if @place is not NULL. */
+/* Finds the element that a work item accesses, where work items are counted along an axis and those
+ * to its left: its offset in bytes, and its index along each axis if @place is not NULL. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {
@@ -93,7 +93,7 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Keeps the worse of two conflicts; ties go to the greater text. */
+/* Keeps the worse of two conflicts.  Of equal ones it keeps the one with the greater text. */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)
@@ -122,7 +122,7 @@ check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, 
       guint at;
 
       if (!find_bank (memory, array, axis, item, &at))
-        break; /* and so are all that follow */
+        break; /* as are all that follow */
       count = g_hash_table_lookup (counts, GUINT_TO_POINTER (at));
       g_hash_table_insert (counts, GUINT_TO_POINTER (at),
                            GUINT_TO_POINTER (GPOINTER_TO_UINT (count) + 1));

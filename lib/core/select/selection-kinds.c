@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of platforms.  Each library chooses among platforms of its own kind, and is given entries
- * for others', which it can tell from a name that finds nothing only if it knows the kinds: so they
- * are known in the process. */
+ * Kinds of platforms.  Each library chooses among platforms of its own kind.  Its texts also
+ * contain entries for other kinds, which it can tell from a wrong name only if it knows the kinds.
+ * So the process has a list of them. */
 
 #include "select/selection-private.h"
 
@@ -14,21 +14,21 @@
 static GSList cuda = { (gpointer) "cuda", NULL };
 static GSList *kinds = &cuda; /* atomic; of strings; it only grows, at its head */
 
-/* Tells whether a platform is of a kind. */
+/* Returns TRUE if a platform is of a kind. */
 gboolean
 _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)
 {
   return g_ascii_strcasecmp (platform->kind != NULL ? platform->kind : OPENCL, kind) == 0;
 }
 
-/* Tells whether a platform is OpenCL's, which NULL stands for, too. */
+/* Returns TRUE if a platform is OpenCL's, which NULL stands for, too. */
 gboolean
 _tarn_selection_is_opencl (const TarnSelectionPlatform *platform)
 {
   return _tarn_selection_is_of_kind (platform, OPENCL);
 }
 
-/* Tells whether a name is that of a kind that some backend has. */
+/* Returns TRUE if a name is that of a kind of some backend. */
 gboolean
 _tarn_selection_is_kind (const gchar *name)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A choice of devices, such as PYOPENCL_TEST=0:0,1;intel:i5.  Each syntax splits the text into
- * entries of names; what a name finds among platforms or devices is the same for both.  Pure: no
+ * Chooses devices by a text, such as PYOPENCL_TEST=0:0,1;intel:i5.  Each syntax splits the text
+ * into entries of names.  How a name finds platforms or devices is the same for both.  Pure: no
  * driver, nothing shared. */
 
 #include "select/selection-private.h"
@@ -14,7 +14,7 @@
 typedef struct
 {
   gchar *text;
-  gboolean is_quoted; /* then it has no meaning but its letters */
+  gboolean is_quoted; /* then only its letters count */
 } Name;
 
 typedef struct
@@ -24,10 +24,10 @@ typedef struct
   GArray *devices; /* of Name; NULL: all */
 } Entry;
 
-/* A platform or device that a name may find: its number is its place in the array of choices. */
+/* A platform or device that a name may find.  Its number is its index in the array of choices. */
 typedef struct
 {
-  TarnSelectionItem item; /* in the caller's arrays; a platform's device is 0 */
+  TarnSelectionItem item; /* indices into the caller's arrays; a platform's device is 0 */
   const gchar *name, *vendor, *uuid, *pci;
 } Choice;
 
@@ -37,7 +37,7 @@ typedef struct
   TarnSelectionSyntax syntax;
   const TarnSelectionPlatform *platforms;
   gsize n_platforms;
-  GArray *items; /* of TarnSelectionItem: the result */
+  GArray *items; /* TarnSelectionItems: the result */
 } Resolver;
 
 static void
@@ -68,7 +68,7 @@ names_new (void)
 
 /* Errors.  Those of the PyOpenCL syntax begin with PyOpenCL's own words. */
 
-#define MAX_LISTED 10 /* of the choices */
+#define MAX_LISTED 10 /* choices in a message */
 
 /* Sets the error of a text that cannot be read. */
 static gboolean
@@ -83,8 +83,8 @@ refuse_syntax (const Resolver *resolver, const gchar *problem, const gchar *text
   return FALSE;
 }
 
-/* Lists choices: "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without places
- * for what a place does not find. */
+/* Lists choices: "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without numbers if
+ * no number finds them. */
 static gchar *
 describe (const gchar *title, const GArray *choices, gboolean has_places)
 {
@@ -105,12 +105,13 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* What a name means */
+/* The meaning of a name */
 
-/* What Python's int () skips around a number; GLib's blanks lack the vertical tab. */
+/* The characters that Python's int () skips around a number.  GLib's blanks lack the vertical
+ * tab. */
 #define BLANKS " \t\n\v\f\r"
 
-/* Takes the blanks from both ends of a text; vertical tabs are blanks, as in Python. */
+/* Removes blanks from both ends of a text.  Vertical tabs are blanks, as in Python. */
 static gchar *
 strip (const gchar *text)
 {
@@ -122,8 +123,8 @@ strip (const gchar *text)
   return g_strndup (start, length);
 }
 
-/* Reads a whole decimal number, with a sign and blanks around it if it likes. Numbers beyond any
- * place are as good as G_MAXINT. */
+/* Reads a decimal number, perhaps with a sign and blanks around it.  A number beyond any index
+ * counts as G_MAXINT. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
@@ -140,7 +141,7 @@ parse_number (const gchar *text, gint *number)
   return TRUE;
 }
 
-/* Makes letters small, as Python does: the same in every locale, where g_utf8_strdown () makes the
+/* Makes letters small, as Python does.  It is the same in every locale: g_utf8_strdown () makes the
  * "I" of NVIDIA a letter without a dot for Turkish. */
 static gchar *
 fold_case (const gchar *text)
@@ -155,13 +156,13 @@ fold_case (const gchar *text)
       gunichar c = g_utf8_get_char (text);
 
       g_string_append_unichar (folded, g_unichar_tolower (c));
-      if (c == 0x130) /* the only letter that becomes two: "i", and the dot of a capital one */
+      if (c == 0x130) /* the only letter that becomes two: an "i" and a combining dot */
         g_string_append_unichar (folded, 0x307);
     }
   return g_string_free (folded, FALSE);
 }
 
-/* Tells whether a text contains a name, without regard to case. */
+/* Returns TRUE if a text contains a name, ignoring case. */
 static gboolean
 text_matches (const Choice *choice, const gchar *text)
 {
@@ -172,7 +173,7 @@ text_matches (const Choice *choice, const gchar *text)
   return strstr (folded, wanted) != NULL;
 }
 
-/* Skips what nvidia-smi writes before a UUID. */
+/* Skips the prefix that nvidia-smi writes before a UUID. */
 static const gchar *
 skip_prefix (const gchar *uuid)
 {
@@ -187,7 +188,7 @@ uuid_matches (const gchar *uuid, const gchar *wanted)
   return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
-/* Tells whether a UUID begins so; an empty text is no beginning. */
+/* Returns TRUE if a UUID begins with a text that is not empty. */
 static gboolean
 uuid_begins (const gchar *uuid, const gchar *beginning)
 {
@@ -226,7 +227,7 @@ pci_matches (const gchar *pci, const gchar *wanted)
   return parse_pci (pci, &left) && parse_pci (wanted, &right) && left == right;
 }
 
-/* Tells whether a name finds a choice, by what kind of name it is. */
+/* Returns TRUE if a name finds a choice, depending on the kind of name. */
 static gboolean
 choice_matches (const Resolver *resolver, const Choice *choice, const Name *name)
 {
@@ -247,7 +248,8 @@ is_star (const Resolver *resolver, const Name *name)
          && strcmp (name->text, "*") == 0;
 }
 
-/* Appends the place of a number, -1 being the last; FALSE if it is out of range. */
+/* Appends the index that a number means; -1 means the last.  Returns FALSE if it is out of
+ * range. */
 static gboolean
 find_place (const GArray *choices, gint number, GArray *found)
 {
@@ -260,8 +262,8 @@ find_place (const GArray *choices, gint number, GArray *found)
   return TRUE;
 }
 
-/* Appends the places of what a name finds among the choices: one, the first; all of them if @every,
- * and for a star.  FALSE if there is none. */
+/* Appends the indices of the choices that a name finds: the first, or all if @every or if the name
+ * is a star.  Returns FALSE if there is none. */
 static gboolean
 find_choices (const Resolver *resolver, const Name *name, const GArray *choices, gboolean every,
               GArray *found)
@@ -278,7 +280,7 @@ find_choices (const Resolver *resolver, const Name *name, const GArray *choices,
   return found->len > n_before;
 }
 
-/* Sets an error that says once what was looked for in vain, and what @list there was instead. */
+/* Sets an error with the name that was not found, and the choices, as @list. */
 static gboolean
 refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, const gchar *list,
              GError **error)
@@ -303,7 +305,7 @@ refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, cons
  * or by a part of its name.  Those of any other kind are chosen by the name of the kind, as if they
  * were one. */
 
-/* Tells whether a name is that of a kind other than OpenCL's. */
+/* Returns TRUE if a name is that of a kind other than OpenCL's. */
 static gboolean
 names_kind (const Resolver *resolver, const Name *name)
 {
@@ -322,7 +324,7 @@ or_empty (const gchar *text)
   return text != NULL ? text : "";
 }
 
-/* Lists the platforms of a kind; NULL: all of them. */
+/* Lists the platforms of a kind.  NULL: all of them. */
 static GArray *
 platform_choices (const Resolver *resolver, const gchar *kind)
 {
@@ -368,7 +370,7 @@ device_choices (const Resolver *resolver, const GArray *platforms)
   return choices;
 }
 
-/* Adds what was found among devices to the result. */
+/* Adds the devices that were found to the result. */
 static void
 add_found (Resolver *resolver, const GArray *choices, const GArray *found)
 {
@@ -384,7 +386,7 @@ add_all (Resolver *resolver, const GArray *choices)
     g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
 }
 
-/* Finds the devices of some platforms by names; without names all of them. */
+/* Finds devices of some platforms by names.  Without names it finds all of them. */
 static gboolean
 resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
 {
@@ -406,7 +408,7 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   return TRUE;
 }
 
-/* Finds devices by names on all platforms; each name has to find one on some of them. */
+/* Finds devices by names on all platforms.  Each name must find one on some platform. */
 static gboolean
 resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
@@ -434,7 +436,7 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
   return TRUE;
 }
 
-/* Leaves one of OpenCL's platforms: the one that a name finds. */
+/* Reduces OpenCL's platforms to the one that a name finds. */
 static gboolean
 resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, GError **error)
 {
@@ -453,7 +455,7 @@ resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, 
   return TRUE;
 }
 
-/* Sets the error of a beginning of a UUID that several devices have. */
+/* Sets the error for a beginning of a UUID that several devices have. */
 static gboolean
 refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, GError **error)
 {
@@ -466,8 +468,8 @@ refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, 
   return FALSE;
 }
 
-/* Finds the only UUID among the choices that begins so, or is so; NULL: there is none.  A device
- * may be among them several times, under several platforms. */
+/* Finds the only UUID among the choices that begins with a text.  Returns NULL if there is none.  A
+ * device may be among them several times, under several platforms. */
 static gboolean
 find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
 {
@@ -495,7 +497,7 @@ find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GE
   return TRUE;
 }
 
-/* Puts whole UUIDs in the place of their beginnings. */
+/* Replaces beginnings of UUIDs with the whole ones. */
 static gboolean
 complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names, GError **error)
 {
@@ -528,7 +530,7 @@ resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
   const gchar *kind = is_kind ? entry->platform.text : "opencl";
   g_autoptr (GArray) platforms = platform_choices (resolver, star ? NULL : kind);
 
-  /* What names platforms of a kind that this caller has nothing to do with is for another one. */
+  /* An entry with platforms of another kind is for another library. */
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
       && (is_kind || resolver->n_platforms > 0))
     return TRUE;
@@ -552,7 +554,7 @@ add_name (GArray *names, const gchar *text, gboolean is_quoted)
   g_array_append_val (names, name);
 }
 
-/* Splits a text as Python's str.split() does: an empty one is one empty part. */
+/* Splits a text as Python's str.split() does: an empty text has one empty part. */
 static GStrv
 split (const gchar *text, const gchar *separator)
 {
@@ -583,7 +585,7 @@ parse_pyopencl (const Resolver *resolver, const gchar *text, Entry *entry, GErro
   return TRUE;
 }
 
-/* Finds the first of a character that is not between quotation marks. */
+/* Finds the first occurrence of a character outside quotation marks. */
 static const gchar *
 find_unquoted (const gchar *text, gchar wanted)
 {
@@ -597,7 +599,7 @@ find_unquoted (const gchar *text, gchar wanted)
   return NULL;
 }
 
-/* Splits a text at a character, but not between quotation marks. */
+/* Splits a text at a character outside quotation marks. */
 static GPtrArray *
 split_unquoted (const gchar *text, gchar separator)
 {
@@ -610,15 +612,15 @@ split_unquoted (const gchar *text, gchar separator)
   return parts;
 }
 
-/* Tells whether a device is named by a property, whose value may have any characters. */
+/* Returns TRUE if a device is named by a property, whose value may have any characters. */
 static gboolean
 is_property (const gchar *text)
 {
   return g_str_has_prefix (text, "uuid=") || g_str_has_prefix (text, "pci=");
 }
 
-/* Takes the quotation marks from a name, or from the value of a property: they stand around all
- * of it. */
+/* Removes the quotation marks around a name, or around the value of a property.  They must be
+ * around all of it. */
 static gboolean
 parse_name (const Resolver *resolver, const gchar *text, Name *name, GError **error)
 {
@@ -662,8 +664,8 @@ parse_strict_devices (const Resolver *resolver, const gchar *text, Entry *entry,
   return TRUE;
 }
 
-/* Reads a selection in the strict syntax: no empty entry or name.  A property alone is that of a
- * device on any platform. */
+/* Reads a selection in the strict syntax, in which no entry or name is empty.  A property alone
+ * means a device on any platform. */
 static gboolean
 parse_strict (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
 {
@@ -693,7 +695,7 @@ resolve_text (Resolver *resolver, GError **error)
     n_marks += *c == '"';
   if (is_strict && n_marks % 2 != 0)
     return refuse_syntax (resolver, "a '\"' is missing", selection, error);
-  /* What is between marks is no separator; to PyOpenCL a mark is a letter. */
+  /* A separator between quotation marks is none.  To PyOpenCL a quotation mark is a letter. */
   if (is_strict)
     entries = split_unquoted (selection, ';');
   else
@@ -739,7 +741,7 @@ resolve_text (Resolver *resolver, GError **error)
  *
  * @param selection    the text; nullable
  * @param syntax       how to read it
- * @param platforms    what there is to choose from; not kept
+ * @param platforms    the choices; not kept
  * @param n_platforms  how many
  * @param error        return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying what there was
  *                     to choose from, at most ten of it

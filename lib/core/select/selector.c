@@ -1,17 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Texts that go on choosing a device: what tells it from all others is found by choosing with it.
- * Pure: no driver, nothing shared. */
+ * Texts that choose a device permanently.  Properties that tell it from all others are found by
+ * trying: by choosing with them.  Pure: no driver, nothing shared. */
 
 #include "select/selection-private.h"
 
 #include <string.h>
 
-/* What needs no quotation marks, and UUIDs and PCI addresses consist of. */
+/* Characters that need no quotation marks.  UUIDs and PCI addresses consist of them. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
-/* Tells whether a name, as it stands in a selection, finds that one of the devices and no other. */
+/* Returns TRUE if a name, as written in a selection, finds that device and no other. */
 static gboolean
 finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
 {
@@ -24,7 +24,7 @@ finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, co
          && g_array_index (items, TarnSelectionItem, 0).device == index;
 }
 
-/* Puts a name in quotation marks; NULL: they cannot stand around it. */
+/* Puts a name in quotation marks.  Returns NULL if that is impossible. */
 static gchar *
 quote (const gchar *name)
 {
@@ -33,8 +33,8 @@ quote (const gchar *name)
   return g_strdup_printf ("\"%s\"", name);
 }
 
-/* Names one of OpenCL's platforms, by name, or by place among them; names are found among
- * platforms as among devices. */
+/* Names one of OpenCL's platforms, by name, or by number.  Names are found among platforms as among
+ * devices. */
 static gchar *
 name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
@@ -56,7 +56,7 @@ name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms,
   return g_strdup_printf ("%" G_GSIZE_FORMAT, place);
 }
 
-/* Names a device by a property; NULL: it has none that is fit. */
+/* Names a device by a property.  Returns NULL if it has no suitable one. */
 static gchar *
 name_property (const gchar *property, const gchar *value)
 {
@@ -65,7 +65,7 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* Names a device by what is its own and no other's; by place where nothing is: the parts of one
+/* Names a device by a property that no other has, or by number if there is none: the parts of one
  * device may share its UUID and address. */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
@@ -82,7 +82,7 @@ name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
   return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
 }
 
-/* Names a device by its kind, and by what is its own among all devices of that kind, on whatever
+/* Names a device by its kind, and by a property that no other device of that kind has, on any
  * platform. */
 static gchar *
 name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
@@ -134,7 +134,7 @@ tarn_selection_format_uuid (const guint8 *bytes)
  * names, by UUID or PCI address where there is one; by places only where nothing else tells it from
  * the others.
  *
- * @param platforms    what there is; not kept
+ * @param platforms    the platforms; not kept
  * @param n_platforms  how many
  * @param item         one of the devices
  * @return (transfer full): a selection of TARN_SELECTION_STRICT, for g_free(). Any thread may call

@@ -1,20 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Who has most of a pool's memory. */
+ * Names the largest holders of a pool's memory, by tag. */
 
 #include "snapshot/snapshot-private.h"
 
 #include "allocator/block-private.h"
 #include "record/record-private.h"
 
-/* How many a message names. */
+/* The number of holders that a message names. */
 #define N_NAMED 3
 
 typedef struct
 {
   guint32 tag;
-  gsize bytes; /* of blocks in use, as asked for */
+  gsize bytes; /* bytes of blocks in use, as they were requested */
   gsize n_blocks;
 } Holder;
 
@@ -61,7 +61,7 @@ compare_holders (gconstpointer a, gconstpointer b)
   return left->tag < right->tag ? -1 : left->tag > right->tag;
 }
 
-/* Names the largest; NULL: nobody has a tag. */
+/* Names the largest holders.  Returns NULL if no block has a tag. */
 static gchar *
 name_holders (GHashTable *holders)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * When a snapshot is written that nobody asks for at that moment: when memory has run out, and on a
- * signal, by a thread of the library's, which the signal's handler wakes. */
+ * Writes snapshots that no call asks for at that moment: when memory has run out, and on a signal,
+ * by a thread of the library's that the signal's handler wakes. */
 
 #include "snapshot/snapshot-private.h"
 
@@ -17,7 +17,7 @@
 #include "base/thread-private.h"
 #include "record/record-private.h"
 
-/* Nanoseconds without another snapshot, where memory runs out again and again. */
+/* The nanoseconds to the next snapshot if memory runs out again and again. */
 #define PAUSE G_GUINT64_CONSTANT (1000000000)
 
 static void
@@ -34,8 +34,8 @@ set_followed (TarnFollowReason reason, gboolean follows)
  * request that a thread's own blocks serve takes some 50 ns more.
  *
  * @param follow  whether to follow those that are asked for from now on; recordings, and what else
- *                follows blocks, do so in any case. Any thread may call it; a child of fork () in
- *                vain.
+ *                follows blocks, do so in any case. Any thread may call it; in a child of fork ()
+ * it does nothing.
  * @since 0.1
  */
 void
@@ -72,10 +72,11 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
 
 /* On a signal */
 
-/* Behind the lock, but for the semaphore.  The thread goes on until is_ending. */
+/* The watch for a signal, under the lock, except the semaphore.  The thread runs until
+ * is_ending. */
 static struct
 {
-  gint number; /* 0: no signal was given over */
+  gint number; /* 0: none */
   gchar *pattern;
   GThread *thread;
   gboolean is_ending; /* atomic */
@@ -122,7 +123,7 @@ run (gpointer data)
   return NULL;
 }
 
-/* Tells whether nobody else has said what is to be done on a signal. */
+/* Returns TRUE if a signal has no handler, or ours.  Otherwise sets an error. */
 static gboolean
 is_free (gint number, GError **error)
 {
@@ -165,7 +166,7 @@ begin_watch (gint number, const gchar *path, GError **error)
 
   _tarn_assert_locked (&watch_lock);
   while (sem_trywait (&wake_up) == 0)
-    ; /* signals of an earlier watch */
+    ; /* drops signals of an earlier watch */
   __atomic_store_n (&watch.is_ending, FALSE, __ATOMIC_RELEASE);
   watch.pattern = g_strdup (path);
   watch.thread = _tarn_own_thread_new ("tarn-snapshot", run, watch.pattern, error);

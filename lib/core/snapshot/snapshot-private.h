@@ -14,16 +14,16 @@
 
 #include "allocator/allocator-private.h"
 
-/* Writes a snapshot, for a reason: "asked", "signal", "out-of-memory"; @message says more of it, or
- * is NULL.  No lock of an allocator's is held. */
+/* Writes a snapshot.  @reason: "asked", "signal" or "out-of-memory".  @message: more about it;
+ * nullable.  No lock of an allocator is held. */
 gboolean _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *message,
                                GError **error);
 
-/* Writes the snapshot that TARN_SNAPSHOT_ON_OOM asks for, if it does. */
+/* Writes a snapshot if TARN_SNAPSHOT_ON_OOM asks for it. */
 void _tarn_snapshot_note_out_of_memory (const gchar *message);
 
-/* Adds what a pool's blocks are in use for to a message, if anybody knows.  Its lock is not held.
- */
+/* Adds the largest holders of a pool's blocks to a message, if they are known.  The pool's lock is
+ * not held. */
 void _tarn_holders_append (TarnAllocator *pool, GError *error);
 
 #endif

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The file of a snapshot.  Its text is made once all allocators go on: that takes far longer than
- * to look at them, and symbols of stacks are behind locks of the loader, which a thread may have
- * that waits for an allocator's. */
+ * The file of a snapshot.  Its text is made once all allocators go on.  Making text takes far
+ * longer than reading the allocators, and names of stack frames need a lock of the loader, which a
+ * thread may hold that waits for an allocator's. */
 
 #define _GNU_SOURCE 1 /* dladdr () */
 
@@ -25,11 +25,11 @@
 #include "common/trace-names-private.h"
 #include "record/record-private.h"
 
-/* What is told while all allocators are frozen, as it is: text is made of it afterwards. */
+/* A block, as copied while all allocators are frozen.  The text is made afterwards. */
 typedef struct
 {
   guint64 address;
-  gsize size; /* asked for; of one that is held 0 */
+  gsize size; /* as requested; 0 for a cached block */
   gsize alloc_size;
   guint64 queue; /* 0: none */
   TarnOrigin origin;
@@ -40,8 +40,8 @@ typedef struct
 {
   guint64 start;
   gsize size;
-  guint64 queue; /* of a piece; 0: nobody's */
-  guint64 part;  /* the address that the user of an extent has; 0: start */
+  guint64 queue; /* for a piece; 0: none */
+  guint64 part;  /* for an extent: its user's address; 0: start */
 } ToldStretch;
 
 typedef struct
@@ -168,7 +168,7 @@ static const TarnListener collector_listener = {
 typedef struct
 {
   TarnJson json;
-  guint64 time;       /* of the moment */
+  guint64 time;       /* the time of the snapshot */
   GHashTable *stacks; /* a set of their numbers */
 } Writer;
 
@@ -279,7 +279,7 @@ add_frame (TarnJson *json, gconstpointer address)
   guint64 number = GPOINTER_TO_SIZE (address);
   Dl_info info;
 
-  /* A return address stands behind the call, which may be the last of its function. */
+  /* A return address is behind the call, which may be the last instruction of its function. */
   if (dladdr ((const gchar *) address - 1, &info) == 0)
     memset (&info, 0, sizeof info);
   _tarn_json_open (json, NULL, '{');
@@ -328,7 +328,7 @@ add_stacks (Writer *self)
 
 /* The whole */
 
-/* Gets the program's name, which GLib knows only if the program has told it. */
+/* Returns the program's name, which GLib knows only if the program has set it. */
 static const gchar *
 get_program (void)
 {
@@ -380,8 +380,8 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
   return json->text;
 }
 
-/* Writes to what is there and is no regular file: a device, or a pipe that somebody reads.
- * Replacing it would take, say, /dev/null away from everybody. */
+/* Writes to an existing file that is not regular: a device, or a pipe with a reader.  Replacing it
+ * would, for example, take /dev/null away from all programs. */
 static gboolean
 write_in_place (const gchar *path, const GString *text)
 {
@@ -393,7 +393,7 @@ write_in_place (const gchar *path, const GString *text)
   if (file < 0)
     return FALSE;
   fcntl (file, F_SETFL,
-         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* a reader is there, but may be slow */
+         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* there is a reader, but it may be slow */
   while (done < text->len)
     {
       n = write (file, text->str + done, text->len - done);
@@ -407,7 +407,8 @@ write_in_place (const gchar *path, const GString *text)
   return done == text->len;
 }
 
-/* Replaces the file, or makes one that is the user's alone: it says what the program does. */
+/* Replaces the file, or makes one.  Only its owner may read it, because it describes the
+ * program. */
 static gboolean
 replace_file (const gchar *path, const GString *text, GError **error)
 {
@@ -423,7 +424,8 @@ replace_file (const gchar *path, const GString *text, GError **error)
   return FALSE;
 }
 
-/* A symbolic link is not followed: in a folder that others can write to, it may be theirs. */
+/* Writes the file.  It does not follow a symbolic link, which may be another user's in a folder
+ * that others can write to. */
 static gboolean
 write_file (const gchar *path, const GString *text, GError **error)
 {

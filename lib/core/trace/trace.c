@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recordings, from outside: their beginning and end. */
+ * Recordings: their start and end by the program. */
 
 #include <tarn/error.h>
 #include <tarn/trace.h>
@@ -11,8 +11,7 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* Has all allocators say what they are and have, and have their blocks followed, or not any more.
- */
+/* Makes all allocators record their state and trace their blocks, or stop. */
 static void
 follow (gboolean follows)
 {
@@ -90,7 +89,8 @@ tarn_trace_stop (GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   is_stopped = _tarn_record_stop (error);
-  if (!_tarn_forked () && !_tarn_records ()) /* else another thread may have had the locks */
+  if (!_tarn_forked ()
+      && !_tarn_records ()) /* in a child of fork (), another thread may have held the locks */
     follow (FALSE);
   return is_stopped;
 }

@@ -32,8 +32,8 @@ add (TarnPool *pool, TarnBlock *block)
   __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
 }
 
-/* Sets a block aside that is being freed.  FALSE: it is to be freed all the same, because it is not
- * in use, or nobody is to have the pool's memory any more. */
+/* Sets a block aside that is being freed.  Returns FALSE if it is to be freed all the same, because
+ * it is not in use, or nobody is to have the pool's memory any more. */
 gboolean
 _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
 {
@@ -52,7 +52,7 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Takes out the block that is to be asked about next; NULL: there is none. */
+/* Takes out the block that is to be asked about next.  Returns NULL if there is none. */
 static TarnBlock *
 take (TarnPool *pool)
 {
@@ -79,7 +79,7 @@ end (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Puts a block back that is still retained.  FALSE: it is to be freed all the same. */
+/* Puts a block back that is still retained.  Returns FALSE if it is to be freed all the same. */
 static gboolean
 put_back (TarnPool *pool, TarnBlock *block)
 {
@@ -126,7 +126,8 @@ _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
     free_some (pool, ASKED_AT_A_TIME, free_block);
 }
 
-/* Takes out any block, for one who frees it whoever retains its memory; NULL: there is none. */
+/* Takes out any block, for one who frees it whoever retains its memory.  Returns NULL if there is
+ * none. */
 TarnBlock *
 _tarn_pool_end_aside (TarnPool *pool)
 {

@@ -86,8 +86,8 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket, has_given);
 }
 
-/* Gives the memory of a retired block back.  FALSE, with an error: nobody can tell whether it is
- * still used. */
+/* Gives the memory of a retired block back.  Returns FALSE with an error if nobody can tell whether
+ * it is still used. */
 static gboolean
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **error)
 {

@@ -71,7 +71,8 @@ get_managed_bytes (TarnPool *pool)
 }
 
 /* Waits for the other threads that took blocks out of the bins before this call, since what this
- * one needs may be among them. TRUE: some gave something back since upstream was asked last. */
+ * one needs may be among them.  Returns TRUE if some gave something back since upstream was asked
+ * last. */
 static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
@@ -88,7 +89,7 @@ await_give_backs (TarnPool *pool, const Request *request)
   return given_back;
 }
 
-/* Tells whether upstream has run out of what it gives: it is out of memory, or has a limit.  The
+/* Returns TRUE if upstream has run out of what it gives: it is out of memory, or has a limit.  The
  * pool's own limit is no reason to think so. */
 static gboolean
 has_run_out (const Request *request, const GError *error)
@@ -331,8 +332,8 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
 }
 
 /* Allocates a block for a request that no held block serves, from what a heap has for its queue
- * (NULL: for nobody).  NULL: it has nothing that will do, or the pool's limit is in the way.  The
- * lock is not held. */
+ * (NULL: for nobody).  Returns NULL if it has nothing that will do, or the pool's limit is in the
+ * way.  The lock is not held. */
 TarnBlock *
 _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
 {
@@ -356,8 +357,8 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
 
 /* Allocates a block for a request that no held block serves, or that only others' would.  One that
  * is to be aligned (@alignment is not 0) has an exact size, and is given back when it is freed.
- * @queue: an in-order one that is to use it; NULL: another one, or none.  *was_short is set if
- * there was too little memory for it beside what is held.  The lock is not held. */
+ * @queue: an in-order one that is to use it.  Returns NULL if another one, or none. *was_short is
+ * set if there was too little memory for it beside what is held.  The lock is not held. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                           TarnQueue *queue, gboolean *was_short, GError **error)

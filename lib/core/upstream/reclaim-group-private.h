@@ -1,17 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Reclaim groups: pools that free cached memory for each other. */
 
 #ifndef TARN_RECLAIM_GROUP_PRIVATE_H
 #define TARN_RECLAIM_GROUP_PRIVATE_H
 
 #include "pool/pool-private.h"
 
-/* Pools whose memory is one device's.
+/* A group of pools with memory of one device.
  *
- * Invariant: a pool is among the members exactly if its group is this one; both change under the
+ * Invariant: a pool is among the members exactly if its group is this one.  Both change under the
  * locks of both.  The first lock is taken before those of pools, the second after them.
  *
- * A pool has a reference on its group, and a group none on its members: a pool leaves when its last
+ * A pool has a reference to its group, and a group none to its members: a pool leaves when its last
  * reference is gone. */
 struct _TarnReclaimGroup
 {

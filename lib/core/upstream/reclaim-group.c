@@ -69,7 +69,7 @@ tarn_reclaim_group_unref (TarnReclaimGroup *group)
   g_free (group);
 }
 
-/* Gets a pool's group, with a reference; NULL: none. */
+/* Gets a pool's group, with a reference.  Returns NULL if there is none. */
 TarnReclaimGroup *
 _tarn_pool_get_group (TarnPool *pool)
 {
@@ -102,7 +102,7 @@ note_level (TarnReclaimGroup *group, guint level)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Puts a pool that is in no group in one. FALSE: another thread was faster. */
+/* Puts a pool that is in no group in one.  Returns FALSE if another thread was faster. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -327,7 +327,7 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
   return bytes;
 }
 
-/* Finds the member that holds most; NULL: none holds anything. */
+/* Finds the member that holds most.  Returns NULL if none holds anything. */
 static TarnPool *
 find_richest (const TarnReclaimGroup *group)
 {

@@ -89,7 +89,7 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   return id;
 }
 
-/* Takes a function out of the list by its number; NULL: it is not there. */
+/* Takes a function out of the list by its number.  Returns NULL if it is not there. */
 static ReclaimFunc *
 steal_by_id (GPtrArray *funcs, guint id)
 {
@@ -132,8 +132,8 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 }
 
 /* Frees what the program retained, and does not any more; asks the upstream allocator, if it is
- * what has run out, and then the pool's reclaim functions, each once. TRUE: some gave something
- * back. FALSE at once inside a reclaim function. */
+ * what has run out, and then the pool's reclaim functions, each once.  Returns TRUE if some gave
+ * something back.  FALSE at once inside a reclaim function. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks by their addresses, for callers that have nothing else.  Threads seldom meet at one of the
- * tables, and hold its lock for no longer than a look takes. */
+ * Finds blocks by their addresses, for callers that have nothing else.  Threads seldom use one of
+ * the tables at the same time, and hold its lock only during a look-up. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
@@ -26,7 +26,7 @@ static void __attribute__ ((constructor)) make_tables (void)
     }
 }
 
-/* Finds the table of an address: neighbours of 512 bytes have different ones. */
+/* Returns the table of an address.  Addresses 512 bytes apart have different ones. */
 static Table *
 table_of (gconstpointer address)
 {
@@ -70,7 +70,7 @@ take (gconstpointer address)
   return block;
 }
 
-/* Allocates of a shared pool; NULL is none, and @error is set. */
+/* Allocates from a shared pool.  Returns NULL with @error if it fails. */
 static TarnBlock *
 allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {
@@ -109,7 +109,7 @@ _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GEr
   return block;
 }
 
-/* Frees a block that is not remembered any more. */
+/* Frees a block that was taken out of the table. */
 static void
 free_block (TarnBlock *block)
 {
@@ -124,7 +124,8 @@ _tarn_cuda_framework_free (const gchar *function, gconstpointer address)
 {
   TarnBlock *block;
 
-  if (address == NULL || !tarn_check_fork (NULL)) /* another thread may have had a lock */
+  if (address == NULL
+      || !tarn_check_fork (NULL)) /* in a child of fork (), another thread may have held a lock */
     return;
   block = take (address);
   if (block != NULL)

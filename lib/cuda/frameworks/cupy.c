@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What cupy.cuda.CFunctionAllocator takes. */
+ * The two functions for cupy.cuda.CFunctionAllocator. */
 
 #include "frameworks-private.h"
 

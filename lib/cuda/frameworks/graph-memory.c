@@ -24,26 +24,26 @@ typedef struct
 {
   CUdevice device;
   TarnCudaTorchPoolId id;
-  guint n_uses;          /* captures that have begun, less those whose graphs are gone */
+  guint n_uses;          /* captures that have begun, minus those whose graphs are gone */
   TarnAllocator *pieces; /* a reference */
   GHashTable *pools;     /* CUstream -> TarnPool, a reference */
-  GPtrArray *kept;       /* of TarnBlock: freed, but used by other streams of the graph */
+  GPtrArray *kept; /* TarnBlocks that were freed, but are used by other streams of the graph */
 } Store;
 
-/* A capture that is under way, as far as it was said: PyTorch does not say so of one that failed.
- * So the next one that its thread begins takes its place. */
+/* A capture in progress, as far as PyTorch says.  It does not say when one fails; the next one that
+ * its thread begins replaces it. */
 typedef struct
 {
   Store *store;
-  const GThread *thread; /* that began it */
+  const GThread *thread; /* the thread that began it */
 } Capture;
 
 /* Each capture's store is in the list of stores. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GPtrArray *stores;    /* of Store */
-static GArray *captures;     /* of Capture, the oldest first */
+static GPtrArray *stores;    /* Stores */
+static GArray *captures;     /* Captures, the oldest first */
 static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
-static guint n_counted;      /* of these, as others know (_tarn_cuda_count_captures ()) */
+static guint n_counted;      /* their number, as passed to _tarn_cuda_count_captures () */
 
 static void __attribute__ ((constructor)) make_lists (void)
 {
@@ -52,7 +52,7 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Has others know how many captures are under way.  The lock is held. */
+/* Passes the number of captures on.  The lock is held. */
 static void
 count (void)
 {
@@ -75,7 +75,7 @@ _tarn_cuda_is_capturing (CUstream stream)
 
 /* Stores */
 
-/* Finds the store of a name; NULL: there is none.  The lock is held. */
+/* Finds the store of a name.  Returns NULL if there is none.  The lock is held. */
 static Store *
 find_store (CUdevice device, TarnCudaTorchPoolId id)
 {
@@ -103,8 +103,7 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that is in no list any more.  What is in use of its memory stays: the pieces that
- * it is in, and no others. */
+/* Frees a store that was taken out of the list.  Only pieces with blocks in use stay. */
 static void
 store_free (Store *store)
 {
@@ -217,8 +216,9 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 
 /* Allocating */
 
-/* Finds the store of what this thread captures on a device, or else of the only capture there, as
- * gradients are computed in other threads.  NULL: there is none, or several.  The lock is held. */
+/* Finds the store of the capture of this thread on a device, or else of the only capture there,
+ * because gradients are computed in other threads.  Returns NULL if there is none, or several.  The
+ * lock is held. */
 static Store *
 find_captured (CUdevice device)
 {
@@ -258,8 +258,8 @@ pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Gets a reference on the pool of a stream that captures; NULL: it has none yet, and @pieces is a
- * reference on what to make one of, or NULL if nothing is known of the capture. */
+/* Returns a reference to the pool of a stream that is being captured.  Returns NULL if it has none
+ * yet; then @pieces is a reference to the memory to make one of, or NULL if no capture is known. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pieces)
 {
@@ -314,14 +314,14 @@ _tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, 
   return pool != NULL ? tarn_pool_allocate (pool, size, error) : NULL;
 }
 
-/* Tells whether a block is of a graph's memory; its store may be gone. */
+/* Returns TRUE if a block is of a graph's memory; its store may be gone. */
 static gboolean
 is_of_graph (const TarnBlock *block)
 {
   return _tarn_cuda_is_graph_pieces (tarn_block_get_allocator (block));
 }
 
-/* Finds the store that a block is of; NULL: it is gone.  The lock is held. */
+/* Finds the store of a block.  Returns NULL if it is gone.  The lock is held. */
 static Store *
 find_owner (const TarnBlock *block)
 {

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * PyTorch's exceptions, thrown by a C library that knows no PyTorch when it is built.
+ * Throws PyTorch's exceptions, from a C library that is built without PyTorch.  An allocator of
+ * PyTorch's can report a lack of memory only by an exception: what it returns is not checked, and a
+ * tensor would be at address 0.
  *
- * An allocator of PyTorch's has no other way to say that there is no memory: what it returns is not
- * looked at, and a tensor would be at address 0.  So c10::Error is made here as PyTorch's own
- * compiler would make it (the Itanium C++ ABI), by functions and types of the libraries that are in
- * the process anyway.  Its constructor c10::Error (SourceLocation, std::string) has been the same
- * since PyTorch 1.5; c10::OutOfMemoryError is the same struct with another table of virtual
- * functions.  Where any of it cannot be found nothing is thrown. */
+ * So this makes c10::Error as PyTorch's own compiler would (the Itanium C++ ABI), with functions
+ * and types of the libraries in the process.  Its constructor c10::Error (SourceLocation,
+ * std::string) has been the same since PyTorch 1.5; c10::OutOfMemoryError is the same struct with
+ * another table of virtual functions.  If any of it cannot be found, nothing is thrown. */
 
 #include <dlfcn.h>
 
@@ -28,14 +28,14 @@ typedef struct
   guint64 words[4];
 } String;
 
-/* More than c10::Error has, which is 128 bytes where pointers have 64 bits. */
+/* More bytes than c10::Error has: 128 where pointers have 64 bits. */
 #define ERROR_BYTES 1024
 
-/* How a class is thrown. */
+/* A class that can be thrown. */
 typedef struct
 {
   void *type;    /* its type_info */
-  void **vtable; /* where objects point: at its first function, which is the destructor */
+  void **vtable; /* the address in objects: that of its first function, the destructor */
 } Class;
 
 typedef struct
@@ -49,14 +49,15 @@ typedef struct
   Class out_of_memory;
 } Torch;
 
-/* Looks into what a library depends on as well: the C++ library is the one that libc10.so uses. */
+/* Libraries to search, with those that they depend on: the C++ library is the one that libc10.so
+ * uses. */
 static const gchar *const cores[] = { "libc10.so", NULL };
 static const gchar *const backends[]
     = { "libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so", NULL };
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in libraries that are in the process already; one that they lack is told with
+/* Finds a symbol in libraries that are in the process already.  Logs a missing one with
  * G_MESSAGES_DEBUG. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
@@ -67,7 +68,7 @@ find (const gchar *const *libraries, const gchar *symbol)
       void *found = library != NULL ? dlsym (library, symbol) : NULL;
 
       if (library != NULL)
-        dlclose (library); /* it stays, as somebody else has it */
+        dlclose (library); /* it stays loaded, because it was before */
       if (found != NULL)
         return found;
     }
@@ -87,7 +88,7 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   return class->type != NULL && vtable != NULL;
 }
 
-/* dlsym () gives objects' addresses, and POSIX has them be functions' as well. */
+/* dlsym () returns addresses of objects; POSIX makes them valid for functions, too. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 
@@ -105,7 +106,7 @@ find_torch (Torch *torch)
          && find_class (&torch->out_of_memory, backends, "N3c1016OutOfMemoryErrorE");
 }
 
-/* It is found anew each time: a process may load PyTorch late, and this is no hit path. */
+/* Looks for PyTorch each time, because a process may load it late.  This is no hot path. */
 void
 _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
 {

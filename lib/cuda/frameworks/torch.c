@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What torch.cuda.memory.CUDAPluggableAllocator takes: two functions, and hooks that are set on it
- * by their addresses.  An exception leaves them by way of their frames, which nothing cleans up:
- * whoever throws has freed all before. */
+ * Two functions for torch.cuda.memory.CUDAPluggableAllocator, and hooks that are set on it by their
+ * addresses.  An exception leaves through their frames, which are not cleaned up: a function frees
+ * everything before it throws. */
 
 #include "frameworks-private.h"
 
-/* Formats bytes; callers free it. */
+/* Formats bytes, transfer full. */
 static gchar *
 format (gsize bytes)
 {
@@ -22,7 +22,7 @@ format (gsize bytes)
   return g_strdup_printf ("%s %s", text, units[i]);
 }
 
-/* Describes what the pool of a device has; callers free it. */
+/* Describes the memory of a device's pool, transfer full. */
 static gchar *
 describe (CUdevice device)
 {
@@ -46,7 +46,7 @@ describe (CUdevice device)
                           active, pool.active_blocks, taken, total, largest);
 }
 
-/* Makes the message; programs look for its first words.  It takes the error. */
+/* Makes the message; programs look for its first words.  Takes over the error. */
 static gchar *
 make_message (gsize size, CUdevice device, GError *error)
 {
@@ -62,7 +62,7 @@ make_message (gsize size, CUdevice device, GError *error)
   return message;
 }
 
-/* Throws an error, which it takes. */
+/* Throws an error.  Takes it over. */
 static void
 throw_error (gsize size, CUdevice device, GError *error)
 {
@@ -87,8 +87,8 @@ throw_error (gsize size, CUdevice device, GError *error)
  *
  * @param size    bytes; 0 or less gives NULL
  * @param device  as cuDeviceGet() gives it
- * @param stream  of the device's primary context, on which the memory is used and freed; NULL is
- *                the default stream. It must not be capturing.
+ * @param stream  a stream of the device's primary context, on which the memory is used and freed;
+ * NULL is the default stream. It must not be capturing.
  * @return the address, for tarn_cuda_torch_free(), or NULL. Any thread may call it.
  * @since 0.1
  */
@@ -132,7 +132,7 @@ tarn_cuda_torch_free (void *memory, gssize size, int device, CUstream stream)
  * before that stream is done with what was put on it until it is freed. Any thread may call it.
  *
  * @param memory  the address of what tarn_cuda_torch_malloc() gave; NULL is allowed
- * @param stream  of the device's primary context
+ * @param stream  a stream of the device's primary context
  * @since 0.1
  */
 void
@@ -176,7 +176,7 @@ tarn_cuda_torch_empty_cache (void)
  * set_memory_fraction_fn(), and what torch.cuda.set_per_process_memory_fraction() calls; it takes
  * the place of TARN_CUDA_LIMIT. Any thread may call it.
  *
- * @param fraction  of the device's memory, above 0 and at most 1
+ * @param fraction  the part of the device's memory, above 0 and at most 1
  * @param device    as cuDeviceGet() gives it
  * @since 0.1
  */

@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Where a piece begins on the device.  A kernel may rely on a buffer's being aligned as the device
- * says (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and all buffers of a piece are aligned as the piece is.
- * rusticl of Mesa 22.3 aligns its buffers to 64 bytes where it says 512, but it also takes a
- * sub-buffer at any offset.  So where a driver does take such a one, a kernel says where each piece
- * begins, and the piece's blocks begin at the first address there that is aligned.  A driver that
- * refuses it, as OpenCL 3.0 says in section 5.2.1 (CL_MISALIGNED_SUB_BUFFER_OFFSET), is asked
- * nothing more. */
+ * Finds where a piece begins on the device.  A kernel may rely on the alignment of buffers that the
+ * device states (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and the buffers of a piece are as aligned as the
+ * piece is. rusticl of Mesa 22.3 states 512 bytes and aligns its buffers to 64, but it also accepts
+ * sub-buffers at any offset.  So if a driver accepts such an offset, a kernel reads the address of
+ * each piece, and the piece's blocks begin at the first aligned address.  A driver that refuses it,
+ * as OpenCL 3.0 says in section 5.2.1 (CL_MISALIGNED_SUB_BUFFER_OFFSET), aligns as stated, and the
+ * layer asks nothing more. */
 
 #include "layer-private.h"
 
+/* Returns TRUE if the driver makes a sub-buffer at an offset that is not aligned. */
 static gboolean
 takes_any_offset (const LayerContext *context)
 {
@@ -45,19 +46,21 @@ _tarn_layer_address_begin (LayerContext *context)
     return;
   if (_tarn_layer_driver->clBuildProgram (program, 1, &context->device, "", NULL, NULL)
       == CL_SUCCESS)
-    context->where = program;
+    context->address_program = program;
   else
     _tarn_layer_driver->clReleaseProgram (program);
 }
 
-/* Each thread has a kernel of its own, because its arguments are nobody else's. */
+/* Enqueues the kernel that writes the address of a piece to @answer.  Makes a kernel for each call,
+ * because other threads must not change its arguments. */
 static gboolean
 enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_mem answer,
          cl_event *event)
 {
   const size_t one = 1;
   cl_int status;
-  cl_kernel kernel = _tarn_layer_driver->clCreateKernel (context->where, "where", &status);
+  cl_kernel kernel
+      = _tarn_layer_driver->clCreateKernel (context->address_program, "where", &status);
 
   if (kernel == NULL)
     return FALSE;
@@ -71,7 +74,7 @@ enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_m
   return status == CL_SUCCESS;
 }
 
-/* Runs the kernel; FALSE: it cannot be, or takes too long. */
+/* Reads the address of a piece on the device.  Returns FALSE if that fails, or takes too long. */
 static gboolean
 ask (LayerContext *context, cl_mem piece, cl_mem answer, cl_ulong *address)
 {
@@ -94,7 +97,7 @@ _tarn_layer_find_shift (LayerContext *context, cl_mem piece)
   cl_int status;
   cl_mem answer;
 
-  if (context->where == NULL)
+  if (context->address_program == NULL)
     return 0;
   answer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
                                                sizeof address, NULL, &status);

@@ -1,27 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Asks what the driver does with buffers of its own, so that a program sees what it would see
- * without the layer.  A context asks when it first needs to know, with buffers of the least size.
+ * Asks the driver how it behaves with buffers of its own, so that programs see the same with the
+ * layer.  A context asks when it first needs to know, with tiny buffers.
  *
- * A context keeps answers about flags.  Where the driver took them the answer is what it calls
- * them, else its error; memory that it did not have says nothing. */
+ * A context caches answers about flags: the flags that the driver reports, or that it refuses them.
+ * An answer that is due to a lack of memory is not cached. */
 
 #include "layer-private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Flags in the answers' keys and values. */
+/* The bits of flags in the keys and values of cached answers. */
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
-/* The least bit tells an answer from none, the next one an error from flags. */
+/* The lowest bit tells an answer from none, the next one a refusal from flags. */
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
+/* The smallest sub-buffer. */
 static const cl_buffer_region least = { 0, 1 };
 
+/* Looks up a cached answer.  Returns FALSE if there is none. */
 static gboolean
 look_up (LayerContext *context, gsize key, gpointer *answer)
 {
@@ -32,13 +34,14 @@ look_up (LayerContext *context, gsize key, gpointer *answer)
 }
 
 static void
-keep (LayerContext *context, gsize key, gpointer answer)
+cache_answer (LayerContext *context, gsize key, gpointer answer)
 {
   LAYER_LOCKED (&context->lock);
 
   g_hash_table_insert (context->answers, GSIZE_TO_POINTER (key), answer);
 }
 
+/* Reads the flags from a cached answer.  Returns an error if it is a refusal. */
 static cl_int
 read_answer (gpointer answer, cl_mem_flags *flags)
 {
@@ -48,7 +51,7 @@ read_answer (gpointer answer, cl_mem_flags *flags)
   return CL_SUCCESS;
 }
 
-/* Gets the flags of an object, which it releases. */
+/* Reads the flags of an object, and releases it. */
 static cl_int
 get_flags (cl_mem object, cl_mem_flags *flags)
 {
@@ -59,6 +62,7 @@ get_flags (cl_mem object, cl_mem_flags *flags)
   return status;
 }
 
+/* Makes a buffer of one byte. */
 static cl_mem
 make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
 {
@@ -69,6 +73,7 @@ make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
                                              status);
 }
 
+/* Asks for the flags of a buffer that is made with @asked. */
 static cl_int
 ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -78,6 +83,8 @@ ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
   return buffer != NULL ? get_flags (buffer, flags) : status;
 }
 
+/* Asks for the flags of a sub-buffer that is made with @asked, of a buffer that is made with
+ * @whole. */
 static cl_int
 ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -94,14 +101,14 @@ ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_
   return status;
 }
 
-/* Keeps what the driver said, if it says the same next time. */
+/* Caches an answer that will be the same next time.  Returns its status. */
 static cl_int
 note_answer (LayerContext *context, gsize key, cl_int status, const cl_mem_flags *flags)
 {
   if (status == CL_SUCCESS && (*flags & ~KNOWN_FLAGS) == 0)
-    keep (context, key, TAKEN (*flags));
+    cache_answer (context, key, TAKEN (*flags));
   else if (status == CL_INVALID_VALUE)
-    keep (context, key, REFUSED);
+    cache_answer (context, key, REFUSED);
   return status;
 }
 
@@ -132,7 +139,7 @@ _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_fl
   return note_answer (context, key, ask_part (context, whole, asked, flags), flags);
 }
 
-/* Counts a buffer's references while it has a sub-buffer; 0: that could not be seen. */
+/* Returns a buffer's number of references while it has a sub-buffer, or 0 if it cannot be seen. */
 static cl_uint
 count_with_part (LayerContext *context)
 {
@@ -155,8 +162,8 @@ count_with_part (LayerContext *context)
   return references;
 }
 
-/* Tells whether there is more than the program's own reference, and keeps the answer once that
- * could be seen. */
+/* Returns TRUE if something adds to a buffer's references, and caches the answer once it could be
+ * seen.  @count: returns the number of references then. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -177,7 +184,7 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* Counts a buffer's references while it is mapped; 0: that could not be seen. */
+/* Returns a buffer's number of references while it is mapped, or 0 if it cannot be seen. */
 static cl_uint
 count_with_map (LayerContext *context)
 {
@@ -212,6 +219,7 @@ _tarn_layer_ask_map_references (LayerContext *context)
 
 /* The device */
 
+/* Returns a text about the device; empty if it does not say. */
 static gchar *
 get_text (cl_device_id device, cl_device_info name)
 {
@@ -221,7 +229,7 @@ get_text (cl_device_id device, cl_device_info name)
   return g_strdup (text);
 }
 
-/* Gets a number of 32 or 64 bits; 0: the device does not say. */
+/* Returns a number of 32 or 64 bits about the device, or 0 if it does not say. */
 static cl_ulong
 get_number (cl_device_id device, cl_device_info name)
 {
@@ -238,7 +246,7 @@ get_number (cl_device_id device, cl_device_info name)
   return size == sizeof number.narrow ? number.narrow : number.wide;
 }
 
-/* Makes an image of one pixel of a buffer; NULL: the driver does not. */
+/* Makes an image of one pixel of a buffer.  Returns NULL if the driver refuses. */
 static cl_mem
 make_image (const LayerContext *context, cl_mem buffer)
 {
@@ -251,7 +259,7 @@ make_image (const LayerContext *context, cl_mem buffer)
                                             NULL, &status);
 }
 
-/* Tells whether an image is read where its buffer is.  TRUE too if nothing can be read. */
+/* Returns TRUE if an image shows its buffer's bytes, or if nothing can be read. */
 static gboolean
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
@@ -268,7 +276,7 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
          || read == byte;
 }
 
-/* Tells whether a driver makes an image of a buffer that is read where the buffer is. */
+/* Returns TRUE if the driver makes an image of a buffer that shows the buffer's bytes. */
 static gboolean
 makes_image (LayerContext *context, cl_mem buffer)
 {
@@ -281,6 +289,7 @@ makes_image (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
+/* Returns TRUE if the driver makes such an image of a sub-buffer of a buffer. */
 static gboolean
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
@@ -295,6 +304,7 @@ makes_image_of_part (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
+/* Returns TRUE if the driver makes images of sub-buffers, or none of buffers either. */
 static gboolean
 makes_images_of_parts (LayerContext *context)
 {
@@ -313,7 +323,7 @@ makes_images_of_parts (LayerContext *context)
   return makes;
 }
 
-/* Tells whether a byte that is written to one buffer is read from another. */
+/* Returns TRUE if a byte that is written to one buffer can be read from another. */
 static gboolean
 hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
 {
@@ -326,7 +336,8 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
          && read == byte;
 }
 
-/* Tells whether a buffer that nobody else uses shares its memory with one over its address. */
+/* Returns TRUE if a buffer that is not used yet shares its memory with a buffer over its host
+ * address. */
 static gboolean
 shares_address (LayerContext *context, cl_mem buffer)
 {
@@ -368,9 +379,9 @@ _tarn_layer_ask_addresses (LayerContext *context)
   return known;
 }
 
-/* Seen of PoCL up to 7.0: it makes them of buffers only; and of rusticl of Mesa 22.3: they are of
- * the beginning of the whole buffer.  Asked of programs alone that want such: with PoCL 3.1 a
- * context is not gone again that had one. */
+/* PoCL up to 7.0 makes images of buffers only, and those of rusticl of Mesa 22.3 begin where the
+ * whole buffer does (seen).  Asked only for programs that want such images: with PoCL 3.1, a
+ * context that had one is never freed. */
 gboolean
 _tarn_layer_ask_images (LayerContext *context)
 {
@@ -384,7 +395,8 @@ _tarn_layer_ask_images (LayerContext *context)
   return known != FALSE;
 }
 
-/* Tells whether a device is PoCL's, and its major version: 0 before 4.0, which does not say. */
+/* Returns TRUE if a device is PoCL's.  @version: its major version; 0 before 4.0, which does not
+ * say. */
 static gboolean
 is_pocl (cl_device_id device, guint64 *version)
 {
@@ -397,8 +409,8 @@ is_pocl (cl_device_id device, guint64 *version)
   return pocl != NULL;
 }
 
-/* Seen of PoCL 3.1 to 6.0: a segmentation fault where boxes, or images, are copied from or to a
- * sub-buffer. */
+/* Returns TRUE if a driver cannot copy boxes and images from or to a sub-buffer.  PoCL 3.1 to 6.0
+ * crash there (seen). */
 static gboolean
 copies_by_pieces (cl_device_id device)
 {
@@ -407,8 +419,9 @@ copies_by_pieces (cl_device_id device)
   return is_pocl (device, &version) && version < 7;
 }
 
-/* PoCL makes no images of sub-buffers.  Where the device is the host's processor, an image can be
- * made of the host's address; other devices have no such address, and would copy what is there. */
+/* Returns TRUE if host addresses of pieces are of use.  PoCL makes no images of sub-buffers.  If
+ * its device is the host's processor, an image can be made of the host address instead; for other
+ * devices the driver would copy the memory. */
 static gboolean
 notes_addresses (cl_device_id device)
 {
@@ -418,8 +431,8 @@ notes_addresses (cl_device_id device)
          && (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Seen of rusticl of Mesa 22.3: what is copied to an image is read from the beginning of the whole
- * buffer, wherever the sub-buffer begins. */
+/* Returns TRUE if a driver cannot copy from a sub-buffer to an image. rusticl of Mesa 22.3 reads
+ * from the beginning of the whole buffer, wherever the sub-buffer begins (seen). */
 static gboolean
 copies_images_by_pieces (cl_device_id device)
 {
@@ -432,7 +445,7 @@ copies_images_by_pieces (cl_device_id device)
   return strcmp (name, "rusticl") == 0 || copies_by_pieces (device);
 }
 
-/* Tells whether OpenCL is 1.2 or newer, which has markers and barriers. */
+/* Returns TRUE if OpenCL is 1.2 or newer, which has markers and barriers. */
 static gboolean
 has_markers (cl_device_id device)
 {
@@ -442,7 +455,8 @@ has_markers (cl_device_id device)
   return sscanf (version, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
 }
 
-/* Bytes.  Of images that are made of buffers, the device says it in pixels, of up to 16 bytes. */
+/* Returns the alignment of sub-buffers, in bytes.  For images that are made of buffers, the device
+ * states it in pixels, which have up to 16 bytes. */
 static gsize
 get_alignment (cl_device_id device)
 {
@@ -455,6 +469,7 @@ get_alignment (cl_device_id device)
   return alignment;
 }
 
+/* Returns the driver's number of references to a context. */
 static cl_uint
 count_references (const LayerContext *context)
 {
@@ -465,7 +480,8 @@ count_references (const LayerContext *context)
   return n;
 }
 
-/* Nobody else has the context yet. */
+/* Returns TRUE if a buffer adds to the references of its context.  The context is new, so no other
+ * thread changes them. */
 static gboolean
 counts_objects (const LayerContext *context)
 {
@@ -481,8 +497,8 @@ counts_objects (const LayerContext *context)
   return with_buffer > before;
 }
 
-/* Begins to find addresses.  The objects that this keeps count as references to the context, with
- * some drivers. */
+/* Prepares address.c.  Counts the references to the context that its objects have with some
+ * drivers. */
 static void
 begin_address (LayerContext *context)
 {

@@ -6,12 +6,14 @@
 
 #include "layer-private.h"
 
+/* A destructor callback of the program's. */
 typedef struct
 {
   void (CL_CALLBACK *notify) (cl_mem, void *);
   void *user_data;
 } LayerCallback;
 
+/* Frees the record of a buffer or image. */
 static void
 buffer_finalize (gpointer record)
 {
@@ -27,7 +29,7 @@ buffer_finalize (gpointer record)
   g_free (self);
 }
 
-/* Makes the record of a handle, with a reference that it has until it is gone. */
+/* Makes the record of a handle, with a reference that destroy () drops. */
 static LayerBuffer *
 buffer_new (cl_mem handle, LayerContext *context, gsize offset, gsize size, cl_mem_flags asked)
 {
@@ -55,33 +57,36 @@ _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset)
 
 /* The end */
 
-static void end (LayerBuffer *self);
+static void end_buffer (LayerBuffer *self);
 
+/* Drops one of the program's references, and ends the buffer if it was the last. */
 static void
-let_go (LayerBuffer *self)
+release (LayerBuffer *self)
 {
-  if (_tarn_layer_let_go (self))
-    end (self);
+  if (_tarn_layer_release (self))
+    end_buffer (self);
 }
 
 LayerBuffer *
-_tarn_layer_buffer_find_held (cl_mem handle)
+_tarn_layer_buffer_find_retained (cl_mem handle)
 {
   LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, handle);
 
-  return self != NULL && _tarn_layer_try_hold (self) ? g_steal_pointer (&self) : NULL;
+  return self != NULL && _tarn_layer_try_retain (self) ? g_steal_pointer (&self) : NULL;
 }
 
 void
-_tarn_layer_buffer_let_go (LayerBuffer *self)
+_tarn_layer_buffer_release (LayerBuffer *self)
 {
-  let_go (self);
+  release (self);
   _tarn_layer_unref (self);
 }
 
+/* Calls the program's destructor callbacks, the latest first. */
 static void
 call_back (LayerBuffer *self)
 {
+  _tarn_assert_no_locks ();
   for (GSList *link = self->callbacks; link != NULL; link = link->next)
     {
       const LayerCallback *callback = link->data;
@@ -99,16 +104,22 @@ release_handle (LayerBuffer *self)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
 }
 
+/* Releases a sub-buffer or an image that is made of a buffer, and its reference to that. */
 static void
-part_go (LayerBuffer *self)
+destroy_part (LayerBuffer *self)
 {
+  guint n;
+
   release_handle (self);
-  __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
-  let_go (self->whole);
+  n = __atomic_fetch_sub (&self->whole->parts, 1, __ATOMIC_RELAXED);
+  g_assert (n > 0);
+  (void) n;
+  release (self->whole);
 }
 
+/* Frees the handle and the memory of a buffer, and drops a reference to its record. */
 static void
-give_back (gpointer data)
+free_memory (gpointer data)
 {
   LAYER_AUTO LayerBuffer *self = data;
 
@@ -123,32 +134,34 @@ give_back (gpointer data)
     _tarn_layer_context_trim (self->context);
 }
 
-/* Frees a buffer that is no part.  Its sub-buffer is not kept if it is still mapped, because the
- * driver may know the map by it, nor if commands may use it that the layer does not see.  serve ()
- * sees to it that nobody else gets such memory. */
+/* Destroys a buffer that is made of no other.  Its sub-buffer becomes a spare, except if it is
+ * still mapped, because the driver may know the map by it, or if commands that the layer does not
+ * see may use it. serve () makes sure that no other buffer gets such memory. */
 static void
-whole_go (LayerBuffer *self)
+destroy_whole (LayerBuffer *self)
 {
   if (_tarn_layer_is_debugged (self->context))
-    _tarn_layer_debug_defer (give_back, _tarn_layer_ref (self));
+    _tarn_layer_debug_defer (free_memory, _tarn_layer_ref (self));
   else if (!self->is_image && !self->was_mapped && !_tarn_layer_is_blind ())
     {
       _tarn_layer_keep_spare (self->context, self);
       tarn_block_free (self->block);
     }
   else
-    give_back (_tarn_layer_ref (self));
+    free_memory (_tarn_layer_ref (self));
 }
 
-/* Nobody has a reference, and the commands are done as far as that matters. */
+/* Destroys a buffer that has ended, and whose commands are done or need not be waited for. */
 static void
-go (LayerBuffer *self)
+destroy (LayerBuffer *self)
 {
+  g_assert (self->ended && __atomic_load_n (&self->waits, __ATOMIC_ACQUIRE) == 0);
+  g_assert ((self->block != NULL) == (self->whole == NULL));
   call_back (self);
   if (self->whole != NULL)
-    part_go (self);
+    destroy_part (self);
   else
-    whole_go (self);
+    destroy_whole (self);
   _tarn_layer_unref (self);
 }
 
@@ -156,16 +169,19 @@ void
 _tarn_layer_buffer_commands_done (LayerBuffer *self)
 {
   LAYER_AUTO LayerContext *context = NULL;
+  guint n = __atomic_fetch_sub (&self->waits, 1, __ATOMIC_ACQ_REL);
 
-  if (__atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL) > 0)
+  g_assert (n > 0);
+  if (n > 1)
     return;
   context = _tarn_layer_ref (self->context);
-  go (self);
-  __atomic_sub_fetch (&context->pending, 1, __ATOMIC_ACQ_REL);
+  destroy (self);
+  n = __atomic_fetch_sub (&context->pending, 1, __ATOMIC_ACQ_REL);
+  g_assert (n > 0);
 }
 
-/* Has the buffer wait for a command, whose event that takes over; FALSE: it has to wait for the
- * queue. */
+/* Makes the buffer wait for one command, by the event of its use, which it takes over.  Returns
+ * FALSE if the buffer has to wait for the queue instead. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
@@ -176,22 +192,23 @@ wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
   return TRUE;
 }
 
+/* Makes the buffer wait for all commands of a queue up to that of a use. */
 static void
 wait_for_queue (LayerBuffer *self, const LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use->queue, self, use->number))
-    /* It is not the last: the one is left that was counted first. */
+    /* It is not the last: destroy_after_commands () has one more. */
     __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
-    _tarn_layer_queue_mark (use->queue, TRUE);
+    _tarn_layer_queue_put_marker (use->queue, TRUE);
   else
-    _tarn_layer_queue_mark_now_and_then (use->queue);
+    _tarn_layer_queue_put_marker_if_many (use->queue);
 }
 
-/* Goes once all queues are done with it; it has ended. */
+/* Destroys a buffer that has ended, once all queues are done with it. */
 static void
-go_after_commands (LayerBuffer *self)
+destroy_after_commands (LayerBuffer *self)
 {
   gboolean notify
       = self->callbacks != NULL || __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE);
@@ -205,44 +222,48 @@ go_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* Notes the uses of a part as uses of the whole, whose memory they use. */
+/* Notes the uses of a sub-buffer or image as uses of the buffer that it is made of, whose memory
+ * they use. */
 static void
-hand_uses_on (LayerBuffer *self)
+pass_uses_to_whole (LayerBuffer *self)
 {
   for (guint i = 0; i < self->n_uses; i++)
     _tarn_layer_buffer_use (self->whole, self->uses[i].queue, self->uses[i].number,
                             self->uses[i].event, FALSE);
 }
 
+/* Notes that a buffer has ended.  Returns TRUE if it has callbacks. */
 static gboolean
-has_callbacks (LayerBuffer *self)
+set_ended (LayerBuffer *self)
 {
   LAYER_LOCKED (&self->lock);
 
+  g_assert (!self->ended);
   self->ended = TRUE;
   return self->callbacks != NULL;
 }
 
-/* Nobody has a reference any more. */
+/* Ends a buffer to which the program has no reference. */
 static void
-end (LayerBuffer *self)
+end_buffer (LayerBuffer *self)
 {
-  gboolean calls_back = has_callbacks (self);
+  gboolean calls_back = set_ended (self);
 
   _tarn_layer_unlist (self);
   _tarn_layer_debug_note_end (self);
   self->was_mapped = _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
-    hand_uses_on (self);
-  if (calls_back || (self->whole == NULL && !_tarn_layer_context_gives_on (self->context)))
-    go_after_commands (self);
+    pass_uses_to_whole (self);
+  if (calls_back || (self->whole == NULL && !_tarn_layer_context_try_early_reuse (self->context)))
+    destroy_after_commands (self);
   else
-    go (self);
+    destroy (self);
 }
 
 /* The beginning */
 
-/* Gets memory, after making room for it if that helps. */
+/* Allocates a block.  If there is no memory, waits for commands and frees what is cached, and
+ * retries. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
@@ -250,8 +271,8 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
   if (block != NULL)
     return block;
-  /* Buffers whose commands are done already may be enough: try that first, without a wait. */
-  _tarn_layer_context_look (context, TRUE);
+  /* Released buffers whose commands are done already may be enough: retry first without a wait. */
+  _tarn_layer_context_poll (context, TRUE);
   block = tarn_pool_allocate (pool, size, NULL);
   if (block != NULL)
     return block;
@@ -259,7 +280,7 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* Makes the driver's sub-buffer that the program gets; FALSE: it does not. */
+/* Makes the sub-buffer that the program gets.  Returns FALSE if the driver refuses. */
 static gboolean
 make (LayerContext *context, const TarnBlock *block, LayerSpare *made)
 {
@@ -276,6 +297,7 @@ make (LayerContext *context, const TarnBlock *block, LayerSpare *made)
   return _tarn_layer_ask_flags (context, made->place.asked, &made->flags) == CL_SUCCESS;
 }
 
+/* Frees a spare that has a handle or none. */
 static void
 unmake (LayerSpare *made)
 {
@@ -284,29 +306,31 @@ unmake (LayerSpare *made)
   g_free (made);
 }
 
-/* Makes a sub-buffer of new memory; NULL: it cannot be. */
+/* Makes a sub-buffer of a block.  Returns NULL if there can be none. */
 static LayerSpare *
 make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
 {
   LayerSpare *made = g_new0 (LayerSpare, 1);
 
   made->place = *place;
-  /* After it was allocated: what commands that the layer does not see use has been free since. */
+  /* Asked after the allocation: if the layer is not blind even now, no command that it does not see
+   * can have used the block. */
   if (!_tarn_layer_is_blind () && make (context, block, made))
     return made;
   unmake (made);
   return NULL;
 }
 
-/* The least bytes of a request that asks the driver at once whether released buffers are free. Such
- * a request takes as long anyway, and without the question as many bytes would be in use for
- * nothing. */
+/* The least bytes of a request that always polls for released buffers.  Such a request takes long
+ * anyway, and without the poll as many bytes would stay in use without need. */
 #define LARGE ((gsize) 256 << 10)
 
-/* Small buffers of about the same size share blocks, which have less than an eighth more: the fewer
- * sizes, the more often a block is held that has a sub-buffer. */
+/* The largest size that is rounded up.  Small buffers of about the same size share blocks, which
+ * are less than an eighth larger: the fewer sizes there are, the more often a cached block has a
+ * spare already. */
 #define MAX_ROUNDED ((gsize) 64 << 10)
 
+/* Returns the size of the block for a buffer of @size bytes. */
 static gsize
 round_size (gsize size)
 {
@@ -317,20 +341,21 @@ round_size (gsize size)
              : (size + step - 1) / step * step;
 }
 
+/* Polls for released buffers, drops what is not needed, and allocates a block for a buffer. */
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
   LayerMemory memory = pool == context->pools[LAYER_HOST] ? LAYER_HOST : LAYER_PLAIN;
 
-  _tarn_layer_context_look (context, size >= LARGE);
+  _tarn_layer_context_poll (context, size >= LARGE);
   if (_tarn_layer_is_debugged (context))
     _tarn_layer_debug_keep_up ();
   _tarn_layer_drop_unneeded (context, pool, &context->idle[memory]);
   return allocate (context, pool, round_size (size), error);
 }
 
-/* Puts there what a buffer is to contain, before the program's first command; FALSE: it does not.
- */
+/* Writes the program's contents into a new buffer, and waits for that.  Returns FALSE if it
+ * failed. */
 static gboolean
 set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
 {
@@ -347,7 +372,8 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
                 == CL_SUCCESS;
 }
 
-/* Gets what a buffer has besides its block, with contents if there are any; NULL: it cannot be. */
+/* Gets the sub-buffer for a block, a spare or a new one, and writes its contents if there are any.
+ * Returns NULL if it cannot. */
 static LayerSpare *
 get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
@@ -362,8 +388,8 @@ get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpo
   return NULL;
 }
 
-/* Serves a buffer of a pool; NULL: the driver is to make it, unless *status says that there is to
- * be none. */
+/* Serves a buffer from a pool.  Returns NULL if the driver is to make it, or, with another *status
+ * than CL_SUCCESS, if there is to be none. */
 static cl_mem
 serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl_int *status)
 {
@@ -396,6 +422,7 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
   return got->handle;
 }
 
+/* Returns a buffer as clCreateBuffer () does, with its status. */
 static cl_mem
 answer (cl_mem buffer, cl_int status, cl_int *status_ret)
 {
@@ -405,7 +432,7 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
 }
 
 gboolean
-_tarn_layer_made_room (cl_context handle, cl_int status)
+_tarn_layer_try_make_room (cl_context handle, cl_int status)
 {
   LAYER_AUTO LayerContext *context = NULL;
 
@@ -419,7 +446,8 @@ _tarn_layer_made_room (cl_context handle, cl_int status)
   return TRUE;
 }
 
-/* Counts a buffer that the driver is asked for; of what it refuses nobody asks why. */
+/* Counts a buffer that the driver is asked for.  If it refuses, there is no buffer that needs a
+ * reason. */
 static void
 count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
 {
@@ -441,7 +469,7 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
   buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
-  if (buffer == NULL && _tarn_layer_made_room (context, status))
+  if (buffer == NULL && _tarn_layer_try_make_room (context, status))
     buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
   count_passed_on (_tarn_layer_context_find_reason (context, flags, size), buffer, size);
   return answer (buffer, status, status_ret);
@@ -459,7 +487,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
     return answer (buffer, status, status_ret);
   buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
                                                              &status);
-  if (buffer == NULL && _tarn_layer_made_room (context, status))
+  if (buffer == NULL && _tarn_layer_try_make_room (context, status))
     buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size,
                                                                host, &status);
   count_passed_on (properties != NULL ? LAYER_FLAGS
@@ -468,18 +496,20 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   return answer (buffer, status, status_ret);
 }
 
-/* Parts */
+/* Parts: sub-buffers and images that are made of buffers */
 
+/* Connects a sub-buffer or an image with the buffer that it is made of. */
 static void
 add_part (LayerBuffer *whole, LayerBuffer *part)
 {
   part->whole = _tarn_layer_ref (whole);
-  _tarn_layer_hold (whole);
+  _tarn_layer_retain (whole);
   __atomic_add_fetch (&whole->parts, 1, __ATOMIC_RELAXED);
   _tarn_layer_list (part);
 }
 
-/* Checks what clCreateSubBuffer is asked for against the buffer as the program knows it. */
+/* Checks the arguments of clCreateSubBuffer () against the buffer as the program knows it, and gets
+ * the flags of the sub-buffer. */
 static cl_int
 check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type type,
             const cl_buffer_region *region, cl_mem_flags *flags)
@@ -493,8 +523,8 @@ check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type 
   return _tarn_layer_ask_part_flags (whole->context, whole->asked, asked, flags);
 }
 
-/* Adds the flags that a part inherits from the program's buffer if it asks for none.  It cannot
- * inherit them from a piece. */
+/* Adds the flags that a sub-buffer inherits from the program's buffer if it asks for none.  The
+ * driver would make it inherit those of the piece. */
 static cl_mem_flags
 inherit (const LayerBuffer *whole, cl_mem_flags asked)
 {
@@ -505,6 +535,7 @@ inherit (const LayerBuffer *whole, cl_mem_flags asked)
   return asked;
 }
 
+/* Makes a sub-buffer of a buffer from a pool. */
 static cl_mem
 make_part (LayerBuffer *whole, cl_mem_flags asked, const cl_buffer_region *region,
            cl_mem_flags flags, cl_int *status)
@@ -565,13 +596,13 @@ _tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image)
   return part;
 }
 
-/* SVM is the driver's, which may need what is held here. */
+/* Passes SVM on to the driver.  If it has no memory, returns cached memory to it, and retries. */
 void *CL_API_CALL
 layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
 {
   void *memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
 
-  if (memory == NULL && size > 0 && _tarn_layer_made_room (context, CL_OUT_OF_RESOURCES))
+  if (memory == NULL && size > 0 && _tarn_layer_try_make_room (context, CL_OUT_OF_RESOURCES))
     memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
   return memory;
 }
@@ -585,7 +616,7 @@ layer_clRetainMemObject (cl_mem object)
 
   if (self == NULL)
     return _tarn_layer_driver->clRetainMemObject (object);
-  _tarn_layer_hold (self);
+  _tarn_layer_retain (self);
   return CL_SUCCESS;
 }
 
@@ -596,7 +627,7 @@ layer_clReleaseMemObject (cl_mem object)
 
   if (self == NULL)
     return _tarn_layer_driver->clReleaseMemObject (object);
-  let_go (self);
+  release (self);
   return CL_SUCCESS;
 }
 

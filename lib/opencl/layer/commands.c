@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands that name the buffers that they use; launches of kernels are in kernel.c.  A command is
- * noted after the driver has taken it: its buffers are held until then, and who finishes the queue
- * meanwhile may or may not find it done. */
+ * Commands that name the buffers that they use; launches are in kernel.c.  A command is recorded as
+ * a use of its buffers after the driver has taken it.  Its buffers are retained until then.  A
+ * thread that finishes the queue meanwhile may or may not find the command done. */
 
 #include "layer-private.h"
 
@@ -13,7 +13,8 @@ get_buffers (LayerCommand *self)
   return self->many != NULL ? self->many : self->few;
 }
 
-/* Out of order there is no other way to know when a command is done than its event. */
+/* Returns TRUE if the layer needs the command's event: its queue is out of order, so that only the
+ * event tells when it is done, or one of its buffers has callbacks. */
 static gboolean
 wants_event (LayerCommand *self)
 {
@@ -25,8 +26,9 @@ wants_event (LayerCommand *self)
   return wants;
 }
 
+/* Prepares the event of a command whose objects are retained. */
 static void
-begin (LayerCommand *self, cl_event **event)
+prepare (LayerCommand *self, cl_event **event)
 {
   if (self->queue == NULL)
     return;
@@ -44,22 +46,22 @@ _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl
   self->n = objects != NULL ? n : 0;
   self->many = self->n > LAYER_FEW ? g_new (LayerBuffer *, n) : NULL;
   for (guint i = 0; i < self->n; i++)
-    get_buffers (self)[i] = _tarn_layer_buffer_find_held (objects[i]);
-  begin (self, event);
+    get_buffers (self)[i] = _tarn_layer_buffer_find_retained (objects[i]);
+  prepare (self, event);
 }
 
 void
-_tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle, LayerBuffer **buffers,
-                                guint n, cl_event **event)
+_tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
+                                    LayerBuffer **buffers, guint n, cl_event **event)
 {
   *self
       = (LayerCommand){ .queue = _tarn_layer_find (LAYER_QUEUE, handle), .n = n, .many = buffers };
-  begin (self, event);
+  prepare (self, event);
 }
 
-/* The last buffer takes the layer's own event over. */
+/* Records the command as a use of its buffers.  The last one takes the layer's own event over. */
 static void
-note (LayerCommand *self)
+note_uses (LayerCommand *self)
 {
   cl_event event = self->event != NULL ? *self->event : NULL;
   guint64 number = 0;
@@ -87,24 +89,26 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 {
   gboolean known = self->queue != NULL && status == CL_SUCCESS;
 
+  g_assert (self->queue == NULL || self->number <= _tarn_layer_queue_get_enqueued (self->queue));
   if (known && !blocking)
-    note (self);
+    note_uses (self);
   else if (known && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_set_done (self->queue, self->number);
   if (self->own != NULL)
     _tarn_layer_release_event (self->own);
   for (guint i = 0; i < self->n; i++)
     if (get_buffers (self)[i] != NULL)
-      _tarn_layer_buffer_let_go (get_buffers (self)[i]);
+      _tarn_layer_buffer_release (get_buffers (self)[i]);
   g_free (self->many);
   _tarn_layer_unref (self->queue);
 }
 
 #define SPLICE(...) __VA_ARGS__
 
-/* The driver's sub-buffer may be larger than the program's buffer, and not every driver sees to it
- * that a command stays within one; what is behind is other buffers' here.  Behind a part there may
- * be more of its buffer, where the driver is to be as lax as it is without the layer. */
+/* Checks a range here because the driver's sub-buffer may be larger than the program's buffer, and
+ * some drivers do not check.  Behind the buffer there are others.  Behind a sub-buffer of the
+ * program's there is more of its buffer; there the driver may be as lax as it is without the
+ * layer. */
 gboolean
 _tarn_layer_is_within (cl_mem object, gsize offset, gsize size)
 {
@@ -117,7 +121,7 @@ _tarn_layer_is_within (cl_mem object, gsize offset, gsize size)
   return offset <= all && size <= all - offset;
 }
 
-/* A command that uses the objects named last, if it is right. */
+/* Defines a command that uses the objects named last.  If it is not @right, it fails. */
 #define COMMAND(name, right, blocking, parameters, arguments, ...)                                 \
   cl_int CL_API_CALL layer_##name (cl_command_queue queue, SPLICE parameters, cl_uint n_waits,     \
                                    const cl_event *waits, cl_event *event)                         \
@@ -163,6 +167,7 @@ COMMAND (clEnqueueCopyImage, TRUE, FALSE,
           const size_t *region),
          (from, to, from_origin, to_origin, region), from, to)
 
+/* Returns TRUE if one of the objects is from a pool. */
 static gboolean
 has_ours (const cl_mem *objects, guint n)
 {
@@ -177,8 +182,8 @@ has_ours (const cl_mem *objects, guint n)
   return found;
 }
 
-/* That contents are of no use is nothing that a driver has to act on; it may take it to be said of
- * the piece. */
+/* Migrates objects.  CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED is left out for buffers from a pool:
+ * it is only a hint, and the driver might apply it to the whole piece. */
 cl_int CL_API_CALL
 layer_clEnqueueMigrateMemObjects (cl_command_queue queue, cl_uint n, const cl_mem *objects,
                                   cl_mem_migration_flags flags, cl_uint n_waits,

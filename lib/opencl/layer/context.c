@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts.  One of several devices is left to the driver, which may move a whole piece where only
- * a part of it changed devices. */
+ * Contexts.  The driver serves the buffers of a context with several devices itself: it may move a
+ * whole piece to another device where only a part of it is used there. */
 
 #include "layer-private.h"
 
@@ -11,7 +11,7 @@
 /* The flags that a sub-buffer can have, or inherit from a piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
-/* Pools, and whether buffers may have memory from one */
+/* Pools, and which buffers may come from them */
 
 TarnPool *
 _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
@@ -45,6 +45,7 @@ _tarn_layer_context_may_serve (LayerContext *self)
          && !__atomic_load_n (&self->ended, __ATOMIC_ACQUIRE);
 }
 
+/* Returns TRUE if a buffer with such flags and size may come from a pool. */
 static gboolean
 can_serve (const LayerContext *self, cl_mem_flags flags, gsize size)
 {
@@ -100,7 +101,7 @@ _tarn_layer_context_trim (LayerContext *self)
   {
     LAYER_LOCKED (&self->lock);
 
-    memcpy (pools, self->pools, sizeof self->pools); /* each is there as long as the context is */
+    memcpy (pools, self->pools, sizeof self->pools); /* a pool lives as long as its context */
     pools[LAYER_N_KINDS] = self->images;
   }
   for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
@@ -111,19 +112,20 @@ _tarn_layer_context_trim (LayerContext *self)
 /* One queue, or many */
 
 gboolean
-_tarn_layer_context_gives_on (LayerContext *self)
+_tarn_layer_context_try_early_reuse (LayerContext *self)
 {
   LAYER_LOCKED (&self->lock);
 
   if (_tarn_layer_is_debugged (self))
     return FALSE;
-  self->gave_on |= self->order == LAYER_ONE_QUEUE;
+  self->has_reused_early |= self->order == LAYER_ONE_QUEUE;
   return self->order <= LAYER_ONE_QUEUE;
 }
 
-/* Gets what stands for all commands of the only queue so far; NULL: they are done. */
+/* Returns an event that is done when all commands are that the only queue has had.  Returns NULL if
+ * they are done. */
 static cl_event
-record_end (LayerQueue *queue)
+record_event (LayerQueue *queue)
 {
   cl_event event = NULL;
 
@@ -132,19 +134,31 @@ record_end (LayerQueue *queue)
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
     {
-      /* Another queue is to wait for it. */
+      /* Another queue will wait for it. */
       _tarn_layer_driver->clFlush (queue->base.handle);
       return event;
     }
-  /* Nothing that the program has to do first is on the queue. */
+  /* None of these commands waits for the program: it has made no user event. */
   _tarn_layer_driver->clFinish (queue->base.handle);
   return NULL;
 }
 
-/* Takes the queue of a context that had no other, if another has to wait for it; NULL: it need not.
- */
+/* Advances a context's order, with the lock held. */
+static void
+set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
+{
+  _tarn_assert_locked (&self->lock);
+  g_assert (order >= self->order && (order == LAYER_ONE_QUEUE) == (only_queue != NULL));
+  self->order = order;
+  self->only_queue = only_queue;
+}
+
+/* Ends the time in which a context has one queue, if it has.  Returns a reference to that queue if
+ * other queues have to wait for its commands, because memory was reused behind them; the caller
+ * then ends LAYER_BECOMING_MANY.  Returns NULL if none has to.  @queue: nullable; does nothing if
+ * this is not the only queue. */
 static LayerQueue *
-begin_many (LayerContext *self, const LayerQueue *queue)
+begin_many_queues (LayerContext *self, const LayerQueue *queue)
 {
   LAYER_LOCKED (&self->lock);
   LayerQueue *only = NULL;
@@ -153,36 +167,36 @@ begin_many (LayerContext *self, const LayerQueue *queue)
     _tarn_cond_wait (&self->changed, &self->lock);
   if (queue != NULL && queue != self->only_queue)
     return NULL;
-  if (self->order == LAYER_ONE_QUEUE && self->gave_on)
+  if (self->order == LAYER_ONE_QUEUE && self->has_reused_early)
     {
       only = _tarn_layer_ref (self->only_queue);
-      self->order = LAYER_BECOMING_MANY;
+      set_order_locked (self, LAYER_BECOMING_MANY, NULL);
     }
   else
-    self->order = LAYER_MANY_QUEUES;
-  self->only_queue = NULL;
+    set_order_locked (self, LAYER_MANY_QUEUES, NULL);
   return only;
 }
 
 void
 _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue)
 {
-  LAYER_AUTO LayerQueue *only = begin_many (self, queue);
+  LAYER_AUTO LayerQueue *only = begin_many_queues (self, queue);
   cl_event event;
 
   if (only == NULL)
     return;
-  event = record_end (only);
+  event = record_event (only);
   {
     LAYER_LOCKED (&self->lock);
 
-    self->only_end = event;
-    self->order = LAYER_MANY_QUEUES;
+    g_assert (self->order == LAYER_BECOMING_MANY && self->only_event == NULL);
+    self->only_event = event;
+    set_order_locked (self, LAYER_MANY_QUEUES, NULL);
     _tarn_cond_broadcast (&self->changed);
   }
 }
 
-/* Has a new queue wait for what memory was given on from one buffer to the next behind. */
+/* Makes a new queue wait for the commands behind which the only queue's memory was reused. */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -191,7 +205,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
   {
     LAYER_LOCKED (&self->lock);
 
-    event = self->only_end; /* it stays as it is */
+    event = self->only_event; /* constant from now on */
   }
   if (event != NULL
       && _tarn_layer_driver->clEnqueueBarrierWithWaitList (queue->base.handle, 1, &event, NULL)
@@ -199,7 +213,8 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
     _tarn_layer_driver->clWaitForEvents (1, &event);
 }
 
-/* Adds a queue.  TRUE: it is the first one, in order, and remains the only one for now. */
+/* Adds a queue to the context's list.  Returns TRUE if it is the first one, and in order: then it
+ * is the only one for now. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -208,15 +223,14 @@ set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
   g_ptr_array_add (self->queues, _tarn_layer_ref (queue));
   if (self->order != LAYER_NO_QUEUE || !in_order)
     return FALSE;
-  self->order = LAYER_ONE_QUEUE;
-  self->only_queue = queue;
+  set_order_locked (self, LAYER_ONE_QUEUE, queue);
   return TRUE;
 }
 
 void
 _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
-  _tarn_layer_context_look (self, TRUE);
+  _tarn_layer_context_poll (self, TRUE);
   if (set_only (self, queue, in_order))
     return;
   _tarn_layer_context_end_one_queue (self, NULL);
@@ -235,7 +249,7 @@ _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
   }
   if (!had)
     return;
-  _tarn_layer_queue_leave (queue);
+  _tarn_layer_queue_drop_user (queue);
   _tarn_layer_unref (queue);
 }
 
@@ -252,9 +266,9 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
   return _tarn_layer_driver->clCreateUserEvent (handle, status);
 }
 
-/* Waiting */
+/* Waiting for commands */
 
-/* Gets a reference to the queue whose turn it is; NULL: there is none. */
+/* Returns a reference to the next queue in turn.  Returns NULL if there is none. */
 static LayerQueue *
 next_queue (LayerContext *self)
 {
@@ -266,29 +280,31 @@ next_queue (LayerContext *self)
   return _tarn_layer_ref (g_ptr_array_index (self->queues, self->turn));
 }
 
-/* The driver is asked, which may take longer than all else that an allocation does. */
-#define LOOK_EVERY (G_TIME_SPAN_MILLISECOND / 10)
+/* The time from one poll to the next.  A poll asks the driver, which may take longer than the rest
+ * of an allocation. */
+#define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
 void
-_tarn_layer_context_look (LayerContext *self, gboolean now)
+_tarn_layer_context_poll (LayerContext *self, gboolean now)
 {
   gint64 time;
 
   if (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
     return;
   time = g_get_monotonic_time ();
-  if (!now && time - __atomic_load_n (&self->looked, __ATOMIC_RELAXED) < LOOK_EVERY)
+  if (!now && time - __atomic_load_n (&self->polled_at, __ATOMIC_RELAXED) < POLL_EVERY)
     return;
-  __atomic_store_n (&self->looked, time, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->polled_at, time, __ATOMIC_RELAXED);
   for (guint i = 0; i < 2; i++)
     {
       LAYER_AUTO LayerQueue *queue = next_queue (self);
 
       if (queue != NULL)
-        _tarn_layer_queue_look (queue);
+        _tarn_layer_queue_poll (queue);
     }
 }
 
+/* Returns references to all queues of the context. */
 static GPtrArray *
 list_queues (LayerContext *self)
 {
@@ -300,14 +316,15 @@ list_queues (LayerContext *self)
   return queues;
 }
 
-/* A command that waits for a user event may wait for the very thread that asks here. */
+/* Returns TRUE if the host may wait for commands.  With user events it may not: a command may wait
+ * for an event that the waiting thread itself would complete. */
 static gboolean
 may_wait (LayerContext *self)
 {
   return !__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE);
 }
 
-/* The longest wait: work that depends on the program may never be done. */
+/* The longest wait.  Commands that wait for the program may never be done. */
 #define MAX_FINISH G_TIME_SPAN_SECOND
 
 void
@@ -321,7 +338,7 @@ _tarn_layer_context_finish (LayerContext *self)
   while (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) > 0 && g_get_monotonic_time () < end)
     {
       for (guint i = 0; i < queues->len; i++)
-        _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+        _tarn_layer_queue_poll (g_ptr_array_index (queues, i));
       g_usleep (100);
     }
 }
@@ -348,7 +365,7 @@ _tarn_layer_context_make_room (LayerContext *self)
 
   _tarn_layer_context_wait (self);
   for (guint i = 0; i < queues->len; i++)
-    _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+    _tarn_layer_queue_poll (g_ptr_array_index (queues, i));
   _tarn_layer_debug_drain ();
   for (guint i = 0; i < contexts->len; i++)
     _tarn_layer_context_trim (g_ptr_array_index (contexts, i));
@@ -362,10 +379,10 @@ free_rest (LayerContext *self)
 {
   if (self->own_queue != NULL)
     _tarn_layer_driver->clReleaseCommandQueue (self->own_queue);
-  if (self->only_end != NULL)
-    _tarn_layer_driver->clReleaseEvent (self->only_end);
-  if (self->where != NULL)
-    _tarn_layer_driver->clReleaseProgram (self->where);
+  if (self->only_event != NULL)
+    _tarn_layer_driver->clReleaseEvent (self->only_event);
+  if (self->address_program != NULL)
+    _tarn_layer_driver->clReleaseProgram (self->address_program);
   if (self->image_kinds != NULL)
     _tarn_opencl_image_kinds_unref (self->image_kinds);
   g_ptr_array_unref (self->queues);
@@ -388,23 +405,29 @@ _tarn_layer_context_add_user (LayerContext *self)
 void
 _tarn_layer_context_drop_user (LayerContext *self)
 {
-  if (__atomic_sub_fetch (&self->n_users, 1, __ATOMIC_ACQ_REL) == 0)
+  guint n = __atomic_fetch_sub (&self->n_users, 1, __ATOMIC_ACQ_REL);
+
+  g_assert (n > 0);
+  if (n == 1)
     free_rest (self);
 }
 
-/* Ends the pools.  tarn_debug_check (), called by another thread, may keep an allocator longer. */
+/* Ends a context's pools.  tarn_debug_check (), called by another thread, may keep an allocator
+ * longer. */
 static void
 finalize_now (gpointer data)
 {
   LayerContext *self = data;
 
+  g_assert (self->queues->len == 0 && self->pending == 0);
   _tarn_layer_images_clear (self);
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     tarn_pool_unref (self->pools[i]);
   _tarn_layer_context_drop_user (self);
 }
 
-/* With its pools end those that look at what was freed. */
+/* Frees a context.  If it is debugged, another thread does it, after the checks of its freed
+ * buffers. */
 static void
 context_finalize (gpointer record)
 {
@@ -417,7 +440,7 @@ context_finalize (gpointer record)
   _tarn_layer_debug_defer (finalize_now, record);
 }
 
-/* Gets the device of a context that has one; NULL: it has several. */
+/* Returns the device of a context with one.  Returns NULL if it has several. */
 static cl_device_id
 get_only_device (cl_context handle)
 {
@@ -432,6 +455,8 @@ get_only_device (cl_context handle)
   return *devices;
 }
 
+/* Makes the record of a context that the driver has made.  Returns its handle, which may be
+ * NULL. */
 static cl_context
 add_context (cl_context handle)
 {
@@ -486,10 +511,11 @@ layer_clRetainContext (cl_context handle)
   LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
 
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_hold (self);
+    _tarn_layer_retain (self);
   return status;
 }
 
+/* Returns the number of objects in the driver that pieces and the own queue are. */
 static cl_uint
 count_pieces (LayerContext *self)
 {
@@ -501,7 +527,7 @@ count_pieces (LayerContext *self)
   return n;
 }
 
-/* Counts what the layer has made of it for itself. */
+/* Returns the number of references to the context that objects of the layer's own have. */
 static cl_uint
 count_own (LayerContext *self)
 {
@@ -522,10 +548,10 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
   return status;
 }
 
-/* Ends a context.  Its buffers' memory keeps it alive in the driver, so the rest of it ends with
- * them. */
+/* Ends a context to which the program has no reference.  Its buffers keep it alive in the driver,
+ * so the record stays until they are gone. */
 static void
-end (LayerContext *self)
+end_context (LayerContext *self)
 {
   g_autoptr (GPtrArray) queues = NULL;
 
@@ -535,8 +561,8 @@ end (LayerContext *self)
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
     {
-      _tarn_layer_queue_look (g_ptr_array_index (queues, i));
-      _tarn_layer_queue_mark (g_ptr_array_index (queues, i), TRUE);
+      _tarn_layer_queue_poll (g_ptr_array_index (queues, i));
+      _tarn_layer_queue_put_marker (g_ptr_array_index (queues, i), TRUE);
     }
 }
 
@@ -545,10 +571,10 @@ layer_clReleaseContext (cl_context handle)
 {
   LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
 
-  if (self != NULL && _tarn_layer_let_go (self))
+  if (self != NULL && _tarn_layer_release (self))
     {
       _tarn_layer_unlist (self);
-      end (self);
+      end_context (self);
     }
   _tarn_layer_clear (&self);
   self = NULL;

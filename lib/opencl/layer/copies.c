@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Copies of boxes, and from and to images: OpenCL 3.0 specification, sections 5.2.2, "Reading,
- * Writing and Copying Buffer Objects", and 5.3.5, "Copying between Image and Buffer Objects".
+ * Copies of boxes, and between buffers and images: OpenCL 3.0 specification, sections 5.2.2,
+ * "Reading, Writing and Copying Buffer Objects", and 5.3.5, "Copying between Image and Buffer
+ * Objects".
  *
- * Drivers that see to it that a box is within a buffer do not all do so for a sub-buffer, whose
- * neighbours are other buffers here; so it is done here.  Those that cannot copy boxes of
- * sub-buffers at all copy them within the pieces. */
+ * Some drivers check that a box is within a buffer, but not that it is within a sub-buffer.  Behind
+ * a sub-buffer there are other buffers of the program here, so the layer checks it.  Some drivers
+ * cannot copy boxes of sub-buffers at all; there the layer copies within the pieces. */
 
 #include "layer-private.h"
 
-/* Rows and slices of a box in a buffer, in bytes, none of them 0 unless the box is empty. */
+/* A box in a buffer.  Lengths of rows and slices are bytes, and not 0 unless the box is empty. */
 typedef struct
 {
   cl_mem object;
@@ -19,7 +20,7 @@ typedef struct
   size_t slice;
 } Box;
 
-/* Adds a product; FALSE: it is too large. */
+/* Adds a product to a sum.  Returns FALSE if the result is too large. */
 static gboolean
 add_product (gsize *sum, gsize a, gsize b)
 {
@@ -28,7 +29,7 @@ add_product (gsize *sum, gsize a, gsize b)
   return !__builtin_mul_overflow (a, b, &product) && !__builtin_add_overflow (*sum, product, sum);
 }
 
-/* Tells whether a box ends within @size bytes from the start of its buffer. */
+/* Returns TRUE if a box ends within @size bytes from the start of its buffer. */
 static gboolean
 ends_within (gsize size, const Box *box, const size_t *region)
 {
@@ -40,7 +41,7 @@ ends_within (gsize size, const Box *box, const size_t *region)
          && add_product (&end, region[2] - 1, box->slice) && end <= size;
 }
 
-/* Reads where a box is; FALSE: it is for the driver to say what is wrong with it. */
+/* Reads the place of a box.  Returns FALSE if it has none; the driver says what is wrong. */
 static gboolean
 read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, size_t row,
           size_t slice)
@@ -55,8 +56,9 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Tells whether a box is within a buffer of ours, or in none of ours.  A part has bytes of its
- * buffer's behind it, where the driver may be as lax as it is without the layer. */
+/* Returns TRUE if a box is within a buffer from a pool, or is in another buffer.  A sub-buffer of
+ * the program's has bytes of its buffer behind it; there the driver may be as lax as it is without
+ * the layer. */
 static gboolean
 is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 {
@@ -69,6 +71,8 @@ is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
   return ends_within (buffer->whole->size - buffer->offset, box, region);
 }
 
+/* Returns TRUE if a box that a program names is within its buffer, or if that is for the driver to
+ * check. */
 static gboolean
 box_is_within (cl_mem object, const size_t *origin, const size_t *region, size_t row, size_t slice)
 {
@@ -118,6 +122,7 @@ layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool w
 
 /* Copies between boxes */
 
+/* A copy from box to box. */
 typedef struct
 {
   cl_command_queue queue;
@@ -128,6 +133,7 @@ typedef struct
   cl_event *event; /* nullable */
 } BoxCopy;
 
+/* Copies a box by a single command of the driver's. */
 static cl_int
 copy_box (const BoxCopy *copy)
 {
@@ -137,14 +143,16 @@ copy_box (const BoxCopy *copy)
       copy->waits, copy->event);
 }
 
+/* Returns the offset of a row of a box, in bytes from the start of the buffer. */
 static gsize
 get_row_start (const Box *box, gsize y, gsize z)
 {
   return box->origin[0] + (box->origin[1] + y) * box->row + (box->origin[2] + z) * box->slice;
 }
 
-/* Copies a row; the last one stands for all, and waits for the others.  Where both are in one piece
- * the rows are so long that neither begins behind the end of one. */
+/* Copies row @i of @n.  The command of the last row waits for the others, and its event is that of
+ * the whole copy.  Rows and slices are said to be so long that neither box begins behind the end of
+ * one, as the driver wants within one piece. */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
 {
@@ -168,6 +176,8 @@ copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
   return copy_box (&row);
 }
 
+/* Copies a box by one command for each row.  @has_begun: becomes TRUE once a command was
+ * enqueued. */
 static cl_int
 copy_rows (const BoxCopy *copy, gboolean *has_begun)
 {
@@ -185,7 +195,8 @@ copy_rows (const BoxCopy *copy, gboolean *has_begun)
   return status;
 }
 
-/* Moves a box from a buffer to where that is in its piece. */
+/* Replaces the buffer of a box with its piece, for drivers that cannot copy boxes of
+ * sub-buffers. */
 static void
 move_to_piece (const LayerBuffer *buffer, Box *box)
 {
@@ -197,10 +208,11 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies between two buffers that may share a piece, within which rows and slices have to be as
- * long at either end, and a driver may take boxes that begin in other places of a row for one
- * another.
- * @apart: they do not overlap. */
+/* Copies between two buffers that may share a piece.  Within one buffer, OpenCL wants rows and
+ * slices of equal lengths at both ends; and a driver may see an overlap of boxes that begin at
+ * different places of a row.  There, the rows are copied one by one.
+ *
+ * @apart: the boxes do not overlap. */
 static cl_int
 copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 {
@@ -215,6 +227,7 @@ copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
   return status;
 }
 
+/* Returns the buffer that a sub-buffer is made of, or else the buffer itself. */
 static const LayerBuffer *
 get_whole (const LayerBuffer *buffer)
 {
@@ -259,8 +272,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
 
 /* Copies between buffers and images */
 
-/* Reads how many bytes of a buffer a region of an image takes; FALSE: the driver is to say what is
- * wrong with it. */
+/* Computes how many bytes of a buffer a region of an image takes.  Returns FALSE if it is invalid;
+ * the driver says what is wrong. */
 static gboolean
 get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
 {
@@ -276,8 +289,9 @@ get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
          && !__builtin_mul_overflow (n, region[2], &n) && add_product (bytes, n, size);
 }
 
-/* Where a driver cannot copy from or to a sub-buffer, has it do so in the piece; FALSE: the buffer
- * ends before, though the driver's sub-buffer may not. */
+/* Replaces a sub-buffer with its piece if the driver cannot copy between it and an image.  Returns
+ * FALSE if the region goes beyond the program's buffer, behind which the driver's sub-buffer may go
+ * on. */
 static gboolean
 place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
 {

@@ -1,17 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TARN_DEBUG.  What a buffer had is read when it is given back, on the layer's own queue, which the
- * host waits for; but a buffer may end in a callback of the driver's, where nobody may wait.  So a
- * thread gives back what is looked at.
+ * TARN_DEBUG.  Contents of freed buffers are checked by commands on the layer's own queue, for
+ * which the host waits.  But a buffer may end in a callback of the driver's, which must not wait.
+ * So a thread of the layer's frees and checks buffers.  Commands of the program never delay it: the
+ * buffers that it gets are not in use any more.
  *
- * Commands of the program's never hold that thread up: it is given what they are done with. */
+ * The lock of this file guards all variables below.  Invariant: n_left is the number of tasks in
+ * the queue, and of the one that the thread runs. */
 
 #include "layer-private.h"
 
 #include <stdlib.h>
 #include <tarn/debug.h>
 
+/* A function that the thread calls. */
 typedef struct
 {
   void (*func) (gpointer data);
@@ -22,9 +25,10 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond changed = TARN_COND_INIT;
 static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned: in the order in which they came */
 static gboolean has_thread;
-static GPtrArray *contexts; /* that are debugged, borrowed; NULL: none yet */
-static guint n_left; /* tasks that are not done: those in the queue, and one that is being done */
+static GPtrArray *contexts; /* those that are debugged, borrowed; NULL: none yet */
+static guint n_left;        /* tasks that are not done */
 
+/* Takes the oldest task, after waiting for one. */
 static LayerTask *
 pop_task (void)
 {
@@ -35,15 +39,18 @@ pop_task (void)
   return g_queue_pop_head (&tasks);
 }
 
+/* Notes that a task is done. */
 static void
 note_done (void)
 {
   LAYER_LOCKED (&lock);
 
+  g_assert (n_left > tasks.length);
   n_left--;
   _tarn_cond_broadcast (&changed);
 }
 
+/* Runs all tasks, one after the other.  The thread's function. */
 static gpointer G_GNUC_NORETURN
 do_tasks (gpointer unused)
 {
@@ -57,7 +64,8 @@ do_tasks (gpointer unused)
     }
 }
 
-/* FALSE: there is no thread to do it. */
+/* Adds a task, and starts the thread before the first one.  Returns FALSE if no thread can be
+ * started. */
 static gboolean
 push_task (LayerTask *task)
 {
@@ -74,6 +82,7 @@ push_task (LayerTask *task)
     }
   g_queue_push_tail (&tasks, task);
   n_left++;
+  g_assert (n_left == tasks.length || n_left == tasks.length + 1);
   _tarn_cond_broadcast (&changed);
   return TRUE;
 }
@@ -102,8 +111,8 @@ _tarn_layer_debug_drain (void)
     _tarn_cond_wait (&changed, &lock);
 }
 
-/* More than so many are too many: threads that release buffers are faster than one that looks at
- * them. */
+/* With more tasks than this, new buffers wait: threads that release buffers are faster than the one
+ * that checks them. */
 #define FEW_TASKS 32
 #define MAX_WAIT (G_TIME_SPAN_SECOND / 10)
 
@@ -123,7 +132,7 @@ _tarn_layer_is_debugged (const LayerContext *context)
   return __atomic_load_n (&context->is_debugged, __ATOMIC_ACQUIRE);
 }
 
-/* Gets references to the contexts whose buffers are looked at. */
+/* Returns references to the contexts that are debugged. */
 static GPtrArray *
 list_contexts (void)
 {
@@ -136,8 +145,7 @@ list_contexts (void)
   return list;
 }
 
-/* Checks all buffers at exit: those that were released, before leaks are reported, and those in use
- * as well. */
+/* Checks all buffers at exit, those in use as well, before leaks are reported. */
 static void
 look_at_exit (void)
 {
@@ -153,6 +161,7 @@ look_at_exit (void)
   tarn_debug_check ();
 }
 
+/* Registers the check at exit. */
 static void
 watch_exit (void)
 {
@@ -165,7 +174,7 @@ _tarn_layer_debug_begin (LayerContext *context)
   static TarnOnce once = TARN_ONCE_INIT;
   LAYER_LOCKED (&lock);
 
-  /* After the driver, and Tarn, have said what they do at exit: what comes last is done first. */
+  /* Registered after the functions of the driver and of Tarn, so that it runs before them. */
   _tarn_once (&once, watch_exit);
   if (_tarn_layer_is_debugged (context))
     return;
@@ -183,24 +192,24 @@ _tarn_layer_debug_end (LayerContext *context)
   g_ptr_array_remove_fast (contexts, context);
 }
 
-/* A look may take a program at most one part in so many of its time. */
-#define LOOK_SHARE 8
+/* Checks between commands take at most one part in CHECK_SHARE of the program's time. */
+#define CHECK_SHARE 8
 
 void
-_tarn_layer_debug_look (const LayerContext *context)
+_tarn_layer_debug_check_guards (const LayerContext *context)
 {
   static gint64 next; /* atomic: monotonic time */
   gint64 begin = g_get_monotonic_time (), end, expected;
 
   expected = __atomic_load_n (&next, __ATOMIC_RELAXED);
-  /* One of several threads looks. */
+  /* One of several threads checks. */
   if (!_tarn_layer_is_debugged (context) || begin < expected
       || !__atomic_compare_exchange_n (&next, &expected, G_MAXINT64, FALSE, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED))
     return;
   tarn_debug_check ();
   end = g_get_monotonic_time ();
-  __atomic_store_n (&next, end + LOOK_SHARE * (end - begin), __ATOMIC_RELEASE);
+  __atomic_store_n (&next, end + CHECK_SHARE * (end - begin), __ATOMIC_RELEASE);
 }
 
 void

@@ -1,18 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Answers queries about buffers so that nobody sees that they are parts of pieces: OpenCL 3.0
+ * Answers queries about buffers so that they do not look like parts of pieces: OpenCL 3.0
  * specification, section 5.5.5, "Memory Object Queries". */
 
 #include "layer-private.h"
 
+/* Returns the number of references to a buffer that the driver would report. */
 static cl_uint
 get_references (const LayerBuffer *self)
 {
-  guint held = __atomic_load_n (&self->base.held, __ATOMIC_RELAXED);
+  guint references = __atomic_load_n (&self->base.program_references, __ATOMIC_RELAXED);
   guint parts = __atomic_load_n (&self->parts, __ATOMIC_RELAXED);
 
-  return _tarn_layer_ask_part_references (self->context) ? held : held - MIN (held, parts);
+  return _tarn_layer_ask_part_references (self->context) ? references
+                                                         : references - MIN (references, parts);
 }
 
 cl_int CL_API_CALL

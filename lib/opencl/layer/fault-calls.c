@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The calls that can be made to fail, each with its own parameters; and those by which a program
- * releases what it was given, which never fail here. */
+ * The calls that can be made to fail, each with its own parameters, and the calls that release
+ * objects, which never fail here. */
 
 #include "faults-private.h"
 
@@ -10,11 +10,11 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 
 #define BEHIND(name) _tarn_layer_behind_faults.name
 
-/* Functions that all calls of a sort have in common */
+/* Functions that many calls use */
 
-/* Counts a call, and may fail it.  FALSE: it is not to be made. */
+/* Counts a call.  Returns FALSE, with the error, if it is to fail. */
 static gboolean
-may_pass (FaultCall call, cl_int *errcode_ret)
+let_pass (FaultCall call, cl_int *errcode_ret)
 {
   cl_int status = _tarn_layer_fault_strike (call);
 
@@ -23,7 +23,8 @@ may_pass (FaultCall call, cl_int *errcode_ret)
   return status == CL_SUCCESS;
 }
 
-/* Gets what a call has made, unless there is no room for it; @object: nullable. */
+/* Counts and returns the object that a call has made.  Releases it and returns NULL if it exceeds
+ * the budget.  @object: nullable. */
 static gpointer
 accept (FaultCall call, gpointer object, cl_int *errcode_ret)
 {
@@ -33,7 +34,7 @@ accept (FaultCall call, gpointer object, cl_int *errcode_ret)
     return NULL;
   if (facts->kind == FAULT_MEMORY && !_tarn_layer_fault_charge (object))
     {
-      _tarn_layer_fault_is_refused (call);
+      _tarn_layer_fault_note_refusal (call);
       BEHIND (clReleaseMemObject) (object);
       if (errcode_ret != NULL)
         *errcode_ret = facts->error;
@@ -43,6 +44,7 @@ accept (FaultCall call, gpointer object, cl_int *errcode_ret)
   return object;
 }
 
+/* Counts the event of a command that was enqueued. */
 static void
 note_event (gboolean was_made, const cl_event *event)
 {
@@ -53,7 +55,7 @@ note_event (gboolean was_made, const cl_event *event)
 #define FAULT_OBJECT(type, name, parameters, arguments)                                            \
   static type CL_API_CALL fault_##name parameters                                                  \
   {                                                                                                \
-    if (!may_pass (FAULT_##name, errcode_ret))                                                     \
+    if (!let_pass (FAULT_##name, errcode_ret))                                                     \
       return NULL;                                                                                 \
     return accept (FAULT_##name, BEHIND (name) arguments, errcode_ret);                            \
   }
@@ -82,7 +84,7 @@ note_event (gboolean was_made, const cl_event *event)
   {                                                                                                \
     void *address;                                                                                 \
                                                                                                    \
-    if (!may_pass (FAULT_##name, errcode_ret))                                                     \
+    if (!let_pass (FAULT_##name, errcode_ret))                                                     \
       return NULL;                                                                                 \
     address = BEHIND (name) arguments;                                                             \
     note_event (address != NULL, event);                                                           \
@@ -450,7 +452,7 @@ FAULT_REFERENCE (clReleaseKernel, cl_kernel, KERNEL, -1)
 FAULT_REFERENCE (clRetainEvent, cl_event, EVENT, 1)
 FAULT_REFERENCE (clReleaseEvent, cl_event, EVENT, -1)
 
-/* Those that are like no other */
+/* Calls that are like no other */
 
 static cl_int CL_API_CALL
 fault_clRetainMemObject (cl_mem object)
@@ -499,11 +501,11 @@ fault_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
 {
   void *address = NULL;
 
-  if (may_pass (FAULT_clSVMAlloc, NULL))
+  if (let_pass (FAULT_clSVMAlloc, NULL))
     address = BEHIND (clSVMAlloc) (context, flags, size, alignment);
   if (address == NULL || _tarn_layer_fault_charge_svm (address, size))
     return address;
-  _tarn_layer_fault_is_refused (FAULT_clSVMAlloc);
+  _tarn_layer_fault_note_refusal (FAULT_clSVMAlloc);
   BEHIND (clSVMFree) (context, address);
   return NULL;
 }
@@ -515,7 +517,8 @@ fault_clSVMFree (cl_context context, void *address)
   BEHIND (clSVMFree) (context, address);
 }
 
-/* With a function of the program's, that is to free them, by clSVMFree (). */
+/* Counts SVM that a command frees.  If the program passes a function, that one frees it, by
+ * clSVMFree (). */
 static cl_int CL_API_CALL
 fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),
@@ -563,7 +566,7 @@ _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driv
 {
   FAULT_CALLS (COVER)
   FAULT_RELEASES (COVER)
-  /* Queries of memory objects. */
+  /* fault-memory.c queries memory objects by it. */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
 }
 

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The memory that a program has, and a budget for it.  It has what it holds references to: when the
- * driver is done with what the program has released differs from run to run. */
+ * The memory that a program has, and a budget for it.  A program has the memory that it holds
+ * references to: when the driver frees what was released differs from run to run. */
 
 #include "faults-private.h"
 
-/* Invariant: used == the bytes of all in the table.  A memory object is there as long as the
- * program has references, or something that is made of it is there. */
+/* A memory object, or an allocation of SVM.  It is in the table as long as the program has
+ * references to it, or something that is made of it is there.  Invariant: used is the sum of the
+ * bytes of all in the table. */
 typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
 {
@@ -31,7 +32,7 @@ _tarn_layer_fault_memory_begin (gsize bytes)
   budget = bytes;
 }
 
-/* FALSE: it would be beyond the budget. */
+/* Records memory with one reference.  Returns FALSE if it exceeds the budget. */
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
@@ -50,19 +51,23 @@ add (gconstpointer handle, gsize size, gconstpointer whole_handle)
   return TRUE;
 }
 
+/* Drops a reference, with the lock held, and forgets what has none.  @memory: nullable. */
 static void
 drop_locked (FaultMemory *memory)
 {
+  _tarn_assert_locked (&lock);
   while (memory != NULL && --memory->references == 0)
     {
       FaultMemory *whole = memory->whole;
 
+      g_assert (used >= memory->size);
       used -= memory->size;
       g_hash_table_remove (memories, memory->handle);
       memory = whole;
     }
 }
 
+/* Drops a reference to the memory of a handle. */
 static void
 drop (gconstpointer handle)
 {
@@ -110,7 +115,7 @@ _tarn_layer_fault_charge_svm (gpointer address, gsize size)
   return TRUE;
 }
 
-/* Forgets an allocation of SVM.  An unknown address was freed before, or is none. */
+/* Forgets an allocation of SVM.  An unknown address was freed before, or is invalid. */
 void
 _tarn_layer_fault_release_svm (gpointer address)
 {

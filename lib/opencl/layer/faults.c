@@ -1,25 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the calls fail that TARN_LAYER_FAULTS names, to test how a program copes.  It is a list
- * with commas of
+ * Makes the calls fail that TARN_LAYER_FAULTS names, to test how a program copes.  It is a list,
+ * separated by commas, of
  *
- *     CALL=N, CALL=N-M, CALL=N+   calls of that name, as TARN_FAULTS counts requests
- *     budget=256M                 calls that would give the program more memory than that at once
- *     loss=N                      from the Nth call on that goes to a device, all of these
- *     count                       nothing: calls are counted alone
+ *     CALL=N, CALL=N-M, CALL=N+   these calls of a name fail, counted as TARN_FAULTS counts
+ * requests budget=256M                 calls fail by which the program would have more memory than
+ * that loss=N                      from the Nth call on that needs a device, all of these fail
+ *     count                       nothing fails, calls are only counted
  *
  * Adds these lines to the file of TARN_LAYER_REPORT, beside those of report.c:
  *
  *     failed PID CALL N           the first time that a call was made to fail, its Nth
- *     calls PID CALL N            at exit, of each name: how many there were
- *     left PID KIND N             at exit: how many references, or allocations, the program has
+ *     calls PID CALL N            at exit, for each name: the number of calls
+ *     left PID KIND N             at exit: references, or allocations, that the program still has
  *
- * Calls are those of the program: this stands before all else in the layer, which has its own way
- * to the driver.
+ * Only the program's calls are counted: this stands in front of the rest of the layer, which calls
+ * the driver directly.
  *
- * A lost device answers as reports of NVIDIA's driver have it: CL_OUT_OF_RESOURCES first, and
- * then its queues are CL_INVALID_COMMAND_QUEUE, for good. */
+ * A lost device answers as reports about NVIDIA's driver say: CL_OUT_OF_RESOURCES first, and from
+ * then on its queues are CL_INVALID_COMMAND_QUEUE. */
 
 #include "faults-private.h"
 
@@ -46,6 +46,7 @@ static const gchar *const kind_names[FAULT_N_KINDS] = {
   [FAULT_EVENT] = "cl_event",
 };
 
+/* Numbers of a call that fail. */
 typedef struct
 {
   FaultCall call;
@@ -67,6 +68,7 @@ static gint n_left[FAULT_N_KINDS];
 
 /* The environment */
 
+/* Finds a call by name.  Returns FALSE if there is none. */
 static gboolean
 find_call (const gchar *name, FaultCall *call)
 {
@@ -79,6 +81,7 @@ find_call (const gchar *name, FaultCall *call)
   return FALSE;
 }
 
+/* Reads a word NAME=VALUE.  Returns FALSE if it is invalid. */
 static gboolean
 read_fault (const gchar *name, const gchar *value)
 {
@@ -94,6 +97,7 @@ read_fault (const gchar *name, const gchar *value)
   return TRUE;
 }
 
+/* Reads a word of the list, which it changes.  Returns FALSE if it is invalid. */
 static gboolean
 read_word (gchar *word)
 {
@@ -105,6 +109,7 @@ read_word (gchar *word)
   return read_fault (word, value);
 }
 
+/* Reads the list.  Returns FALSE, after a message, if a word is invalid. */
 static gboolean
 read_faults (const gchar *text)
 {
@@ -147,8 +152,8 @@ _tarn_layer_faults_begin (void)
 
 /* The report */
 
-/* Not by atexit (): what a program has may be released by functions that it gave to that before,
- * which come after ours. */
+/* Reports at the end of the process.  It is a destructor, not a function of atexit (): functions
+ * that the program registered earlier run after ours, and may still release objects. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   const gchar *path = _tarn_layer_get_settings ()->report;
@@ -169,6 +174,7 @@ static void __attribute__ ((destructor)) report_end (void)
   _tarn_report_add_line (path, lines->str);
 }
 
+/* Reports the first failure of each call. */
 static void
 report_failure (FaultCall call, guint64 number)
 {
@@ -184,6 +190,7 @@ report_failure (FaultCall call, guint64 number)
 
 /* Calls */
 
+/* Returns TRUE if a call of this number is to fail. */
 static gboolean
 is_chosen (FaultCall call, guint64 number)
 {
@@ -197,10 +204,9 @@ is_chosen (FaultCall call, guint64 number)
   return FALSE;
 }
 
-/* Gets what a call answers whose device is lost; CL_SUCCESS: it is not, or the call is not about
- * it. */
+/* Counts a call that needs the device.  Returns its error if the device is lost, or CL_SUCCESS. */
 static cl_int
-find_loss (FaultPlace place)
+strike_loss (FaultPlace place)
 {
   if (loss == 0 || place == FAULT_HOST
       || __atomic_add_fetch (&n_device_calls, 1, __ATOMIC_RELAXED) < loss)
@@ -216,7 +222,7 @@ _tarn_layer_fault_strike (FaultCall call)
 {
   const FaultCallFacts *facts = &_tarn_layer_fault_calls[call];
   guint64 number = __atomic_add_fetch (&n_calls[call], 1, __ATOMIC_RELAXED);
-  cl_int status = find_loss (facts->place);
+  cl_int status = strike_loss (facts->place);
 
   if (status == CL_SUCCESS && is_chosen (call, number))
     status = facts->error;
@@ -232,7 +238,7 @@ _tarn_layer_fault_count (FaultKind kind, gint n)
 }
 
 void
-_tarn_layer_fault_is_refused (FaultCall call)
+_tarn_layer_fault_note_refusal (FaultCall call)
 {
   report_failure (call, __atomic_load_n (&n_calls[call], __ATOMIC_RELAXED));
 }

@@ -1,19 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gives back memory that pools hold without need.  The layer's pools hold much: a held block has a
- * sub-buffer of the driver's already, or is an image.  But a held block also keeps its piece from
- * going back.  So the layer looks now and then how much is held.  No request has needed the least
- * amount that it saw within ten seconds, so that amount goes back. */
+ * Returns memory that pools cache without need.  The layer's pools cache much: a cached block may
+ * have a sub-buffer of the driver already, or is an image.  But a cached block also keeps its piece
+ * from returning to the driver.  So the layer looks now and then how many bytes are cached.  No
+ * request has needed the least number that it saw within ten seconds, so the pool frees as many
+ * bytes. */
 
 #include "layer-private.h"
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
-#define LOOKS 64 /* in that time */
+#define LOOKS 64 /* within MAX_AGE */
 
-/* Tells whether it is time for a look; of several threads that come then, one looks. */
+/* Returns TRUE to one thread whenever it is time for a look, and sets the time of the next. */
 static gboolean
-begin_look (LayerIdle *self, gint64 now)
+try_begin_look (LayerIdle *self, gint64 now)
 {
   gint64 look_at = __atomic_load_n (&self->look_at, __ATOMIC_RELAXED);
 
@@ -22,8 +23,8 @@ begin_look (LayerIdle *self, gint64 now)
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Notes how many bytes are held.  Gets how many of them no request has needed for a while, which
- * begins anew; 0: it is not over. */
+/* Notes how many bytes are cached.  At the end of each MAX_AGE, returns how many of them no request
+ * has needed within it; returns 0 before. */
 static gsize
 note_held (LayerContext *context, LayerIdle *self, gsize held, gint64 now)
 {
@@ -54,7 +55,7 @@ _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *sel
   gint64 now = g_get_monotonic_time ();
   gsize held, unneeded;
 
-  if (!begin_look (self, now))
+  if (!try_begin_look (self, now))
     return;
   held = _tarn_layer_get_held_bytes (pool);
   unneeded = note_held (context, self, held, now);

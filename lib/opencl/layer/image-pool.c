@@ -1,31 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool of a context's images: a plain pool, in which each kind of image has a size, and so a
- * bin, of its own (see image-kinds-private.h).  Images are released, and noted while commands use
+ * The pool of a context's images: a plain pool, in which each kind of image has its own size, and
+ * so its own bin (see image-kinds-private.h).  Images are released, and recorded while commands use
  * them, as buffers are.
  *
- * The bytes of all images are charged to the pool of plain buffers, so that its limit is that of
- * both.  Near the limit, and out of memory, images that nobody has go for buffers, and the other
- * way round.
+ * The bytes of all images are charged to the pool of plain buffers, so that one limit holds for
+ * both.  Near the limit, and out of memory, cached images are freed for buffers, and cached buffers
+ * for images.
  *
- * The pool's memory is the record of an image.  Its handle may be NULL: an image that the program
- * left mapped, for example, goes to the driver, and the block is given another one when it is
- * handed out again. */
+ * The pool's memory is a LayerImage.  Its handle may be NULL: an image that the program left
+ * mapped, for example, is released to the driver, and the block gets a new one when it is allocated
+ * again. */
 
 #include "layer-private.h"
 
-/* Enough for each size of an image to have a bin of its own. */
+/* Enough bits for each size of an image to have its own bin. */
 #define LEADING_BITS 26
 
-/* Part of the device's memory that is held at most. */
+/* At most this part of the device's memory is cached. */
 #define HELD_SHARE 8
 
-/* Images that the host cannot read are the driver's: a new one is read to be put on the device. */
+/* The flags of images from a pool.  Others, such as those that the host cannot read, are the
+ * driver's: make_ready () has to read a new image. */
 #define SERVED_FLAGS                                                                               \
   (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
    | CL_MEM_ALLOC_HOST_PTR)
 
+/* An image in the pool. */
 typedef struct
 {
   TarnOpenclImageKind kind;
@@ -34,6 +36,7 @@ typedef struct
 
 /* Below the pool */
 
+/* Returns TRUE if a status may be due to a lack of memory. */
 static gboolean
 is_no_memory (cl_int status)
 {
@@ -41,6 +44,7 @@ is_no_memory (cl_int status)
          || status == CL_OUT_OF_HOST_MEMORY;
 }
 
+/* Sets an error: the driver makes no such image.  Returns FALSE. */
 static gboolean
 fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
 {
@@ -61,7 +65,8 @@ release_handle (cl_mem image)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: an image may be lost");
 }
 
-/* Has the driver put a new image on the device, as new pieces are. */
+/* Makes the driver allocate a new image on the device, as make_ready () in pieces.c does a
+ * piece. */
 static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
@@ -77,7 +82,7 @@ make_ready (LayerContext *context, cl_mem image)
   return status == CL_SUCCESS ? MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS) : status;
 }
 
-/* Makes the driver's image. */
+/* Makes the driver's image for a LayerImage without. */
 static gboolean
 make (LayerContext *context, LayerImage *image, GError **error)
 {
@@ -99,7 +104,7 @@ make (LayerContext *context, LayerImage *image, GError **error)
   return fail (status, &image->kind, error);
 }
 
-/* Lets an image go that is nobody's. */
+/* Releases an image that no object of the program's is. */
 static void
 unmake (LayerContext *context, LayerImage *image)
 {
@@ -109,6 +114,7 @@ unmake (LayerContext *context, LayerImage *image)
   release_handle (g_steal_pointer (&image->handle));
 }
 
+/* Makes an image for the pool.  See TarnAllocatorOps. */
 static gboolean
 image_allocate (gpointer user_data, gsize bytes, TarnMemory *memory, GError **error)
 {
@@ -134,6 +140,7 @@ image_allocate (gpointer user_data, gsize bytes, TarnMemory *memory, GError **er
   return FALSE;
 }
 
+/* Frees an image of the pool. */
 static void
 image_free (gpointer user_data, TarnMemory memory, gsize bytes)
 {
@@ -148,6 +155,7 @@ image_free (gpointer user_data, TarnMemory memory, gsize bytes)
 
 /* The pool */
 
+/* Returns the context's pool of images, or NULL. */
 static TarnPool *
 find_images (LayerContext *context)
 {
@@ -165,9 +173,10 @@ _tarn_layer_trim_images (LayerContext *context)
     tarn_pool_trim (images, 0);
 }
 
-/* Gives back about as many bytes of images as are wanted. */
+/* Frees cached images of about as many bytes as are wanted.  A reclaim function of the pool of
+ * buffers. */
 static gboolean
-give_images_back (TarnPool *buffers, gsize wanted, gpointer context)
+reclaim_images (TarnPool *buffers, gsize wanted, gpointer context)
 {
   TarnPool *images = find_images (context);
   gsize held = images != NULL ? _tarn_layer_get_held_bytes (images) : 0;
@@ -179,6 +188,7 @@ give_images_back (TarnPool *buffers, gsize wanted, gpointer context)
   return TRUE;
 }
 
+/* Ends the use of a context and of its pool of buffers by the allocator of images. */
 static void
 end_images (gpointer data)
 {
@@ -188,6 +198,7 @@ end_images (gpointer data)
   _tarn_layer_context_drop_user (context);
 }
 
+/* Makes the pool of images, over the pool of plain buffers. */
 static TarnPool *
 pool_new (LayerContext *context, TarnPool *buffers)
 {
@@ -216,7 +227,7 @@ pool_new (LayerContext *context, TarnPool *buffers)
   return pool;
 }
 
-/* Lists a pool of images; FALSE: there is one already. */
+/* Sets the context's pool of images.  Returns FALSE if it has one. */
 static gboolean
 list_pool (LayerContext *context, TarnPool *pool)
 {
@@ -228,6 +239,7 @@ list_pool (LayerContext *context, TarnPool *pool)
   return TRUE;
 }
 
+/* Makes the table of kinds, if the context has none. */
 static void
 make_kinds (LayerContext *context)
 {
@@ -237,7 +249,7 @@ make_kinds (LayerContext *context)
     context->image_kinds = _tarn_opencl_image_kinds_new ();
 }
 
-/* Gets the pool, made at the first request; NULL: it could not be. */
+/* Returns the pool of images, which the first request makes.  Returns NULL if there can be none. */
 static TarnPool *
 get_pool (LayerContext *context)
 {
@@ -257,7 +269,7 @@ get_pool (LayerContext *context)
     tarn_pool_unref (images);
   else
     {
-      tarn_pool_add_reclaim_func (buffers, give_images_back, context, NULL);
+      tarn_pool_add_reclaim_func (buffers, reclaim_images, context, NULL);
       if (tarn_pool_is_debugged (images))
         _tarn_layer_debug_begin (context);
     }
@@ -279,7 +291,8 @@ _tarn_layer_images_clear (LayerContext *context)
 
 /* Images */
 
-/* Gets a block of so many bytes, after making room for it if that helps. */
+/* Allocates a block.  If there is no memory, waits for commands and frees what is cached, and
+ * retries. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
 {
@@ -297,7 +310,8 @@ allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
   return tarn_pool_allocate (pool, bytes, error);
 }
 
-/* Takes an image out of a block, which gets one if it has none; NULL: there is none. */
+/* Returns the image of a block, after making one if it has none.  Returns NULL if the driver
+ * refuses. */
 static cl_mem
 take (LayerContext *context, TarnBlock *block)
 {
@@ -309,7 +323,7 @@ take (LayerContext *context, TarnBlock *block)
   return image->handle;
 }
 
-/* Gets a block with an image. */
+/* Allocates a block with an image of a kind. */
 static TarnBlock *
 get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GError **error)
 {
@@ -362,7 +376,7 @@ _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags, const cl_image_f
   if (context == NULL || !_tarn_layer_context_may_serve (context)
       || !_tarn_opencl_image_kind_init (&kind, flags, format, desc, NULL))
     return NULL;
-  _tarn_layer_context_look (context, TRUE);
+  _tarn_layer_context_poll (context, TRUE);
   block = get (context, &kind, &image, &error);
   if (block != NULL)
     _tarn_layer_buffer_add_pooled_image (context, block, image);

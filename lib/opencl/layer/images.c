@@ -4,13 +4,14 @@
  * Images: OpenCL 3.0 specification, section 5.3.1, "Creating Image Objects".
  *
  * A driver that makes images of buffers may refuse sub-buffers, which the program's buffers are
- * here, or mistake where they begin.  PoCL refuses them.  Where its device is the host's processor,
- * a buffer with CL_MEM_USE_HOST_PTR at the address of the sub-buffer is the same memory, and the
- * image is made of that; nothing has to be copied, and no handle changes.  The image does not tell:
+ * here, or read them at the wrong place.  PoCL refuses them.  If its device is the host's
+ * processor, a buffer with CL_MEM_USE_HOST_PTR at the address of the sub-buffer is the same memory,
+ * and the image is made of that one: nothing is copied, and no handle changes.  Queries hide it:
  * see describe.c. */
 
 #include "layer-private.h"
 
+/* A function that makes images. */
 typedef enum
 {
   LAYER_CREATE_IMAGE,
@@ -19,7 +20,7 @@ typedef enum
   LAYER_CREATE_3D
 } LayerFunction;
 
-/* The arguments of one of these functions. */
+/* A call of one of these functions, with its arguments. */
 typedef struct
 {
   cl_context context;
@@ -31,6 +32,7 @@ typedef struct
   void *host;
 } Request;
 
+/* Makes an image by the function that the program called. */
 static cl_mem
 create (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
@@ -55,21 +57,21 @@ create (const Request *request, const cl_image_desc *desc, cl_int *status)
     }
 }
 
-/* Makes an image, after making room for it if that helps. */
+/* Makes an image.  If the driver has no memory, returns cached memory to it and retries. */
 static cl_mem
 create_with_room (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
   cl_mem image = create (request, desc, status);
 
-  if (image == NULL && _tarn_layer_made_room (request->context, *status))
+  if (image == NULL && _tarn_layer_try_make_room (request->context, *status))
     image = create (request, desc, status);
   return image;
 }
 
 /* Images of buffers */
 
-/* Makes a buffer over the memory of another one, or, where that cannot be, one like it: @shares
- * says which. */
+/* Makes a buffer over the memory of another one, or, if that is impossible, one like it.  @shares:
+ * set to TRUE for the first. */
 static cl_mem
 make_stand_in (LayerBuffer *whole, gboolean *shares)
 {
@@ -86,7 +88,7 @@ make_stand_in (LayerBuffer *whole, gboolean *shares)
                                              *shares ? address + offset : NULL, &status);
 }
 
-/* Lists an image that does not look as if it were made of a host address. */
+/* Makes the record of an image that hides the host address that it is made of. */
 static void
 add_disguised (LayerBuffer *whole, cl_mem image)
 {
@@ -99,9 +101,9 @@ add_disguised (LayerBuffer *whole, cl_mem image)
   part->is_disguised = TRUE;
 }
 
-/* Makes the image of a buffer of which the driver makes none, or a wrong one, because it is a
- * sub-buffer.  What it would not make of a buffer of its own either, it refuses as it would there;
- * @status is what it said so far. */
+/* Makes an image of a buffer when the driver makes no right one because the buffer is a sub-buffer.
+ * What the driver would refuse for its own buffer, it refuses here too.  @status: the driver's
+ * answer so far. */
 static cl_mem
 create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -115,7 +117,7 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   if (desc.mem_object == NULL)
     return NULL;
   image = create (request, &desc, &without);
-  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image has it still */
+  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image has a reference */
   if (image == NULL || shares)
     *status = without;
   if (image == NULL)
@@ -134,7 +136,7 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   return NULL;
 }
 
-/* Tells whether an image of a buffer ends where the buffer does, or before. */
+/* Returns TRUE if an image of a buffer has at most @size bytes. */
 static gboolean
 is_within (cl_mem image, gsize size)
 {
@@ -147,8 +149,9 @@ is_within (cl_mem image, gsize size)
   return MAX (row, width * element) * MAX (height, 1) <= size;
 }
 
-/* The sub-buffer that the program has may be larger than what it asked for.  Has an image that is
- * larger, too, refused as it would be of one that is not; NULL: it was. */
+/* Refuses an image that is larger than the program's buffer, with the driver's error for a buffer
+ * of exactly that size; the sub-buffer may be larger.  Returns NULL if the image was refused, and
+ * released. */
 static cl_mem
 refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_int *status)
 {
@@ -173,6 +176,7 @@ refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_i
   return of_exact != NULL ? image : NULL;
 }
 
+/* Makes an image of a buffer, and its record. */
 static cl_mem
 create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -197,7 +201,7 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 
 /* The functions */
 
-/* Counts an image that the driver has made for the program; NULL: it has not. */
+/* Counts an image that the driver was asked for.  @image: nullable; it may have refused. */
 static void
 count_passed_on (cl_mem image)
 {
@@ -210,8 +214,7 @@ count_passed_on (cl_mem image)
     LAYER_COUNT_BYTES (image_bytes, bytes);
 }
 
-/* Serves an image from a pool, whose bytes are those of the driver's, too; NULL: as
- * _tarn_layer_serve_image (). */
+/* Serves an image from a pool, as _tarn_layer_serve_image () does, and counts it. */
 static cl_mem
 serve (const Request *request, cl_int *status)
 {
@@ -227,7 +230,7 @@ serve (const Request *request, cl_int *status)
   return image;
 }
 
-/* Makes an image that is of no other object. */
+/* Makes an image that is made of no other object. */
 static cl_mem
 create_new (const Request *request, cl_int *status)
 {
@@ -243,19 +246,20 @@ create_new (const Request *request, cl_int *status)
   return image;
 }
 
+/* Makes any image. */
 static cl_mem
 create_any (const Request *request, cl_int *status_ret)
 {
   cl_int status = CL_SUCCESS;
   LayerBuffer *whole = request->desc != NULL && request->desc->mem_object != NULL
-                           ? _tarn_layer_buffer_find_held (request->desc->mem_object)
+                           ? _tarn_layer_buffer_find_retained (request->desc->mem_object)
                            : NULL;
   cl_mem image;
 
   if (whole != NULL)
     {
       image = create_of_buffer (request, whole, &status);
-      _tarn_layer_buffer_let_go (whole);
+      _tarn_layer_buffer_release (whole);
     }
   else if (request->desc != NULL && request->desc->mem_object != NULL)
     image = create_with_room (request, request->desc, &status);

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kernels: which of their arguments are buffers of ours.  An argument that happens to have the
- * bytes of a buffer's handle is taken for one, which costs no more than a wait.  The record of a
- * buffer is kept, not the buffer: OpenCL has kernels hold no references (OpenCL 3.0 specification,
- * section 5.9.2, clSetKernelArg). */
+ * Kernels: records which of their arguments are buffers from a pool.  A plain argument with the
+ * same bytes as a buffer's handle is mistaken for the buffer, which costs no more than a wait.  The
+ * layer refers to the record of a buffer, not to the buffer: in OpenCL kernels hold no references
+ * (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
 
 #include "layer-private.h"
 
 #include <string.h>
 
+/* A kernel of the program's. */
 typedef struct
 {
   LayerObject base;
@@ -28,6 +29,7 @@ kernel_finalize (gpointer record)
   g_free (self);
 }
 
+/* Makes the record of a kernel that the driver has made.  Returns its handle, which may be NULL. */
 static cl_kernel
 add_kernel (cl_kernel handle)
 {
@@ -46,6 +48,7 @@ add_kernel (cl_kernel handle)
 
 /* Programs */
 
+/* Returns TRUE if a program's source uses images of buffers. */
 static gboolean
 names_images_of_buffers (guint n, const gchar *const *strings, const size_t *lengths)
 {
@@ -59,7 +62,8 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
   return FALSE;
 }
 
-/* Where the driver cannot make images of sub-buffers, buffers have to be its own from now on. */
+/* If the program uses images of buffers, and the driver cannot make them of sub-buffers, later
+ * buffers are the driver's own. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)
@@ -93,7 +97,7 @@ layer_clCreateKernelsInProgram (cl_program program, cl_uint n, cl_kernel *kernel
   return status;
 }
 
-/* Gets a reference to the buffer of each argument, or NULL. */
+/* Returns a reference to the buffer of each argument, or NULL. */
 static GPtrArray *
 list_buffers (LayerKernel *self)
 {
@@ -109,6 +113,7 @@ list_buffers (LayerKernel *self)
   return buffers;
 }
 
+/* Sets the buffer of an argument.  Returns NULL if it is none. */
 static void
 set_buffer (LayerKernel *self, guint index, LayerBuffer *buffer)
 {
@@ -152,7 +157,7 @@ layer_clRetainKernel (cl_kernel handle)
   LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, handle);
 
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_hold (self);
+    _tarn_layer_retain (self);
   return status;
 }
 
@@ -161,7 +166,7 @@ layer_clReleaseKernel (cl_kernel handle)
 {
   LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, handle);
 
-  if (self != NULL && _tarn_layer_let_go (self))
+  if (self != NULL && _tarn_layer_release (self))
     _tarn_layer_unlist (self);
   return _tarn_layer_driver->clReleaseKernel (handle);
 }
@@ -189,23 +194,23 @@ layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* Holds what a kernel uses that is about to be launched. */
+/* Begins a launch: retains the kernel's buffers. */
 static void
 begin_launch (LayerCommand *command, cl_command_queue queue, cl_kernel kernel, cl_event **event)
 {
   LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, kernel);
   g_autoptr (GPtrArray) listed = self != NULL ? list_buffers (self) : NULL;
-  LayerBuffer **held = listed != NULL ? g_new (LayerBuffer *, listed->len) : NULL;
+  LayerBuffer **retained = listed != NULL ? g_new (LayerBuffer *, listed->len) : NULL;
   guint n = 0;
 
   for (guint i = 0; listed != NULL && i < listed->len; i++)
     {
       LayerBuffer *buffer = g_ptr_array_index (listed, i);
 
-      if (buffer != NULL && _tarn_layer_try_hold (buffer))
-        held[n++] = _tarn_layer_ref (buffer);
+      if (buffer != NULL && _tarn_layer_try_retain (buffer))
+        retained[n++] = _tarn_layer_ref (buffer);
     }
-  _tarn_layer_command_begin_held (command, queue, held, n, event);
+  _tarn_layer_command_begin_retained (command, queue, retained, n, event);
 }
 
 cl_int CL_API_CALL

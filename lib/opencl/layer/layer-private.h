@@ -1,56 +1,57 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The layer between an OpenCL loader and a driver that gives a program's buffers memory of a pool:
+ * The layer between an OpenCL loader and a driver, which gives a program's buffers memory from a
+ * pool:
  *
- *     layer.c      what the loader calls, the table of functions
- *     settings.c   the environment
- *     faults.c     what is made to fail before all that follows sees it
- *     fault-calls.c
- *                  ... by each call
- *     fault-memory.c
- *                  ... beyond a budget
- *     report.c     what is told to who started the program
- *     table.c      what the layer knows of the driver's objects
- *     context.c    contexts: their pools, and how their queues are ordered
- *     debug.c      what is otherwise where TARN_DEBUG looks at buffers
- *     address.c    where these begin on the device, for drivers that align less than they say
- *     pieces.c     large buffers of the driver's, and the heap and pool over them
- *     queue.c      queues, and what waits for their commands
- *     waiter.c     ... for one command of theirs
- *     spares.c     sub-buffers that buffers had which are gone, for the next ones
- *     buffer.c     buffers, and what is made of them
- *     images.c     images, some of which are made of buffers
- *     image-pool.c ... and others have memory of a pool
- *     idle.c       what pools hold that no request needs
- *     uses.c       which commands use a buffer
- *     describe.c   what is said of buffers
- *     ask.c        what the driver does with buffers of its own, which is what programs are to see
- *     commands.c   commands that use buffers
- *     copies.c     ... of boxes, and of images, which some drivers get wrong with sub-buffers
- *     maps.c       ... which the host can write to or read
- *     native.c     ... functions of the host's
- *     kernel.c     kernels' arguments, and launches
+ *     layer.c         the functions that the loader calls, and the table of functions
+ *     settings.c      the environment
+ *     faults.c        fault injection, in front of all that follows:
+ *     fault-calls.c   ... by each call
+ *     fault-memory.c  ... beyond a budget
+ *     report.c        reports to the program that started this one
+ *     table.c         records of the driver's objects
+ *     context.c       contexts: their pools, and how their queues are ordered
+ *     debug.c         checks of buffers with TARN_DEBUG
+ *     address.c       addresses of pieces, for drivers that align less than they state
+ *     pieces.c        pieces: large buffers of the driver, with the heap and pool over them
+ *     queue.c         queues, and which of their commands are done
+ *     waiter.c        waits for single commands
+ *     spares.c        sub-buffers kept for the next buffers
+ *     buffer.c        buffers and sub-buffers, from their beginning to their end
+ *     images.c        images, also those that are made of buffers
+ *     image-pool.c    the pool of images
+ *     idle.c          memory that pools cache without need
+ *     uses.c          the commands that use a buffer
+ *     describe.c      queries about buffers
+ *     ask.c           what the driver does with buffers of its own, as programs are to see it
+ *     commands.c      commands that use buffers
+ *     copies.c        ... of boxes, and of images, where some drivers fail with sub-buffers
+ *     maps.c          ... that map buffers
+ *     native.c        ... that call functions of the host
+ *     kernel.c        kernels' arguments, and launches
  *
- * A buffer is a sub-buffer of a piece, so that a program has a real handle of the driver's, for
- * functions that the layer does not know, too; and whatever the specification says of buffers but
- * not of sub-buffers, the layer does itself.  References are counted here: the driver has one.
+ * A buffer of the program is a sub-buffer of a piece.  So the program has a real handle of the
+ * driver, which works with functions that the layer does not know.  The layer itself does what the
+ * specification defines for buffers but not for sub-buffers.  It also counts the program's
+ * references: the driver sees one.
  *
- * Its memory is given back once nobody has a reference and the commands that used it are done.  To
- * know the latter, each command is noted with the buffers that it uses, once the driver has taken
- * it, and a marker is put on the queue some time after the release; of a command out of order, or
- * of a buffer with callbacks, which are not to come late, the event is kept.  As long as a context
- * has had one queue, in order, and no user event, nobody has to wait: what is given to the next
- * buffer is used after what was enqueued before.
+ * A buffer's memory is free once the program has no reference and the commands that used it are
+ * done.  For that, the layer records each command with the buffers that it uses, once the driver
+ * has taken it.  Some time after the release it puts a marker on the queue.  For a command out of
+ * order it keeps the event instead; also for a buffer with callbacks, which must not come late.  As
+ * long as a context has had one queue, in order, and no user event, memory need not wait: the next
+ * buffer's commands are enqueued behind those of the released one.
  *
- * The layer passes calls that it cannot do right on to the driver untouched: see
- * layer_context_find_pool ().  No lock is held in a call of the driver, or of the program's
- * functions. */
+ * Calls that the layer cannot do right are passed on to the driver unchanged: see
+ * _tarn_layer_context_find_pool ().  No lock is held while the driver or a function of the
+ * program's is called; debug builds check it at each call of the driver. */
 
 #ifndef TARN_LAYER_PRIVATE_H
 #define TARN_LAYER_PRIVATE_H
 
-/* The table has functions up to 3.0; of those deprecated by now, only its members are used. */
+/* cl_icd_dispatch has the functions up to OpenCL 3.0.  Deprecated functions are reached only
+ * through it. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 
@@ -61,14 +62,25 @@
 #include "common/whole-private.h"
 #include "opencl/image-kinds-private.h"
 
-/* The driver's functions; set before any call, and constant. */
-extern const cl_icd_dispatch *_tarn_layer_driver;
+/* The driver's functions.  They are set before any call, and constant. */
+extern const cl_icd_dispatch *_tarn_layer_functions;
+
+/* Returns the driver's functions, for a call of one.  The caller must hold no lock: a driver may
+ * wait for other threads, or call functions of the program or of the layer. */
+static inline const cl_icd_dispatch *
+_tarn_layer_get_driver (void)
+{
+  _tarn_assert_no_locks ();
+  return _tarn_layer_functions;
+}
+
+#define _tarn_layer_driver (_tarn_layer_get_driver ())
 
 typedef struct _LayerContext LayerContext;
 typedef struct _LayerQueue LayerQueue;
 typedef struct _LayerBuffer LayerBuffer;
 
-/* Until the end of the block that it stands in. */
+/* LAYER_LOCKED holds a mutex until the end of the enclosing block. */
 static inline void
 layer_unlock (TarnMutex **mutex)
 {
@@ -87,6 +99,7 @@ layer_lock (TarnMutex *mutex)
 
 /* settings.c */
 
+/* The settings, constant once they are read. */
 typedef struct
 {
   gboolean uses_pool;
@@ -94,8 +107,8 @@ typedef struct
   gboolean prints_stats;
   gchar *faults;         /* nullable */
   gchar *report;         /* a file; nullable */
-  gboolean may_debug;    /* TARN_DEBUG is set, and may be worth something */
-  gboolean rounds_sizes; /* blocks of small buffers may be larger than these */
+  gboolean may_debug;    /* TARN_DEBUG is set, perhaps to something that checks buffers */
+  gboolean rounds_sizes; /* the sizes of small buffers are rounded up */
 } LayerSettings;
 
 void _tarn_layer_read_settings (void);
@@ -106,37 +119,38 @@ const LayerSettings *_tarn_layer_get_settings (void);
 /* Why a buffer is the driver's own. */
 typedef enum
 {
-  LAYER_OF_HOST,    /* its contents are, or come from there */
-  LAYER_OF_DEVICES, /* its context has several, or one that is too old */
+  LAYER_OF_HOST,    /* its memory is the host's, or is filled from there */
+  LAYER_OF_DEVICES, /* its context has several, or one older than OpenCL 1.2 */
   LAYER_FLAGS,      /* or properties: the layer does not know them */
   LAYER_TOO_LARGE,
   LAYER_FOR_IMAGES, /* the program makes images of buffers */
-  LAYER_NO_POOL,    /* there was none, or none that could serve it */
+  LAYER_NO_POOL,    /* there was none, or it had no memory */
   LAYER_N_REASONS
 } LayerReason;
 
-/* Adds the first line to the report, if there is one, and sees to the last. */
+/* Begins the report, if there is one: adds the first line, and registers a function that adds the
+ * last ones. */
 void _tarn_layer_report_begin (void);
 
-/* Gets a reason in words that go on behind a number of buffers. */
+/* Returns a reason in words that fit behind "NUMBER buffers". */
 const gchar *_tarn_layer_describe_reason (LayerReason reason);
 
 /* layer.c */
 
-/* Calls of the program's and of the layer's own; atomic. */
+/* Numbers of calls, the program's and the layer's own; atomic. */
 typedef struct
 {
   gsize created;                  /* buffers that the program asked for */
   gsize served;                   /* those with memory from a pool */
   gsize pieces;                   /* buffers that the layer asked the driver for */
-  gsize passed_on;                /* buffers that the driver was asked for instead */
-  gsize reasons[LAYER_N_REASONS]; /* ... why */
-  gsize sub_buffers;              /* that the layer asked the driver for */
+  gsize passed_on;                /* ... passed on to the driver instead */
+  gsize reasons[LAYER_N_REASONS]; /* ... by reason */
+  gsize sub_buffers;              /* the same for sub-buffers */
 
-  gsize images_created; /* that the program asked for, except images of buffers */
+  gsize images_created; /* images that the program asked for, except those of buffers */
   gsize images_served;  /* those from a pool */
   gsize images_passed_on;
-  gsize pool_images; /* that the layer asked the driver for */
+  gsize pool_images; /* images that the layer asked the driver for */
 
   guint64 buffer_bytes TARN_WHOLE; /* sum over all buffers that the program got */
   guint64 image_bytes TARN_WHOLE;  /* ... over images that are made of no buffer */
@@ -150,16 +164,16 @@ extern LayerCounts _tarn_layer_counts;
 #define LAYER_COUNT_BYTES(field, bytes)                                                            \
   ((void) __atomic_add_fetch (&_tarn_layer_counts.field, bytes, __ATOMIC_RELAXED))
 
-/* A message, once for each @once. */
+/* Prints a message, once for each @once. */
 void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
 
-/* Answers as OpenCL's clGet...Info () do. */
+/* Returns a value as OpenCL's clGet...Info () do. */
 cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer value,
                            size_t *size_ret);
 
-/* Tells whether the program has asked for a function that may use buffers without the layer's
- * knowledge.  From then on buffers are the driver's, and memory that was used before goes back to
- * the driver. */
+/* Returns TRUE if the program has asked for an extension's function that may use buffers unseen by
+ * the layer.  From then on new buffers are the driver's, and memory of the pools returns to the
+ * driver. */
 gboolean _tarn_layer_is_blind (void);
 
 /* table.c */
@@ -173,62 +187,65 @@ typedef enum
   LAYER_WAITER /* it is in no table */
 } LayerKind;
 
-/* The start of every record of an object. */
+/* The record of an object of the program's; the first member of each kind's struct. */
 typedef struct
 {
   LayerKind kind;
-  guint references; /* atomic: the layer's own to this record */
-  guint held;       /* atomic: the program's to the object */
-  gpointer handle;  /* the driver's */
+  guint references;         /* atomic: to this record */
+  guint program_references; /* atomic: to the object, as the program counts them */
+  gpointer handle;          /* the driver's */
   void (*finalize) (gpointer record);
 } LayerObject;
 
-/* Gets a reference to the record of a handle; NULL: the layer has none. */
+/* Returns a reference to the record of a handle.  Returns NULL if there is none of that kind. */
 gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
 
-/* Gets references to the records of a kind. */
+/* Returns references to all records of a kind. */
 GPtrArray *_tarn_layer_list_all (LayerKind kind);
 
-/* Lists an object, with a reference for the table; an older one with its handle is no more. */
+/* Adds a record to the table, with a reference.  It replaces an older one with its handle, whose
+ * object is gone. */
 void _tarn_layer_list (gpointer record);
 
-/* Comes before the driver's release: after it, another object may have the handle. */
+/* Removes a record from the table.  Call it before the driver's release: after that, another object
+ * may have the handle. */
 void _tarn_layer_unlist (gpointer record);
 
 gpointer _tarn_layer_ref (gpointer record);
-gboolean _tarn_layer_try_ref (gpointer record); /* FALSE: it is being finalized */
+gboolean _tarn_layer_try_ref (gpointer record); /* returns FALSE if it is being finalized */
 void _tarn_layer_unref (gpointer record);
 void _tarn_layer_clear (gpointer record); /* takes a pointer to a record */
 
-/* Adds to the program's references, and takes one away, TRUE if it was the last. */
-void _tarn_layer_hold (gpointer record);
-gboolean _tarn_layer_try_hold (gpointer record); /* FALSE: the program has none */
-gboolean _tarn_layer_let_go (gpointer record);
+/* Add to the program's references of an object, and drop one.  _tarn_layer_release () returns TRUE
+ * if it was the last. */
+void _tarn_layer_retain (gpointer record);
+gboolean _tarn_layer_try_retain (gpointer record); /* returns FALSE if the program has none */
+gboolean _tarn_layer_release (gpointer record);
 
-/* A ticket: the argument of a callback that a driver may never call.  It is a number for a record,
- * with a reference until somebody takes it.  NULL: somebody has. */
+/* A ticket is the argument of a callback that a driver may never call: a number for a record, which
+ * has a reference until a thread takes the ticket.  _take () returns NULL if that has happened. */
 gpointer _tarn_layer_ticket_new (gpointer record);
 gpointer _tarn_layer_ticket_take (gpointer ticket);
 
-/* Unreferenced at the end of the block. */
+/* LAYER_AUTO drops a reference at the end of the enclosing block. */
 #define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
 
 /* context.c */
 
-/* How memory goes from one buffer to the next. */
+/* When memory of a released buffer may be reused. */
 typedef enum
 {
-  LAYER_NO_QUEUE,  /* nothing has used it yet */
-  LAYER_ONE_QUEUE, /* as soon as it is released: what comes next is behind on the same queue */
-  LAYER_BECOMING_MANY,
-  LAYER_MANY_QUEUES /* once commands are done */
+  LAYER_NO_QUEUE,      /* at once: nothing has used it */
+  LAYER_ONE_QUEUE,     /* at once: the next use is behind the earlier ones on the same queue */
+  LAYER_BECOMING_MANY, /* a thread puts a marker on the only queue; others wait for it */
+  LAYER_MANY_QUEUES    /* when the commands that used it are done */
 } LayerOrder;
 
-/* The flags that a sub-buffer may be asked to have. */
+/* The flags with which a sub-buffer can be made. */
 #define LAYER_ACCESS_FLAGS (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
 #define LAYER_HOST_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
-/* A kind of memory: buffers of both are parts of different pieces. */
+/* A kind of memory.  Each has its own pieces. */
 typedef enum
 {
   LAYER_PLAIN,
@@ -236,179 +253,198 @@ typedef enum
   LAYER_N_KINDS
 } LayerMemory;
 
+/* The user data of an allocator of pieces. */
 typedef struct
 {
   LayerContext *context;
   LayerMemory memory;
 } LayerSource;
 
-/* How much a pool holds: see idle.c. */
+/* The bytes that a pool caches over time: see idle.c. */
 typedef struct
 {
-  gint64 look_at TARN_WHOLE; /* atomic: monotonic time */
-  gsize least_bytes;         /* behind the context's lock: that were held, */
-  gint64 since;              /* ... since then */
+  gint64 look_at TARN_WHOLE; /* atomic: monotonic time of the next look */
+  gsize least_bytes;         /* under the context's lock: the least bytes that were cached, */
+  gint64 since;              /* ... since this time */
 } LayerIdle;
 
+/* A context of the program's.
+ *
+ * Invariants, under the lock: only_queue is set exactly with LAYER_ONE_QUEUE; order only advances;
+ * only_event is set at most once, as order becomes LAYER_MANY_QUEUES.  A pool, once set, stays as
+ * long as the context. */
 struct _LayerContext
 {
   LayerObject base;
-  cl_device_id device;       /* NULL: of several, or one that the layer cannot serve */
-  gsize max_bytes;           /* the most that a buffer can have */
-  gsize alignment;           /* that a sub-buffer needs */
-  gboolean counts_objects;   /* the driver's references to a context count objects made of it */
-  cl_uint own_references;    /* ... the layer's among them, from the start */
-  gboolean copies_by_pieces; /* the driver cannot copy boxes of sub-buffers */
+  cl_device_id device;              /* NULL: there are several, or the layer cannot serve it */
+  gsize max_bytes;                  /* the most bytes of a buffer */
+  gsize alignment;                  /* bytes, for sub-buffers; a power of two */
+  gboolean counts_objects;          /* in the driver, objects add to a context's references */
+  cl_uint own_references;           /* ... as many are the layer's own from the start */
+  gboolean copies_by_pieces;        /* the driver cannot copy boxes of sub-buffers */
   gboolean copies_images_by_pieces; /* ... nor between sub-buffers and images */
   gboolean notes_addresses;         /* ... and makes no images of sub-buffers: see images.c */
-  cl_program where;                 /* says where a piece begins; NULL: that is of no use */
+  cl_program address_program; /* has the kernel that reads addresses of pieces; NULL: not needed */
 
-  TarnMutex lock; /* guards all below */
+  TarnMutex lock; /* guards all below, up to answers */
   TarnCond changed;
   LayerOrder order;
-  LayerQueue *only_queue; /* with LAYER_ONE_QUEUE; borrowed */
-  gboolean gave_on;       /* memory went to the next buffer behind the only queue's commands */
-  cl_event only_end;      /* with LAYER_MANY_QUEUES: what was put on it before, or NULL */
-  gboolean has_user_events;
-  GPtrArray *queues;     /* references: those that commands can be put on, or that are not done */
-  guint turn;            /* number of the queue that is looked at next */
+  LayerQueue *only_queue;    /* with LAYER_ONE_QUEUE; borrowed */
+  gboolean has_reused_early; /* memory was reused behind the only queue's commands */
+  cl_event only_event;       /* nullable; done when all commands of the only queue are */
+  gboolean has_user_events;  /* atomic */
+  GPtrArray *queues;     /* references: those that take commands, or have some that are not done */
+  guint turn;            /* index of the queue that was polled last */
   GPtrArray *pieces;     /* the driver's buffers by number; NULL: free */
-  GHashTable *addresses; /* a piece -> where the host has it, if that is known */
+  GHashTable *addresses; /* piece -> its host address, if it is known */
   guint all_used_before; /* no number below is free */
-  cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
+  cl_command_queue own_queue;     /* the layer's own; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];
-  TarnOpenclImageKinds *image_kinds; /* the next pool's; NULL: not made yet */
-  TarnPool *images;                  /* within the limit of the pool of plain buffers; NULL: ... */
-  LayerIdle idle[LAYER_N_KINDS];     /* watches how much the pools hold, */
-  LayerIdle image_idle;              /* and that of images */
+  TarnOpenclImageKinds *image_kinds; /* for the pool of images; NULL: not made yet */
+  TarnPool *images;                  /* charged to the pool of plain buffers; NULL: not made yet */
+  LayerIdle idle[LAYER_N_KINDS];     /* for each of the pools */
+  LayerIdle image_idle;              /* for the pool of images */
   GHashTable *answers;               /* see ask.c */
 
-  TarnMutex spares_lock; /* guards these: see spares.c */
+  TarnMutex spares_lock; /* guards the next three: see spares.c */
   GHashTable *spares;    /* a spare's LayerPlace -> LayerSpare, owned */
   GQueue spares_by_age;
   gsize spare_bytes;
 
   /* Atomic: */
-  gint counts_parts;     /* whether a buffer's references count its sub-buffers; -1: unknown */
-  gint counts_maps;      /* ... its maps; -1: unknown */
-  gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
-  gint shares_addresses; /* whether what is made of a piece's address shares it; -1: unknown */
-  gboolean wants_images; /* images are not made of sub-buffers, but the program wants such */
+  gint counts_parts;     /* sub-buffers add to a buffer's references; -1: unknown */
+  gint counts_maps;      /* maps add to a buffer's references; -1: unknown */
+  gint has_images;       /* the driver makes images of sub-buffers, too; -1: unknown */
+  gint shares_addresses; /* a buffer over a piece's address shares its memory; -1: unknown */
+  gboolean wants_images; /* the program wants images of buffers, and the driver makes none of
+                            sub-buffers */
   gsize piece_bytes;
-  guint spare_images;   /* the driver's images in the pool that the program does not have */
-  gint64 looked;        /* when the queues were looked at last, monotonic */
+  guint spare_images;   /* images of the pool that the program does not have */
+  gint64 polled_at;     /* time of the last poll, monotonic */
   guint pending;        /* buffers that wait for commands */
   guint n_users;        /* allocators of its memory, and one for the context itself */
   gboolean ended;       /* the program has no reference any more */
-  gboolean is_debugged; /* TARN_DEBUG looks at its buffers */
+  gboolean is_debugged; /* TARN_DEBUG checks its buffers */
 };
 
-/* An allocator of a context's memory uses the context until it ends, which may be after the last
- * reference.  The last user frees the context. */
+/* Add a user of a context: an allocator of its memory, which may end after the context's last
+ * reference.  Drop a user; the last one frees the context. */
 LayerContext *_tarn_layer_context_add_user (LayerContext *self);
 void _tarn_layer_context_drop_user (LayerContext *self);
 
-/* Finds out why a buffer, which is not invalid, is not from a pool. */
+/* Returns the reason why a valid buffer is not from a pool. */
 LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);
 
-/* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
- * driver is to make the buffer.  One that is filled from the host's memory is a driver's matter,
- * who may put it there as the memory is made, unless it is to be looked at. */
+/* Returns a reference to the context, and the pool, of a buffer with such flags.  Returns NULL if
+ * the driver is to make the buffer.  Buffers that are filled from the host's memory are the
+ * driver's, which may fill them as it allocates them; if buffers are debugged they are from a pool,
+ * too. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
-/* Tells whether released memory may be used again behind the commands on the queue, and remembers
- * that it was. */
-gboolean _tarn_layer_context_gives_on (LayerContext *self);
+/* Returns TRUE if released memory may be reused at once, behind the commands on the only queue, and
+ * records that it was. */
+gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
 
-/* From now on commands may not run in the order in which they are enqueued, if the context has one
- * queue so far, and it is this one; NULL: any. */
+/* Notes that from now on commands may run in another order than that in which they are enqueued.
+ * @queue: nullable; does nothing if it is not the context's only queue. */
 void _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue);
 
-/* A queue is there; a queue takes no more commands, and nobody waits for those that it has. */
+/* Add a new queue; drop a queue that takes no more commands, once nothing waits for those that it
+ * had. */
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
-/* Looks at a queue or two, if there is anything to wait for; not @now: unless it has just been. */
-void _tarn_layer_context_look (LayerContext *self, gboolean now);
+/* Polls a queue or two if buffers wait for commands.  Unless @now, does nothing if the last poll
+ * was just before. */
+void _tarn_layer_context_poll (LayerContext *self, gboolean now);
 
-/* Tells whether buffers and images may have memory from a pool. */
+/* Returns TRUE if buffers and images may come from pools. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
-/* Gets the pool of a kind of memory, made at the first request; NULL: it could not be. */
+/* Returns the pool of a kind of memory, which the first request makes.  Returns NULL if there can
+ * be none. */
 TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
 
-/* Gives the driver back what no buffer has. */
+/* Returns cached memory to the driver. */
 void _tarn_layer_context_trim (LayerContext *self);
 
-/* Gives the driver back whatever can be, of other contexts, too, waiting for commands of this one
- * unless the program has to end them. */
+/* Returns to the driver all memory that can be, other contexts' as well.  Waits for commands of
+ * this context, unless it has user events. */
 void _tarn_layer_context_make_room (LayerContext *self);
 
-/* Waits for all commands; but not for long for those that the program has to end. */
+/* Waits for all commands; for a limited time if the context has user events. */
 void _tarn_layer_context_finish (LayerContext *self);
 
-/* Waits for what buffers wait for; FALSE: there was nothing, or nobody may wait. */
+/* Waits for the commands that buffers wait for.  Returns FALSE if there are none, or if the context
+ * has user events. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
 
 /* debug.c */
 
-/* Tells whether buffers are checked as they are released.  Then a release always waits for their
- * commands, and nothing is kept for the next buffer. */
+/* Returns TRUE if the context's buffers are checked when they are freed.  Then each release waits
+ * for the buffer's commands, and no spares are kept. */
 gboolean _tarn_layer_is_debugged (const LayerContext *context);
-/* Begins to check them, until the context is gone. */
+/* Begin and end the checks of a context. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Nobody has a reference to a buffer any more; its memory may be given back by another thread. */
+/* Notes the thread that released a buffer's last reference; another one may free its memory. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
-/* Has a thread do what a callback of the driver's must not, in the order in which it comes. */
+/* Makes the layer's thread call a function, in the order of these calls.  It may wait, which a
+ * callback of the driver's must not. */
 void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
-/* Waits while that thread has much to do, but not for long: the caller may be what it waits for. */
+/* Waits while that thread has many tasks, for a limited time, because a task may depend on the
+ * caller. */
 void _tarn_layer_debug_keep_up (void);
-/* Waits until that thread has nothing to do. */
+/* Waits until that thread has no task. */
 void _tarn_layer_debug_drain (void);
-/* Looks at the guards of all buffers, because commands of a context are done, unless that was just
- * done. */
-void _tarn_layer_debug_look (const LayerContext *context);
+/* Checks the guard bytes of all buffers, after commands of a context are done.  Does nothing if
+ * that was just done. */
+void _tarn_layer_debug_check_guards (const LayerContext *context);
 
 /* ask.c */
 
-/* Gets what the driver calls these flags of a buffer; otherwise its error. */
+/* Finds the flags that the driver reports for a buffer made with @asked.  Returns the driver's
+ * error if it refuses them. */
 cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags);
 
-/* The same for a sub-buffer of a buffer with such flags. */
+/* Finds the flags of a sub-buffer, made with @asked of a buffer made with @whole, in the same
+ * way. */
 cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
                                    cl_mem_flags *flags);
 
-/* Tells whether a buffer's references count its sub-buffers, or its maps, as some drivers do. */
+/* Return TRUE if sub-buffers, or maps, add to a buffer's references, as they do with some
+ * drivers. */
 gboolean _tarn_layer_ask_part_references (LayerContext *context);
 gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
-/* Tells whether the driver makes images of sub-buffers, if it does of buffers. */
+/* Returns TRUE if the driver makes images of sub-buffers, or none of buffers either. */
 gboolean _tarn_layer_ask_images (LayerContext *context);
 
-/* Tells whether a buffer over the address at which the host has another one is the same memory. */
+/* Returns TRUE if a buffer made over the host address of another one shares its memory. */
 gboolean _tarn_layer_ask_addresses (LayerContext *context);
 
-/* Learns what the device of a new context, and its driver, want of buffers; FALSE: the layer cannot
- * serve it. */
+/* Finds out the requirements of a new context's device and driver.  Returns FALSE if the layer
+ * cannot serve it. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* address.c */
 
-/* Finds out whether pieces may begin anywhere, before anybody else has the context. */
+/* Finds out whether the driver's buffers may be less aligned than stated.  The context is new: no
+ * other thread has it. */
 void _tarn_layer_address_begin (LayerContext *context);
 
-/* Gets how many bytes from the start of a piece the first aligned address is; 0 where it is not
- * known. */
+/* Returns the offset of the first aligned address in a piece, in bytes; 0 if it is not known. */
 gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
 
 /* idle.c */
 
-/* Gives back what a pool has held for a while without a request that needed it, if it is time to
- * look. */
+/* Returns memory to the driver that the pool has cached for a while without need, if it is time for
+ * a look. */
 void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self);
+
+/* Returns the number of bytes that a pool caches. */
 gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 
 /* pieces.c */
@@ -421,30 +457,32 @@ typedef struct
   cl_mem_flags asked;
 } LayerPlace;
 
-/* Waits for a command, but not for long, and releases its event: its state. */
+/* Waits for a command for a limited time, and releases its event.  Returns the command's state. */
 cl_int _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event);
 
-/* Waits for a command of the layer's own, if there is a status of CL_SUCCESS for it, and releases
- * its event.  It is for what several threads put on one queue: with rusticl of Mesa 22.3 and calls
- * that block, guards seemed to be overwritten now and then, as if a call had returned early. */
+/* Waits for a command of the layer's own, and releases its event.  Returns @status, of the call
+ * that enqueued it, if that is an error.  Threads that share a queue use this instead of blocking
+ * calls: with those and rusticl of Mesa 22.3, guard bytes seemed to be overwritten now and then, as
+ * if a call had returned early. */
 cl_int _tarn_layer_await (cl_int status, const cl_event *event);
 
-/* Gets the layer's own queue, made at the first request; NULL: it could not be. */
+/* Returns the layer's own queue, which the first call makes.  Returns NULL if there can be none. */
 cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);
 
-/* Makes the pool of a kind of memory; NULL: it cannot be. */
+/* Makes the pool of a kind of memory.  Returns NULL if there can be none. */
 TarnPool *_tarn_layer_pool_new (LayerSource *source);
 
-/* Gets where a block is: in which of the driver's buffers, and how many bytes from its start. */
+/* Returns the piece of a block, and its offset there in bytes. */
 cl_mem _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset);
 
-/* Gets where the host has a piece; NULL: that is not known. */
+/* Returns the host address of a piece.  Returns NULL if it is not known. */
 gpointer _tarn_layer_find_address (LayerContext *context, cl_mem piece);
 
-/* Gets where the host has a buffer that nobody else uses yet; NULL: nowhere, or not in time. */
+/* Asks the driver for the host address of a buffer that is not used yet.  Returns NULL if it has
+ * none, or does not answer in time. */
 gpointer _tarn_layer_ask_address (LayerContext *context, cl_mem buffer);
 
-/* Gets the sub-buffer that a buffer of a block has. */
+/* Returns the key of a block's sub-buffer. */
 LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
                                   cl_mem_flags asked);
 
@@ -455,97 +493,111 @@ typedef struct
 {
   LayerPlace place;
   cl_mem handle;      /* a reference */
-  cl_mem_flags flags; /* as the driver calls them */
-  gint64 time;        /* monotonic, when it was put there */
-  GList by_age;       /* its link there */
+  cl_mem_flags flags; /* as the driver reports them */
+  gint64 time;        /* monotonic, when it became a spare */
+  GList by_age;       /* its link in spares_by_age */
 } LayerSpare;
 
 void _tarn_layer_spares_init (LayerContext *context);
-void _tarn_layer_spares_clear (LayerContext *context); /* there are none by then */
+void _tarn_layer_spares_clear (LayerContext *context); /* call it when there are none left */
 
-/* Takes a spare, which the caller is to free with g_free (); NULL: there is none. */
+/* Takes the spare of a place.  Returns NULL if there is none; the caller frees it with g_free
+ * (). */
 LayerSpare *_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place);
 
-/* Takes over the sub-buffer of a buffer that still has its block. */
+/* Makes the sub-buffer of a buffer, which still has its block, a spare. */
 void _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer);
 
+/* Returns the number of spares. */
 guint _tarn_layer_count_spares (LayerContext *context);
 
-/* Releases the oldest until so many bytes are left, and those that are too old. */
+/* Releases the spares that are too old, and the oldest until @most_bytes are left. */
 void _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
 
-/* Releases those from an address on to another. */
+/* Releases the spares from one address up to another. */
 void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end);
 
 /* queue.c */
 
-/* Commands of a queue are counted, after the driver took them: what has all up to a number done is
- * done with each of them. */
+/* A queue of the program's.
+ *
+ * Commands that use buffers have numbers, in the order in which they were counted, after the driver
+ * took them.  When all up to a number are done, so is each with such a number.
+ *
+ * Invariants, under the lock: done <= enqueued.  The numbers of waits and of markers do not
+ * decrease from head to tail.  The wait at the head is not done.  A waiter is in the list exactly
+ * if its link has data.  A closed queue stays closed. */
 struct _LayerQueue
 {
   LayerObject base;
   LayerContext *context;       /* a reference */
   gboolean in_order;           /* atomic: may become FALSE */
-  guint64 enqueued TARN_WHOLE; /* atomic: commands that used buffers */
-  guint64 done TARN_WHOLE;     /* atomic: those that are known to be done */
-  gboolean finishing;          /* atomic: a marker failed, and a thread waits for all instead */
-  guint users; /* atomic: of the driver's queue: the program until it is over, and calls of ours */
+  guint64 enqueued TARN_WHOLE; /* atomic: number of the latest command that uses buffers */
+  guint64 done TARN_WHOLE;     /* atomic: the commands up to it are done */
+  gboolean finishing;          /* atomic: a marker failed, and a thread waits for all commands */
+  guint users; /* atomic: of the driver's queue: 1 until it is dropped, and calls that use it */
 
   TarnMutex lock;  /* guards all below */
-  gboolean closed; /* no command comes any more; there is a mark for all, or they are done */
-  GQueue waiting;  /* of LayerWait: in the order of numbers */
-  GQueue marks;    /* of LayerMark: in the order of numbers */
+  gboolean closed; /* it takes no more commands; all are done, or there is a marker behind them */
+  GQueue waiting;  /* of LayerWait, by number */
+  GQueue markers;  /* of LayerMarker, by number */
   GQueue waiters;  /* of LayerWaiter, references */
 };
 
-/* Has a buffer that the command of a number used wait for what the queue has been given; see
- * _tarn_layer_buffer_commands_done ().  FALSE: the command is done. */
+/* Makes a buffer wait for all commands of the queue so far.  Then it calls
+ * _tarn_layer_buffer_commands_done ().  Returns FALSE if the command of that number, the last that
+ * used the buffer, is done. */
 gboolean _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 number);
 
-/* Puts a marker on the queue, unless there is one for all that waits.  @notify: the driver is to
- * call when it is reached, because nobody may look. */
-void _tarn_layer_queue_mark (LayerQueue *self, gboolean notify);
+/* Puts a marker on the queue, unless one is behind all commands for which buffers wait.  @notify:
+ * the driver is to call back when the marker is done, because no thread may poll any more. */
+void _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify);
 
-/* Puts a marker on the queue when much waits for one. */
-void _tarn_layer_queue_mark_now_and_then (LayerQueue *self);
+/* Puts a marker on the queue if many buffers wait behind the last one. */
+void _tarn_layer_queue_put_marker_if_many (LayerQueue *self);
 
-/* The driver's queue is needed once less: the last time the driver releases it. */
-void _tarn_layer_queue_leave (LayerQueue *self);
+/* Drops a user of the driver's queue, which the driver releases after the last one. */
+void _tarn_layer_queue_drop_user (LayerQueue *self);
 
-/* Releases an event of the driver's. */
+/* Releases an event. */
 void _tarn_layer_release_event (cl_event event);
 
-/* CL_COMPLETE, or less if it has failed, or more. */
+/* Returns an event's state: CL_COMPLETE if its command is done, less if that failed, more
+ * before. */
 cl_int _tarn_layer_get_state (cl_event event);
 
-/* Drops the queue if it is over. */
+/* Drops the queue if it is closed and nothing waits for its commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
-/* Looks which markers are reached. */
-void _tarn_layer_queue_look (LayerQueue *self);
+/* Asks the driver which markers and waiters are done. */
+void _tarn_layer_queue_poll (LayerQueue *self);
 
-/* Waits for everything; FALSE: nothing waits. */
+/* Waits for the commands for which buffers wait.  Returns FALSE if there are none, or if one
+ * failed. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
-/* The same, and for commands that fail. */
+/* Waits for all commands, those as well that fail.  Returns FALSE if all were done, or if it cannot
+ * wait. */
 gboolean _tarn_layer_queue_finish (LayerQueue *self);
 
-/* The first @number commands are done. */
+/* Notes that the commands up to @number are done, and frees what waited for nothing else. */
 void _tarn_layer_queue_set_done (LayerQueue *self, guint64 number);
 
+/* Returns the number of the latest command. */
 static inline guint64
 _tarn_layer_queue_get_enqueued (LayerQueue *self)
 {
   return __atomic_load_n (&self->enqueued, __ATOMIC_ACQUIRE);
 }
 
-/* The driver has taken one more command: its number. */
+/* Counts a command that the driver has taken.  Returns its number. */
 static inline guint64
 _tarn_layer_queue_count (LayerQueue *self)
 {
   return __atomic_add_fetch (&self->enqueued, 1, __ATOMIC_ACQ_REL);
 }
 
+/* Returns TRUE if the command of a number is done. */
 static inline gboolean
 _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 {
@@ -554,7 +606,7 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* waiter.c */
 
-/* A buffer that waits for one command; it is in the queue's list until that is done. */
+/* A buffer that waits for one command.  It is in the queue's list until that is done. */
 typedef struct
 {
   LayerObject base;
@@ -563,159 +615,167 @@ typedef struct
   guint64 number;  /* the command's */
   cl_event event;  /* a reference */
   gpointer ticket; /* for the driver's callback; NULL: there is none */
-  GList link;      /* in the list, under the queue's lock; without data it is not there */
+  GList link; /* in the queue's list, under its lock; its data is NULL if it is not in the list */
 } LayerWaiter;
 
-/* Has a buffer wait for a command, see _tarn_layer_buffer_commands_done ().  @event: is taken over.
- * @notify: the driver is to call, because nobody may look. */
+/* Makes a buffer wait for a command; then it calls _tarn_layer_buffer_commands_done ().  @event: is
+ * taken over.  @notify: the driver is to call back, because no thread may poll any more. */
 void _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number,
                                  cl_event event, gboolean notify);
 
-/* With the queue's lock held: takes those out whose commands are among the first @number. */
+/* Takes out the waiters for commands up to @number, with the queue's lock held. */
 GSList *_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number);
 
-/* Tells the buffers of such. */
+/* Ends the waits of waiters that were taken out. */
 void _tarn_layer_settle_waiters (GSList *waiters);
 
-/* Asks the driver about them until one or two are not done. */
-void _tarn_layer_look_at_waiters (LayerQueue *queue);
+/* Asks the driver about waiters, until two are not done. */
+void _tarn_layer_poll_waiters (LayerQueue *queue);
 
 /* buffer.c */
 
-/* A use of a buffer: commands on a queue up to a number have used it; if the queue is out of order,
- * only that command has. */
+/* A use of a buffer.  On a queue in order it stands for all commands up to its number, otherwise
+ * for one. */
 typedef struct
 {
   LayerQueue *queue; /* a reference */
   guint64 number;
-  cl_event event; /* the command's, a reference; NULL: none is known; the queue is in order then */
+  cl_event event; /* the command's, a reference; NULL: not known, so the queue is waited for */
 } LayerUse;
 
-/* A cl_mem of the program's: a buffer of ours, a sub-buffer or an image made of one, or an image
- * from a pool.  The program's references to it (LayerObject.held) include those of objects that are
- * made of it.
+/* A cl_mem of the program's: a buffer from a pool, a sub-buffer or an image that is made of one, or
+ * an image from a pool.  The program's references to it include those of objects that are made of
+ * it.
  *
- * It ends in three steps: nobody has a reference; its commands are done, as far as that matters;
- * it is gone from the driver, and its memory is free. */
+ * Its end has three steps: the program has no reference (it has ended); its commands are done, or
+ * need not be waited for; the driver has released it, and its memory is free.
+ *
+ * Invariants: block is set exactly if whole is not.  A buffer is destroyed once, after it has
+ * ended, and when it waits for no queue. */
 struct _LayerBuffer
 {
   LayerObject base;
   LayerContext *context; /* a reference */
-  LayerBuffer *whole; /* the buffer that it is made of, a reference; NULL: it is made of a piece, or
-                         is a pooled image */
-  TarnBlock *block;   /* its memory; NULL: with a whole */
+  LayerBuffer *whole; /* the buffer that it is made of, a reference; NULL: none, it is a buffer or
+                         an image from a pool */
+  TarnBlock *block;   /* its memory; NULL: it is made of a buffer */
   gsize offset;       /* from the start of the whole */
-  gsize size;         /* as was asked for; 0: of an image that is made of a buffer */
-  cl_mem_flags asked; /* by the program, less what a sub-buffer inherits */
-  cl_mem_flags flags; /* as the driver calls them */
+  gsize size;         /* bytes that the program asked for; 0: an image made of a buffer */
+  cl_mem_flags asked; /* flags that the program gave, without those that a sub-buffer inherits */
+  cl_mem_flags flags; /* as the driver reports them */
   gboolean is_image;
-  gboolean is_disguised; /* an image that the driver made of a host address: see images.c */
-  gboolean was_mapped;   /* when it ended */
-  gboolean is_watched;   /* atomic: it has callbacks, which are not to come late */
-  guint parts;           /* atomic: what is made of it, and not gone */
-  guint waits;           /* atomic: queues that it waits for */
+  gboolean is_disguised; /* an image that was made of a host address: see images.c */
+  gboolean was_mapped;   /* set as it ends */
+  gboolean is_watched;   /* atomic: it has callbacks, which must not come late */
+  guint parts;           /* atomic: objects that are made of it, and not yet destroyed */
+  guint waits;           /* atomic: commands and queues that it waits for */
 
   TarnMutex lock; /* guards all below */
-  gboolean ended; /* nobody has a reference: nothing below changes any more */
+  gboolean ended; /* the program has no reference: nothing below changes any more */
   LayerUse *uses; /* owned */
   guint n_uses;
   GSList *callbacks; /* of LayerCallback, owned, the latest first */
-  GArray *maps; /* of LayerMap: its own and those of objects made of it; NULL: there were none */
+  GArray *maps;      /* of LayerMap: its own and those of objects made of it; NULL: none yet */
 };
 
-/* Gets where a buffer is, or a part of one: in which of the driver's buffers. */
+/* Returns the piece of a buffer or sub-buffer, and its offset there in bytes. */
 cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 
-/* Gets the record of a handle with one more of the program's references, which it keeps while the
- * driver is given a command: the command may run, and what the program had be released, before it
- * is noted.  NULL: there is none. */
-LayerBuffer *_tarn_layer_buffer_find_held (cl_mem handle);
+/* Returns a reference to the record of a handle, and adds one of the program's references, which
+ * keeps the object during a call of the driver: a command may run, and the program may release its
+ * objects, before the layer has recorded the command.  Returns NULL if there is no such record. */
+LayerBuffer *_tarn_layer_buffer_find_retained (cl_mem handle);
 
-/* Ends that. */
-void _tarn_layer_buffer_let_go (LayerBuffer *self);
+/* Drops both references. */
+void _tarn_layer_buffer_release (LayerBuffer *self);
 
-/* One queue is done with all that the buffer waits for there. */
+/* Ends one of the waits of a buffer, and destroys it after the last. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
-/* Makes the record of an image from the pool, whose block it takes over; borrowed. */
+/* Makes the record of an image from the pool, and takes over its block.  Returns a borrowed
+ * record. */
 LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlock *block,
                                                   cl_mem image);
 
-/* Makes the record of an image that was made of a buffer; borrowed. */
+/* Makes the record of an image that was made of a buffer.  Returns a borrowed record. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
-/* Makes room if a status says that the driver had no memory.  TRUE: it may have some now. */
-gboolean _tarn_layer_made_room (cl_context handle, cl_int status);
+/* Returns cached memory to the driver if a status says that it had none.  Returns TRUE if a retry
+ * is worth it. */
+gboolean _tarn_layer_try_make_room (cl_context handle, cl_int status);
 
 /* image-pool.c */
 
-/* Makes an image from the pool of images, as clCreateImage would; NULL: the driver is to make it,
- * unless *status says that there is to be none. */
+/* Makes an image from the pool of images.  Returns NULL if the driver is to make it, or, with
+ * another *status than CL_SUCCESS, if there is to be none. */
 cl_mem _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags,
                                 const cl_image_format *format, const cl_image_desc *desc,
                                 cl_int *status);
 
-/* Gives an image back to its pool, or with @ends to the driver.  Nobody uses it any more, or what
- * comes next is behind those who do. */
+/* Frees an image to its pool; with @ends the driver releases it.  Its commands are done, or the
+ * next ones are behind them. */
 void _tarn_layer_image_free (LayerContext *context, TarnBlock *block, gboolean ends);
 
-/* Gives the driver back the images that nobody has. */
+/* Returns cached images to the driver. */
 void _tarn_layer_trim_images (LayerContext *context);
 
-/* Ends the pool of a context that ends. */
+/* Drops the pool of a context that is being freed. */
 void _tarn_layer_images_clear (LayerContext *context);
 
 /* uses.c */
 
-/* Notes that a command of the queue, the latest with that number, uses a buffer, which the caller
- * holds.  @event: nullable; the command's.  @takes: a reference to it is taken over. */
+/* Records that a command uses a buffer, to which the caller has a reference.  @number: the
+ * command's, the latest on its queue.  @event: nullable; the command's.  @takes: takes over a
+ * reference to the event. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
                              gboolean takes);
 
-/* Ends what was noted, of a buffer that is being finalized. */
+/* Releases the uses of a buffer that is being freed. */
 void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
 /* commands.c */
 
-#define LAYER_FEW 2
+#define LAYER_FEW 2 /* objects that most commands use at most */
 
-/* A command while it is given to the driver. */
+/* A command during the driver's call. */
 typedef struct
 {
   LayerQueue *queue;           /* a reference; NULL: not known */
-  guint64 number;              /* its latest command's */
-  guint n;                     /* objects */
-  LayerBuffer *few[LAYER_FEW]; /* the objects that it uses, each with one of the program's
-                                  references, or NULL */
-  LayerBuffer **many;          /* the same, owned; NULL: they are few */
-  cl_event own;                /* where the program wants no event and the layer does */
-  cl_event *event;             /* where the driver writes it; NULL: nobody wants one */
+  guint64 number;              /* the queue's latest at the beginning */
+  guint n;                     /* number of objects */
+  LayerBuffer *few[LAYER_FEW]; /* the objects that it uses, retained, or NULL */
+  LayerBuffer **many;          /* the same if there are more, owned; NULL: they are few */
+  cl_event own;                /* the layer's event, if the program wants none */
+  cl_event *event;             /* where the driver writes the event; NULL: none is wanted */
 } LayerCommand;
 
-/* Keeps what the command uses: it may run, and what the program had be released, before it is
- * noted.
- * @objects: nullable.  @event: where the driver is to write the command's event, or NULL, in which
- * place the layer may put one of its own. */
+/* Begins a command: retains its objects.  It may run, and the program may release them, before the
+ * layer has recorded it.
+ *
+ * @objects: nullable.  @event: points to where the driver is to write the event, or to NULL, which
+ * the layer may replace. */
 void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
                                 guint n, cl_event **event);
 
-/* The same, for buffers that the caller holds, which are taken over. */
-void _tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle,
-                                     LayerBuffer **buffers, guint n, cl_event **event);
+/* Begins a command for buffers that are retained already.  Takes over @buffers. */
+void _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
+                                         LayerBuffer **buffers, guint n, cl_event **event);
 
-/* Tells whether @size bytes from @offset on are within a buffer of ours, or in none of ours. */
+/* Returns TRUE if @size bytes from @offset on are within a buffer from a pool, or if the object is
+ * another one. */
 gboolean _tarn_layer_is_within (cl_mem object, gsize offset, gsize size);
 
-/* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so
- * is what was before it on a queue in order. */
+/* Ends a command, whether it was enqueued or not: records its uses and releases its objects.
+ * @blocking: the host has waited for it, so it is done, and so are those before it on a queue in
+ * order. */
 void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);
 
 /* maps.c */
 
-/* How often a buffer is mapped (CL_MEM_MAP_COUNT). */
+/* Returns the number of a buffer's maps (CL_MEM_MAP_COUNT). */
 cl_uint _tarn_layer_count_maps (LayerBuffer *self);
 
-/* It is to be no more; FALSE: it was not mapped. */
+/* Forgets all maps of a buffer that ends.  Returns FALSE if there were none. */
 gboolean _tarn_layer_forget_maps (LayerBuffer *self);
 
 /* The functions that are intercepted, by file */
@@ -775,7 +835,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clEnqueueTask)                                                                                \
   F (clGetExtensionFunctionAddressForPlatform) /* layer.c */
 
-/* As layer_clCreateBuffer () and so on, each with its own parameters. */
+/* Declares layer_clCreateBuffer () and so on, each with the parameters of the driver's function. */
 #define LAYER_DECLARE(name) extern __typeof__ (*((cl_icd_dispatch *) NULL)->name) layer_##name;
 
 LAYER_FUNCTIONS (LAYER_DECLARE)

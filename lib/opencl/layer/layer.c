@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions that a loader with cl_loader_layers calls. */
+ * The functions that a loader with cl_loader_layers calls, messages, and the table of functions. */
 
 #define _GNU_SOURCE /* dladdr () */
 #include "faults-private.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const cl_icd_dispatch *_tarn_layer_driver;
+const cl_icd_dispatch *_tarn_layer_functions;
 LayerCounts _tarn_layer_counts;
 
 static gboolean is_blind; /* atomic */
@@ -31,13 +31,14 @@ _tarn_layer_warn (gboolean *once, const gchar *format, ...)
   g_printerr ("libtarn-layer: %s\n", message);
 }
 
+/* Reads a count of LayerCounts. */
 static gsize
 get_count (const gsize *count)
 {
   return __atomic_load_n (count, __ATOMIC_RELAXED);
 }
 
-/* How much of all bytes that the program asked for, one after the other, were images'. */
+/* Prints the numbers of images, and their share of all bytes that the program has asked for. */
 static void
 print_image_stats (void)
 {
@@ -54,7 +55,7 @@ print_image_stats (void)
               100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
 }
 
-/* Why buffers were not from a pool, unless none was to be. */
+/* Prints why buffers were the driver's own, unless the pool is off. */
 static void
 print_reasons (void)
 {
@@ -68,6 +69,7 @@ print_reasons (void)
     }
 }
 
+/* Prints the table of TARN_LAYER_STATS, at exit. */
 static void
 print_stats (void)
 {
@@ -112,7 +114,7 @@ _tarn_layer_is_blind (void)
 static gboolean has_faults;      /* constant after clInitLayer () */
 static cl_icd_dispatch dispatch; /* constant after clInitLayer () */
 
-/* Gets the layer's own function; NULL: it has none of that name. */
+/* Returns the layer's function of a name.  Returns NULL if it has none. */
 static void *
 find_layer_function (const gchar *name)
 {
@@ -125,6 +127,7 @@ find_layer_function (const gchar *name)
   return NULL;
 }
 
+/* Returns the layer's function, or the one that can be made to fail, of a name. */
 static void *
 find_own (const gchar *name)
 {
@@ -136,8 +139,8 @@ find_own (const gchar *name)
   return fault != NULL ? fault : find_layer_function (known);
 }
 
-/* Tells whether a function of an extension may use buffers in ways that the layer does not see: it
- * puts commands on queues, or records them, and they are not about other kinds of memory alone. */
+/* Returns TRUE if a function of an extension may use buffers unseen by the layer: it enqueues or
+ * records commands, and these are not only about other kinds of memory. */
 static gboolean
 may_use_buffers (const gchar *name)
 {
@@ -199,12 +202,13 @@ keep_loaded (const void *address)
     (void) dlopen (library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
+/* Sets up the layer in front of a loader's functions. */
 static void
 begin (const cl_icd_dispatch *target)
 {
   LAYER_FUNCTIONS (MEMBER);
   _tarn_layer_read_settings ();
-  _tarn_layer_driver = target;
+  _tarn_layer_functions = target;
   has_faults = _tarn_layer_faults_begin ();
   if (has_faults)
     _tarn_layer_faults_cover (&dispatch, target);
@@ -213,13 +217,15 @@ begin (const cl_icd_dispatch *target)
   _tarn_layer_report_begin ();
 }
 
-/* A loader has as many entries as its own version of the header, and takes its own for one that is
- * NULL or beyond the end.
+/* Starts the layer.
  *
- * A program may unload the loader while commands still run, and the layer still has work to do when
- * they are done: so the loader stays, and what lies between it and the layer.  A process may have
- * two loaders, each of which calls this.  The layer goes on with the first one's functions: they
- * serve the handles of both, because each handle names its own driver. */
+ * A loader has as many entries in its table as its version of the header, and uses its own function
+ * where ours is NULL or beyond the end.
+ *
+ * A program may unload the loader while commands still run.  The layer has work to do when they are
+ * done, so it keeps loaded the loader and any library between.  A process may have two loaders,
+ * each of which calls this.  The layer uses the functions of the first one: they serve the handles
+ * of both, because each handle names its own driver. */
 cl_int CL_API_CALL
 clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
              const cl_icd_dispatch **dispatch_ret)

@@ -2,19 +2,24 @@
  * SPDX-License-Identifier: MIT
  *
  * Maps: OpenCL 3.0 specification, sections 5.2.4, "Mapping Buffer Objects", and 5.5.2, "Unmapping
- * Mapped Memory Objects".  Some drivers keep a sub-buffer's maps with its buffer, which others
- * share here; so they are known by the program's buffer, with those of its parts: who maps a part
- * and unmaps its buffer may do so where the driver is as lax. */
+ * Mapped Memory Objects".
+ *
+ * Some drivers record the maps of a sub-buffer at its buffer, which is the piece here, so that
+ * buffers would share them.  So the layer records maps itself, at the program's buffer, together
+ * with those of its sub-buffers.  A program may map a sub-buffer and unmap its buffer, if the
+ * driver allows it. */
 
 #include "layer-private.h"
 
+/* A mapped region. */
 typedef struct
 {
-  gpointer pointer;    /* the host's */
-  LayerBuffer *buffer; /* that was mapped: the whole or a part of it; borrowed */
-  gboolean is_held;    /* with one of the program's references to the buffer */
+  gpointer pointer;     /* the host's */
+  LayerBuffer *buffer;  /* that was mapped: the whole, or a part of it; borrowed */
+  gboolean is_retained; /* it counts as one of the program's references */
 } LayerMap;
 
+/* Returns the buffer that an object is made of, or else the object itself. */
 static LayerBuffer *
 get_whole (LayerBuffer *self)
 {
@@ -33,6 +38,7 @@ _tarn_layer_count_maps (LayerBuffer *self)
   return n;
 }
 
+/* Records a map. */
 static void
 add_map (LayerBuffer *self, gpointer pointer)
 {
@@ -40,14 +46,15 @@ add_map (LayerBuffer *self, gpointer pointer)
   LayerMap map = { pointer, self, _tarn_layer_ask_map_references (self->context) };
   LAYER_LOCKED (&whole->lock);
 
-  if (map.is_held)
-    _tarn_layer_hold (self);
+  if (map.is_retained)
+    _tarn_layer_retain (self);
   if (whole->maps == NULL)
     whole->maps = g_array_new (FALSE, FALSE, sizeof map);
   g_array_append_val (whole->maps, map);
 }
 
-/* Takes a map, one of the buffer's own if there is such; FALSE: nothing was mapped there. */
+/* Takes out the map at an address, preferably one of the buffer's own.  Returns FALSE if there is
+ * none. */
 static gboolean
 take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
@@ -86,7 +93,7 @@ _tarn_layer_forget_maps (LayerBuffer *self)
   return was_mapped;
 }
 
-/* Notes a map of the command's only object. */
+/* Records a map of the command's only object, if the command succeeded. */
 static void
 note_map (LayerCommand *command, cl_int status, gpointer pointer)
 {
@@ -134,14 +141,14 @@ layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_
   return pointer;
 }
 
-/* Ends a map that was taken out of its buffer's; puts it back if it is still mapped. */
+/* Ends a map that was taken out.  Records it again if it is still mapped. */
 static void
 end_map (LayerMap *map, gboolean is_mapped)
 {
   if (is_mapped)
     add_map (map->buffer, map->pointer);
-  if (map->is_held)
-    _tarn_layer_buffer_let_go (map->buffer);
+  if (map->is_retained)
+    _tarn_layer_buffer_release (map->buffer);
   else
     _tarn_layer_unref (map->buffer);
 }
@@ -164,6 +171,6 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   if (map.buffer != NULL)
     end_map (&map, status != CL_SUCCESS);
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_debug_look (self->context); /* the host's writes are visible now */
+    _tarn_layer_debug_check_guards (self->context); /* the host's writes are visible now */
   return status;
 }

@@ -1,32 +1,36 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions of the host's as commands: OpenCL 3.0 specification, section 5.11, "Executing Native
- * Kernels".  Some drivers give them the address of the buffer that a sub-buffer is of, and mistake
- * one buffer for another: PoCL 3.1 sorts them by when they were made, and leaves out those that
- * come again, but not the places of their addresses.  So each piece's address is asked for by a
- * command of its own, with one buffer; the program's function comes after these, and is given the
- * pieces for them to be there, while the addresses are put here where the program wants them. */
+ * Native kernels: functions of the host as commands (OpenCL 3.0 specification, section 5.11,
+ * "Executing Native Kernels").
+ *
+ * Some drivers pass them the address of the buffer that a sub-buffer is made of, and confuse
+ * buffers: PoCL 3.1 sorts buffers by when they were made, and drops those that come again, but not
+ * the places of their addresses.  So for each piece, a command with that one buffer asks for the
+ * address.  The program's function runs after these commands; it is enqueued with the pieces, so
+ * that they are on the device, and the layer writes the addresses into the program's arguments. */
 
 #include "layer-private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* A pointer in the program's arguments, and the buffer whose address it gets. */
 typedef struct
 {
   gsize place;  /* a pointer's, in bytes from the start of the arguments */
   gsize offset; /* the buffer's in its piece */
-  guint piece;  /* the index of that piece */
+  guint piece;  /* its index */
 } Move;
 
-/* Where the pieces are, once the commands have run that ask. */
+/* The addresses of pieces, once the commands have run that ask for them. */
 typedef struct
 {
-  guint references; /* atomic: of commands that have not run */
+  guint references; /* atomic: those of commands that have not run */
   gchar *of[];
 } Addresses;
 
+/* Makes room for @n addresses. */
 static Addresses *
 addresses_new (guint n)
 {
@@ -52,6 +56,7 @@ typedef struct
   gchar *address;
 } Question;
 
+/* Stores the address of a piece.  A native kernel of the layer's. */
 static void CL_CALLBACK
 note_address (void *data)
 {
@@ -61,9 +66,9 @@ note_address (void *data)
   addresses_unref (self->addresses);
 }
 
-/* The start of the memory that the driver copies as the arguments of a command.  Behind it are @n
- * moves, @n places that the driver writes and nobody reads, and then the program's arguments,
- * aligned as malloc () would. */
+/* The start of the arguments of the layer's native kernel, which the driver copies.  Behind it are
+ * @n moves, @n places that the driver writes and nobody reads, and then the program's arguments,
+ * aligned as malloc () does. */
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
@@ -77,18 +82,22 @@ get_moves (Call *call)
   return (Move *) (call + 1);
 }
 
+/* Returns the places that the driver writes. */
 static gchar **
 get_places (Call *call)
 {
   return (gchar **) (get_moves (call) + call->n);
 }
 
+/* Returns the offset of the program's arguments, with @n moves. */
 static gsize
 get_arguments_offset (gsize n)
 {
   return (sizeof (Call) + n * (sizeof (Move) + sizeof (gchar *)) + 15) / 16 * 16;
 }
 
+/* Writes the addresses into the program's arguments, and calls its function.  A native kernel of
+ * the layer's. */
 static void CL_CALLBACK
 run (void *data)
 {
@@ -106,7 +115,7 @@ run (void *data)
   call->function (arguments);
 }
 
-/* Gets a buffer's piece; an object that is none of ours is its own. */
+/* Returns the piece of a buffer, and the offset there.  Any other object is returned itself. */
 static cl_mem
 get_piece (cl_mem object, gsize *offset)
 {
@@ -126,7 +135,7 @@ compare_pieces (const void *a, const void *b)
   return (first > second) - (first < second);
 }
 
-/* Sorts pieces, each once. */
+/* Sorts pieces and removes duplicates.  Returns the number that is left. */
 static guint
 sort_pieces (cl_mem *pieces, guint n)
 {
@@ -139,10 +148,10 @@ sort_pieces (cl_mem *pieces, guint n)
   return n_sorted;
 }
 
-/* Tells whether the call is as the specification wants it, as far as that matters here. */
+/* Returns TRUE if the arguments are valid as far as this file relies on them. */
 static gboolean
-is_right (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
-          const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)
+is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
+               const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)
 {
   if (function == NULL || arguments == NULL || n == 0 || objects == NULL || places == NULL
       || (n_waits > 0) != (waits != NULL))
@@ -157,7 +166,7 @@ is_right (void (CL_CALLBACK *function) (void *), const void *arguments, gsize si
   return TRUE;
 }
 
-/* Says where each object is: the pieces that there are, sorted. */
+/* Sets the moves of a call, and fills @pieces, sorted.  Returns their number. */
 static guint
 set_moves (Call *call, const void *arguments, const cl_mem *objects, const void **places,
            cl_mem *pieces)
@@ -178,8 +187,8 @@ set_moves (Call *call, const void *arguments, const cl_mem *objects, const void 
   return n_pieces;
 }
 
-/* Asks for the address of each piece; @events: of the commands that ask, to be released, to which
- * this adds. */
+/* Enqueues a command for each piece that asks for its address.  @events: the commands' events are
+ * added to it. */
 static cl_int
 ask (cl_command_queue queue, Addresses *addresses, const cl_mem *pieces, guint n, GArray *events)
 {
@@ -203,6 +212,7 @@ ask (cl_command_queue queue, Addresses *addresses, const cl_mem *pieces, guint n
   return CL_SUCCESS;
 }
 
+/* Releases events, and their array. */
 static void
 release_events (GArray *events)
 {
@@ -211,7 +221,8 @@ release_events (GArray *events)
   g_array_unref (events);
 }
 
-/* Has the program's function run after those that ask, and after what the program says. */
+/* Enqueues the program's function, behind the commands that ask for addresses and those that the
+ * program waits for. */
 static cl_int
 enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *pieces, guint n_pieces,
               GArray *events, cl_uint n_waits, const cl_event *waits, cl_event *event)
@@ -227,6 +238,7 @@ enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *piec
       (const cl_event *) (gpointer) events->data, event);
 }
 
+/* Enqueues all commands for a native kernel. */
 static cl_int
 enqueue (cl_command_queue queue, void (CL_CALLBACK *function) (void *), const void *arguments,
          gsize size, guint n, const cl_mem *objects, const void **places, cl_uint n_waits,
@@ -262,7 +274,7 @@ layer_clEnqueueNativeKernel (cl_command_queue queue, void (CL_CALLBACK *function
                              const void **places, cl_uint n_waits, const cl_event *waits,
                              cl_event *event)
 {
-  gboolean right = is_right (function, arguments, size, n, objects, places, n_waits, waits);
+  gboolean right = is_valid_call (function, arguments, size, n, objects, places, n_waits, waits);
   LayerCommand command;
   cl_int status;
 

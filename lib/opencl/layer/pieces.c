@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces: large buffers of the driver's, of which a heap makes blocks.  A block is an address: the
- * number of its piece, and how far it is from the start. */
+ * Pieces: large buffers of the driver, from which a heap allocates blocks.  The address of a block
+ * is made of the number of its piece and of the offset in it. */
 
 #include "layer-private.h"
 
@@ -15,7 +15,7 @@
   44 /* low bits of an address; its other bits are the number of the piece, from 1 on */
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
-/* Lists a piece; 0: there are too many. */
+/* Adds a piece to the context's list.  Returns its number, or 0 if there are too many. */
 static guint64
 add_piece (LayerContext *context, cl_mem piece)
 {
@@ -34,25 +34,29 @@ add_piece (LayerContext *context, cl_mem piece)
   return i + 1;
 }
 
+/* Removes a piece from the list. */
 static cl_mem
 remove_piece (LayerContext *context, guint64 number)
 {
   LAYER_LOCKED (&context->lock);
   cl_mem piece = g_ptr_array_index (context->pieces, number - 1);
 
+  g_assert (piece != NULL);
   g_ptr_array_index (context->pieces, number - 1) = NULL;
   context->all_used_before = (guint) MIN (context->all_used_before, number - 1);
   return piece;
 }
 
-/* Gets the piece that an address is in, and how far from its start. */
+/* Finds the piece that an address is in, and the offset there. */
 static cl_mem
 find_at (LayerContext *context, guint64 address, gsize *offset)
 {
   LAYER_LOCKED (&context->lock);
+  guint64 number = address >> OFFSET_BITS;
 
+  g_assert (number > 0 && number <= context->pieces->len);
   *offset = (gsize) (address & (((guint64) 1 << OFFSET_BITS) - 1));
-  return g_ptr_array_index (context->pieces, (address >> OFFSET_BITS) - 1);
+  return g_ptr_array_index (context->pieces, number - 1);
 }
 
 cl_mem
@@ -61,9 +65,9 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return find_at (context, tarn_block_get_memory (block).address, offset);
 }
 
-/* All that the block has: buffers of nearly the same size have the same sub-buffer, one after the
- * other.  Bounds that the program is to see are the layer's matter: see _tarn_layer_is_within ().
- * Where TARN_DEBUG looks at buffers, what is behind them is no buffer's. */
+/* The sub-buffer covers the whole block, so that buffers of nearly equal sizes can have it one
+ * after the other.  Bounds of the program's buffer are checked by _tarn_layer_is_within ().  With
+ * TARN_DEBUG the sub-buffer ends with the buffer, in front of the guard bytes. */
 LayerPlace
 _tarn_layer_get_place (LayerContext *context, const TarnBlock *block, cl_mem_flags asked)
 {
@@ -100,6 +104,7 @@ _tarn_layer_context_get_queue (LayerContext *context)
   return context->own_queue;
 }
 
+/* Sets an error: the driver has no memory.  Returns FALSE. */
 static gboolean
 fail (cl_int status, gsize size, GError **error)
 {
@@ -110,8 +115,8 @@ fail (cl_int status, gsize size, GError **error)
 
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
-/* clCreateBuffer does not wait for what a device does, which may wait for the very thread that is
- * here. */
+/* clCreateBuffer () does not wait for commands, which may wait for the very thread that calls it;
+ * so neither does this for long. */
 cl_int
 _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event)
 {
@@ -138,9 +143,9 @@ _tarn_layer_await (cl_int status, const cl_event *event)
   return status;
 }
 
-/* Has the driver put a new piece on the device: it may find out only now that there is no memory,
- * and the program's commands must not be those that find out.  What is read is nothing yet, and
- * goes nowhere; a command that writes could come late. */
+/* Makes the driver allocate a new piece on the device.  Some drivers allocate at the first command,
+ * and find out only then that there is no memory; the program's commands must not fail for that.
+ * Reads a few bytes, because a write that comes late could overwrite the program's. */
 static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
@@ -157,7 +162,7 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
   return status == CL_SUCCESS || fail (status, size, error);
 }
 
-/* Unmaps what is mapped; FALSE: it may be mapped still. */
+/* Unmaps a buffer.  Returns FALSE if it may still be mapped. */
 static gboolean
 unmap (cl_command_queue queue, cl_mem buffer, gpointer address)
 {
@@ -187,7 +192,8 @@ _tarn_layer_ask_address (LayerContext *context, cl_mem buffer)
   return unmap (queue, buffer, address) && is_mapped ? address : NULL;
 }
 
-/* Nobody has used the piece yet: later, a command of the layer's might run beside the program's. */
+/* Records the host address of a new piece.  Later it could not: a command of the layer's might run
+ * beside the program's. */
 static void
 note_address (LayerContext *context, cl_mem piece)
 {
@@ -198,6 +204,7 @@ note_address (LayerContext *context, cl_mem piece)
     g_hash_table_insert (context->addresses, piece, address);
 }
 
+/* Removes the host address of a piece. */
 static void
 forget_address (LayerContext *context, cl_mem piece)
 {
@@ -214,6 +221,7 @@ _tarn_layer_find_address (LayerContext *context, cl_mem piece)
   return g_hash_table_lookup (context->addresses, piece);
 }
 
+/* Releases a piece to the driver. */
 static void
 release_piece (cl_mem piece)
 {
@@ -223,23 +231,25 @@ release_piece (cl_mem piece)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: memory may be lost");
 }
 
-/* Gets how many bytes more a piece is to have, for its blocks to begin at an aligned address. */
+/* Returns the bytes by which a piece is larger than asked, so that its blocks can begin at an
+ * aligned address. */
 static gsize
-get_room (const LayerContext *context, gsize size)
+get_padding (const LayerContext *context, gsize size)
 {
-  return context->where != NULL
+  return context->address_program != NULL
                  && context->max_bytes - MIN (size, context->max_bytes) >= context->alignment
              ? context->alignment
              : 0;
 }
 
+/* Allocates a piece, for the heap.  See TarnAllocatorOps. */
 static gboolean
 piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   const LayerSource *source = user_data;
   cl_mem_flags flags = source->memory == LAYER_HOST ? CL_MEM_ALLOC_HOST_PTR : 0;
   cl_int status = CL_SUCCESS;
-  gsize room = get_room (source->context, size);
+  gsize padding = get_padding (source->context, size);
   guint64 number;
   cl_mem piece;
 
@@ -247,7 +257,7 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
     return fail (CL_INVALID_BUFFER_SIZE, size, error);
   LAYER_COUNT (pieces);
   piece = _tarn_layer_driver->clCreateBuffer (
-      source->context->base.handle, CL_MEM_READ_WRITE | flags, size + room, NULL, &status);
+      source->context->base.handle, CL_MEM_READ_WRITE | flags, size + padding, NULL, &status);
   if (piece == NULL)
     return fail (status, size, error);
   if (!make_ready (source->context, piece, size, error))
@@ -263,12 +273,13 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
     }
   note_address (source->context, piece);
   memory->address = number << OFFSET_BITS;
-  if (room > 0)
+  if (padding > 0)
     memory->address += _tarn_layer_find_shift (source->context, piece);
   __atomic_add_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   return TRUE;
 }
 
+/* Releases a piece of the heap. */
 static void
 piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -283,15 +294,15 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
 /* Contents, for TARN_DEBUG */
 
-/* The place of memory, as a command on the layer's own queue needs it. */
+/* A place in a piece, with the queue for a command on it. */
 typedef struct
 {
   cl_command_queue queue;
   cl_mem piece;
-  gsize offset; /* from its start */
+  gsize offset; /* from the start of the piece */
 } Place;
 
-/* FALSE with an error: there is no queue. */
+/* Finds the place of memory.  Returns FALSE with an error if there is no queue. */
 static gboolean
 find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *place,
             GError **error)
@@ -303,6 +314,7 @@ find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *p
   return place->queue != NULL;
 }
 
+/* Sets an error if a status is one.  Returns TRUE if it is CL_SUCCESS. */
 static gboolean
 check_contents (cl_int status, GError **error)
 {
@@ -311,6 +323,7 @@ check_contents (cl_int status, GError **error)
   return status == CL_SUCCESS;
 }
 
+/* Reads a block's bytes, and waits for that. */
 static gboolean
 piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
             GError **error)
@@ -326,7 +339,8 @@ piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpo
                             error);
 }
 
-/* Waits: what comes next is on the program's queues. */
+/* Fills a block's bytes, and waits for that, because the next commands are on the program's
+ * queues. */
 static gboolean
 piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
             GError **error)
@@ -342,8 +356,9 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
                             error);
 }
 
-/* Drivers for the host's processor map a buffer where it is.  The rest is behind the first byte
- * then, and nowhere otherwise: whoever asks finds out. */
+/* Returns the host address of a block, by mapping its first byte.  Drivers for the host's processor
+ * map a buffer in place, so the other bytes follow it.  Other drivers map a copy, with nothing
+ * behind it; the caller finds out which. */
 static gconstpointer
 piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -366,7 +381,7 @@ piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
   return pointer;
 }
 
-/* Only the sub-buffer that the program gets is one of the driver's. */
+/* Makes a block of a piece.  It is only an address: the driver's sub-buffer is made later. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
@@ -378,7 +393,7 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
   return TRUE;
 }
 
-/* Reads the limit of a context; FALSE: it is none, and was said so. */
+/* Reads the limit for a context's pool.  Returns FALSE, after a message, if it is invalid. */
 static gboolean
 read_limit (const LayerContext *context, gsize *limit)
 {
@@ -397,6 +412,7 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
+/* Ends the use of a context by an allocator of pieces. */
 static void
 source_drop (gpointer data)
 {
@@ -405,6 +421,7 @@ source_drop (gpointer data)
   _tarn_layer_context_drop_user (source->context);
 }
 
+/* Makes the allocator of pieces. */
 static TarnAllocator *
 allocator_new (LayerSource *source)
 {
@@ -422,9 +439,9 @@ allocator_new (LayerSource *source)
   return tarn_allocator_new (&ops, source, source_drop);
 }
 
-/* Makes a pool whose buffers TARN_DEBUG looks at, if it looks at any; NULL: it does not, or the
- * pool cannot be.  Each buffer has a piece of its own: the layer's commands use none that a command
- * of the program's uses at that time, too, which PoCL up to 3.1 at least does not bear. */
+/* Makes a pool whose buffers TARN_DEBUG checks.  Returns NULL if it checks none, or if there can be
+ * no pool.  Each buffer has a piece of its own, so that the layer's commands never use a buffer
+ * that a command of the program uses at the same time: PoCL, at least up to 3.1, cannot do that. */
 static TarnPool *
 debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
 {
@@ -437,9 +454,9 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
   return NULL;
 }
 
-/* A held block serves the next buffer of its size, whose sub-buffer there is already.  Memory that
- * is joined with its neighbours is cut anew, mostly at another place, for which the driver makes
- * another sub-buffer. */
+/* The bytes that a pool caches.  A cached block serves the next buffer of its size, with the spare
+ * that it has.  Memory that is merged with its neighbours is split anew, mostly at another place,
+ * which needs another sub-buffer. */
 #define HELD_BYTES ((gsize) 32 << 20)
 
 TarnPool *
@@ -451,7 +468,7 @@ _tarn_layer_pool_new (LayerSource *source)
   TarnPool *pool = NULL;
 
   options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
-  if (_tarn_layer_get_settings ()->rounds_sizes) /* else no two buffers may have one size */
+  if (_tarn_layer_get_settings ()->rounds_sizes) /* otherwise hardly any two sizes are equal */
     options.hold_bytes = HELD_BYTES;
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;

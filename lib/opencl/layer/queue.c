@@ -1,28 +1,31 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queues.  A marker is done when all commands are that were put on the queue before it, whether it
- * runs them in order or not (OpenCL 3.0 specification, section 5.12). */
+ * Queues: counts the commands of each, and finds out which are done.  A marker is done when all
+ * commands are that were put on the queue before it, whether the queue runs them in order or not
+ * (OpenCL 3.0 specification, section 5.12). */
 
 #include "layer-private.h"
 
-/* For so many buffers, or bytes of them, a marker is worth it. */
+/* A marker is put on a queue once this many buffers, or bytes of them, wait behind the last one. */
 #define MANY_WAITS 16
 #define MANY_BYTES ((gsize) 16 << 20)
 
+/* A buffer that waits for all commands of the queue up to a number. */
 typedef struct
 {
   LayerBuffer *buffer; /* a reference */
-  guint64 number;      /* the queue's latest command's when it began to wait */
+  guint64 number;      /* the queue's latest when the wait began */
 } LayerWait;
 
+/* The event of a marker command. */
 typedef struct
 {
   cl_event event;   /* a reference */
   guint64 number;   /* commands up to it are done when the event is */
-  guint references; /* atomic: the queue's, and of who asks the driver about it */
-  gpointer ticket;  /* atomic: of the driver's call when it is reached; NULL: it is not to call */
-} LayerMark;
+  guint references; /* atomic: the queue's, and that of each thread that asks the driver about it */
+  gpointer ticket;  /* atomic: of the driver's callback; NULL: there is none */
+} LayerMarker;
 
 void
 _tarn_layer_release_event (cl_event event)
@@ -33,9 +36,9 @@ _tarn_layer_release_event (cl_event event)
     _tarn_layer_warn (&once, "clReleaseEvent failed: an event may be lost");
 }
 
-/* Keeps the driver's queue for the time of a call; FALSE: it is gone. */
+/* Keeps the driver's queue alive during a call.  Returns FALSE if it is released already. */
 static gboolean
-keep (LayerQueue *self)
+try_add_user (LayerQueue *self)
 {
   guint n = __atomic_load_n (&self->users, __ATOMIC_RELAXED);
 
@@ -47,63 +50,85 @@ keep (LayerQueue *self)
 }
 
 void
-_tarn_layer_queue_leave (LayerQueue *self)
+_tarn_layer_queue_drop_user (LayerQueue *self)
 {
   static gboolean once;
+  guint n = __atomic_fetch_sub (&self->users, 1, __ATOMIC_ACQ_REL);
 
-  if (__atomic_sub_fetch (&self->users, 1, __ATOMIC_ACQ_REL) == 0
-      && _tarn_layer_driver->clReleaseCommandQueue (self->base.handle) != CL_SUCCESS)
+  g_assert (n > 0);
+  if (n == 1 && _tarn_layer_driver->clReleaseCommandQueue (self->base.handle) != CL_SUCCESS)
     _tarn_layer_warn (&once, "clReleaseCommandQueue failed: a queue may be lost");
 }
 
-/* Gets a reference to it, besides the queue's. */
-static LayerMark *
-add_mark (LayerQueue *self, cl_event event, guint64 number)
+/* Returns TRUE if the queue's lists are in order, as far as their ends show it.  The lock is held.
+ */
+static gboolean G_GNUC_UNUSED
+are_lists_valid_locked (LayerQueue *self)
 {
-  LayerMark *mark = g_new (LayerMark, 1);
+  const LayerWait *first = g_queue_peek_head (&self->waiting);
+  const LayerWait *last = g_queue_peek_tail (&self->waiting);
+  const LayerMarker *first_marker = g_queue_peek_head (&self->markers);
+  const LayerMarker *last_marker = g_queue_peek_tail (&self->markers);
+
+  _tarn_assert_locked (&self->lock);
+  return _tarn_layer_queue_get_enqueued (self) >= self->done
+         && (first == NULL || (first->number > self->done && first->number <= last->number))
+         && (first_marker == NULL || first_marker->number <= last_marker->number);
+}
+
+/* Adds a marker to the queue's list.  Returns a second reference to it. */
+static LayerMarker *
+add_marker (LayerQueue *self, cl_event event, guint64 number)
+{
+  LayerMarker *marker = g_new (LayerMarker, 1);
   GList *link;
 
-  *mark = (LayerMark){ event, number, 2, NULL };
+  *marker = (LayerMarker){ event, number, 2, NULL };
   {
     LAYER_LOCKED (&self->lock);
 
     /* Two threads may have put markers on the queue at once. */
-    for (link = self->marks.tail; link != NULL && ((LayerMark *) link->data)->number > number;)
+    for (link = self->markers.tail; link != NULL && ((LayerMarker *) link->data)->number > number;)
       link = link->prev;
-    g_queue_insert_after (&self->marks, link, mark);
+    g_queue_insert_after (&self->markers, link, marker);
+    g_assert (are_lists_valid_locked (self));
   }
-  return mark;
+  return marker;
 }
 
-/* Gets a reference to the mark that is reached first, or last, which stays for others to see; NULL:
- * there is none. */
-static LayerMark *
-get_mark (LayerQueue *self, gboolean last)
+/* Returns a reference to the first or the last marker, which stays in the list.  Returns NULL if
+ * the list is empty. */
+static LayerMarker *
+get_marker (LayerQueue *self, gboolean last)
 {
   LAYER_LOCKED (&self->lock);
-  LayerMark *mark = last ? g_queue_peek_tail (&self->marks) : g_queue_peek_head (&self->marks);
+  LayerMarker *marker
+      = last ? g_queue_peek_tail (&self->markers) : g_queue_peek_head (&self->markers);
 
-  if (mark != NULL)
-    __atomic_add_fetch (&mark->references, 1, __ATOMIC_RELAXED);
-  return mark;
+  if (marker != NULL)
+    __atomic_add_fetch (&marker->references, 1, __ATOMIC_RELAXED);
+  return marker;
 }
 
 static void
-mark_unref (gpointer data)
+marker_unref (gpointer data)
 {
-  LayerMark *mark = data;
+  LayerMarker *marker = data;
+  guint n = __atomic_fetch_sub (&marker->references, 1, __ATOMIC_ACQ_REL);
 
-  if (__atomic_sub_fetch (&mark->references, 1, __ATOMIC_ACQ_REL) > 0)
+  g_assert (n > 0);
+  if (n > 1)
     return;
-  if (mark->ticket != NULL)
-    _tarn_layer_unref (_tarn_layer_ticket_take (mark->ticket));
-  _tarn_layer_release_event (mark->event);
-  g_free (mark);
+  if (marker->ticket != NULL)
+    _tarn_layer_unref (_tarn_layer_ticket_take (marker->ticket));
+  _tarn_layer_release_event (marker->event);
+  g_free (marker);
 }
 
-/* Takes from the queue what all commands up to a number being done is the end of. */
+/* Notes that the commands up to a number are done.  Takes out of the queue's lists the buffers,
+ * markers and waiters that waited for nothing else. */
 static void
-take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **marks, GSList **waiters)
+take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **markers, GSList **waiters)
 {
   LAYER_LOCKED (&self->lock);
 
@@ -116,17 +141,19 @@ take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **marks, G
       *buffers = g_slist_prepend (*buffers, wait->buffer);
       g_free (wait);
     }
-  while (self->marks.head != NULL && ((LayerMark *) self->marks.head->data)->number <= number)
-    *marks = g_slist_prepend (*marks, g_queue_pop_head (&self->marks));
+  while (self->markers.head != NULL && ((LayerMarker *) self->markers.head->data)->number <= number)
+    *markers = g_slist_prepend (*markers, g_queue_pop_head (&self->markers));
   *waiters = _tarn_layer_take_waiters_locked (self, number);
+  g_assert (are_lists_valid_locked (self));
 }
 
+/* Returns TRUE if the queue takes no more commands, and nothing waits for those that it had. */
 static gboolean
 is_over (LayerQueue *self)
 {
   LAYER_LOCKED (&self->lock);
 
-  return self->closed && self->waiting.length == 0 && self->marks.length == 0
+  return self->closed && self->waiting.length == 0 && self->markers.length == 0
          && self->waiters.length == 0;
 }
 
@@ -140,10 +167,10 @@ _tarn_layer_queue_end_if_over (LayerQueue *self)
 void
 _tarn_layer_queue_set_done (LayerQueue *self, guint64 number)
 {
-  GSList *buffers = NULL, *marks = NULL, *waiters = NULL;
+  GSList *buffers = NULL, *markers = NULL, *waiters = NULL;
 
-  take_done (self, number, &buffers, &marks, &waiters);
-  g_slist_free_full (marks, mark_unref);
+  take_done (self, number, &buffers, &markers, &waiters);
+  g_slist_free_full (markers, marker_unref);
   buffers = g_slist_reverse (buffers);
   for (GSList *link = buffers; link != NULL; link = link->next)
     _tarn_layer_buffer_commands_done (link->data);
@@ -163,15 +190,16 @@ _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 nu
     return FALSE;
   *wait = (LayerWait){ _tarn_layer_ref (buffer), _tarn_layer_queue_get_enqueued (self) };
   g_queue_push_tail (&self->waiting, g_steal_pointer (&wait));
+  g_assert (are_lists_valid_locked (self));
   return TRUE;
 }
 
-/* Tells whether something waits that no mark is for. */
+/* Returns TRUE if a buffer waits for commands behind the last marker. */
 static gboolean
-lacks_mark (LayerQueue *self)
+lacks_marker (LayerQueue *self)
 {
   LAYER_LOCKED (&self->lock);
-  const LayerMark *last = g_queue_peek_tail (&self->marks);
+  const LayerMarker *last = g_queue_peek_tail (&self->markers);
   const LayerWait *newest = g_queue_peek_tail (&self->waiting);
 
   return !self->closed && newest != NULL && (last == NULL || last->number < newest->number);
@@ -183,6 +211,7 @@ is_finishing (LayerQueue *self)
   return __atomic_load_n (&self->finishing, __ATOMIC_ACQUIRE);
 }
 
+/* Waits for all commands of the queue.  A thread's function. */
 static gpointer
 finish (gpointer data)
 {
@@ -195,22 +224,22 @@ finish (gpointer data)
   if (status == CL_SUCCESS)
     {
       _tarn_layer_queue_set_done (self, number);
-      _tarn_layer_queue_mark (self, TRUE);
+      _tarn_layer_queue_put_marker (self, TRUE);
     }
   else
     _tarn_layer_warn (&once, "clFinish failed: buffers may be lost");
-  _tarn_layer_queue_leave (self);
+  _tarn_layer_queue_drop_user (self);
   return NULL;
 }
 
-/* Starts a thread that waits for all commands; FALSE: none can be made. */
+/* Starts a thread that waits for all commands.  Returns FALSE if there can be none. */
 static gboolean
 start_finishing (LayerQueue *self)
 {
   static gboolean once;
   GThread *thread;
 
-  if (!keep (self))
+  if (!try_add_user (self))
     return FALSE;
   thread = g_thread_try_new ("tarn-layer", finish, _tarn_layer_ref (self), NULL);
   if (thread != NULL)
@@ -219,15 +248,15 @@ start_finishing (LayerQueue *self)
       return TRUE;
     }
   _tarn_layer_warn (&once, "no thread can wait for a queue: its buffers are freed later, or lost");
-  _tarn_layer_queue_leave (self);
+  _tarn_layer_queue_drop_user (self);
   _tarn_layer_unref (self);
   return FALSE;
 }
 
-/* Waits for all commands in a thread of its own, with clFinish ().  A marker does not do: it fails
- * as soon as a command before it fails, while others go on, and later markers may not wait for
- * these.  If no thread can be made, markers count again, and the next look at one that failed tries
- * once more. */
+/* Waits for all commands in a thread of its own, with clFinish ().  A marker is no substitute: it
+ * fails as soon as one command before it fails, while others still run, and later markers need not
+ * wait for these.  If no thread can be started, the next poll that sees a failed marker tries
+ * again. */
 static void
 finish_aside (LayerQueue *self)
 {
@@ -235,37 +264,38 @@ finish_aside (LayerQueue *self)
     __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Looks which markers are reached.  @reached: nullable; the event of one that is, as far as no
- * earlier one failed.  The driver is not asked about it: rusticl of Mesa 22.3 calls back with a
- * lock that it would wait for. */
+/* Asks the driver which markers are done, the oldest first, until one is not.  @reached: nullable;
+ * the event of a marker that is done.  The driver is not asked about that one: rusticl of Mesa 22.3
+ * calls back while it holds a lock that the question would wait for. */
 static void
-look (LayerQueue *self, cl_event reached)
+poll (LayerQueue *self, cl_event reached)
 {
-  LayerMark *mark;
+  LayerMarker *marker;
   cl_int state = CL_COMPLETE;
 
-  while (state == CL_COMPLETE && !is_finishing (self) && (mark = get_mark (self, FALSE)) != NULL)
+  while (state == CL_COMPLETE && !is_finishing (self)
+         && (marker = get_marker (self, FALSE)) != NULL)
     {
-      state = mark->event == reached ? CL_COMPLETE : _tarn_layer_get_state (mark->event);
+      state = marker->event == reached ? CL_COMPLETE : _tarn_layer_get_state (marker->event);
       if (state == CL_COMPLETE)
-        _tarn_layer_queue_set_done (self, mark->number);
+        _tarn_layer_queue_set_done (self, marker->number);
       else if (state < CL_COMPLETE)
         finish_aside (self);
-      mark_unref (mark);
+      marker_unref (marker);
     }
-  _tarn_layer_look_at_waiters (self);
+  _tarn_layer_poll_waiters (self);
   _tarn_layer_queue_end_if_over (self);
 }
 
 void
-_tarn_layer_queue_look (LayerQueue *self)
+_tarn_layer_queue_poll (LayerQueue *self)
 {
-  look (self, NULL);
+  poll (self, NULL);
 }
 
-/* The driver's: what was put on the queue before the marker is done, or something failed. */
+/* Handles the driver's callback: the marker is done, or has failed. */
 static void CL_CALLBACK
-on_mark (cl_event event, cl_int status, void *ticket)
+on_marker (cl_event event, cl_int status, void *ticket)
 {
   LAYER_AUTO LayerQueue *self = _tarn_layer_ticket_take (ticket);
 
@@ -274,69 +304,72 @@ on_mark (cl_event event, cl_int status, void *ticket)
   if (status < CL_COMPLETE)
     finish_aside (self);
   else
-    look (self, event);
+    poll (self, event);
 }
 
-/* Has the driver call when a mark is reached. */
+/* Asks the driver to call back when a marker is done. */
 static void
-have_notified (LayerQueue *self, LayerMark *mark)
+set_callback (LayerQueue *self, LayerMarker *marker)
 {
   gpointer none = NULL, ticket = _tarn_layer_ticket_new (self);
 
-  if (!__atomic_compare_exchange_n (&mark->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
+  if (!__atomic_compare_exchange_n (&marker->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
-    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* it is to call already */
-  else if (_tarn_layer_driver->clSetEventCallback (mark->event, CL_COMPLETE, on_mark, ticket)
+    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread has asked already */
+  else if (_tarn_layer_driver->clSetEventCallback (marker->event, CL_COMPLETE, on_marker, ticket)
            != CL_SUCCESS)
     finish_aside (self);
 }
 
-/* Puts a marker on a queue that the driver has; FALSE: it does not. */
+/* Puts a marker on a queue that cannot be released meanwhile.  Returns FALSE if the driver takes
+ * none. */
 static gboolean
-put_mark_on (LayerQueue *self, gboolean notify)
+put_marker_on (LayerQueue *self, gboolean notify)
 {
-  /* First: what is enqueued meanwhile may be behind the marker. */
+  /* Read first: commands that are enqueued meanwhile may be behind the marker. */
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_event event = NULL;
-  LayerMark *mark;
+  LayerMarker *marker;
 
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (self->base.handle, 0, NULL, &event)
       != CL_SUCCESS)
     return FALSE;
-  mark = add_mark (self, event, number);
+  marker = add_marker (self, event, number);
   if (notify)
-    have_notified (self, mark);
-  mark_unref (mark);
+    set_callback (self, marker);
+  marker_unref (marker);
   return TRUE;
 }
 
-/* The same for a queue that another thread may release meanwhile. */
+/* Puts a marker on a queue that another thread may release meanwhile.  Returns FALSE if there is
+ * none. */
 static gboolean
-put_mark (LayerQueue *self, gboolean notify)
+put_marker (LayerQueue *self, gboolean notify)
 {
   gboolean put;
 
-  if (!keep (self))
+  if (!try_add_user (self))
     return FALSE;
-  put = put_mark_on (self, notify);
+  put = put_marker_on (self, notify);
   if (!put && notify)
     finish_aside (self);
-  _tarn_layer_queue_leave (self);
+  _tarn_layer_queue_drop_user (self);
   return put;
 }
 
-/* The driver's call for a queue that takes no more markers. */
+/* Asks the driver to call back at the last marker of a queue, which takes no more of them. */
 static void
-notify_of_last (LayerQueue *self)
+notify_at_last_marker (LayerQueue *self)
 {
-  LayerMark *last = get_mark (self, TRUE);
+  LayerMarker *last = get_marker (self, TRUE);
 
   if (last == NULL)
     return;
-  have_notified (self, last);
-  mark_unref (last);
+  set_callback (self, last);
+  marker_unref (last);
 }
 
+/* Returns TRUE if the queue takes no more commands. */
 static gboolean
 is_closed (LayerQueue *self)
 {
@@ -345,6 +378,7 @@ is_closed (LayerQueue *self)
   return self->closed;
 }
 
+/* Returns TRUE if buffers wait for commands of the queue. */
 static gboolean
 has_waiting (LayerQueue *self)
 {
@@ -354,20 +388,20 @@ has_waiting (LayerQueue *self)
 }
 
 void
-_tarn_layer_queue_mark (LayerQueue *self, gboolean notify)
+_tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify)
 {
   if (notify && is_closed (self))
-    notify_of_last (self);
-  else if (notify ? has_waiting (self) : lacks_mark (self))
-    put_mark (self, notify);
+    notify_at_last_marker (self);
+  else if (notify ? has_waiting (self) : lacks_marker (self))
+    put_marker (self, notify);
 }
 
-/* Tells whether more waits behind the last mark than should be kept. */
+/* Returns TRUE if enough waits behind the last marker for another one. */
 static gboolean
 has_many (LayerQueue *self)
 {
   LAYER_LOCKED (&self->lock);
-  const LayerMark *last = g_queue_peek_tail (&self->marks);
+  const LayerMarker *last = g_queue_peek_tail (&self->markers);
   gsize bytes = 0;
   guint n = 0;
 
@@ -385,10 +419,10 @@ has_many (LayerQueue *self)
 }
 
 void
-_tarn_layer_queue_mark_now_and_then (LayerQueue *self)
+_tarn_layer_queue_put_marker_if_many (LayerQueue *self)
 {
   if (has_many (self))
-    _tarn_layer_queue_mark (self, FALSE);
+    _tarn_layer_queue_put_marker (self, FALSE);
 }
 
 cl_int
@@ -407,10 +441,10 @@ _tarn_layer_queue_finish (LayerQueue *self)
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_int status;
 
-  if (_tarn_layer_queue_is_done (self, number) || !keep (self))
+  if (_tarn_layer_queue_is_done (self, number) || !try_add_user (self))
     return FALSE;
   status = _tarn_layer_driver->clFinish (self->base.handle);
-  _tarn_layer_queue_leave (self);
+  _tarn_layer_queue_drop_user (self);
   if (status == CL_SUCCESS)
     _tarn_layer_queue_set_done (self, number);
   return status == CL_SUCCESS;
@@ -419,26 +453,26 @@ _tarn_layer_queue_finish (LayerQueue *self)
 gboolean
 _tarn_layer_queue_wait (LayerQueue *self)
 {
-  LayerMark *mark;
+  LayerMarker *marker;
   gboolean waited;
   cl_int status;
 
   /* Out of order, buffers wait for their own commands. */
   if (!__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
     return _tarn_layer_queue_finish (self);
-  _tarn_layer_queue_mark (self, FALSE);
-  mark = get_mark (self, TRUE);
-  if (mark == NULL)
+  _tarn_layer_queue_put_marker (self, FALSE);
+  marker = get_marker (self, TRUE);
+  if (marker == NULL)
     return FALSE;
-  if (keep (self))
+  if (try_add_user (self))
     {
       _tarn_layer_driver->clFlush (self->base.handle);
-      _tarn_layer_queue_leave (self);
+      _tarn_layer_queue_drop_user (self);
     }
-  status = _tarn_layer_driver->clWaitForEvents (1, &mark->event);
+  status = _tarn_layer_driver->clWaitForEvents (1, &marker->event);
   waited = status == CL_SUCCESS;
-  _tarn_layer_queue_look (self);
-  mark_unref (mark);
+  _tarn_layer_queue_poll (self);
+  marker_unref (marker);
   return waited;
 }
 
@@ -449,14 +483,15 @@ queue_finalize (gpointer record)
 {
   LayerQueue *self = record;
 
-  /* Where the driver took no marker, buffers may be left that wait for ever. */
-  g_queue_clear_full (&self->marks, mark_unref);
+  g_assert (self->waiters.length == 0);
+  /* If the driver took no marker, buffers that wait for ever may be left. */
+  g_queue_clear_full (&self->markers, marker_unref);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);
   g_free (self);
 }
 
-/* Lists a queue that the driver has made, unless it is one of a device's. */
+/* Makes the record of a queue that the driver has made.  Queues on the device have none. */
 static void
 add_queue (cl_command_queue handle, cl_context context_handle)
 {
@@ -466,7 +501,7 @@ add_queue (cl_command_queue handle, cl_context context_handle)
 
   if (context == NULL || context->device == NULL)
     return;
-  /* A queue that cannot be asked may be anything: out of order is the more careful guess. */
+  /* If the driver does not say, the queue may be out of order: the more careful guess. */
   if (_tarn_layer_driver->clGetCommandQueueInfo (handle, CL_QUEUE_PROPERTIES, sizeof properties,
                                                  &properties, NULL)
       != CL_SUCCESS)
@@ -480,7 +515,7 @@ add_queue (cl_command_queue handle, cl_context context_handle)
   self->in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
   _tarn_mutex_init (&self->lock);
   g_queue_init (&self->waiting);
-  g_queue_init (&self->marks);
+  g_queue_init (&self->markers);
   g_queue_init (&self->waiters);
   _tarn_layer_list (self);
   _tarn_layer_context_add_queue (context, self, self->in_order);
@@ -510,7 +545,7 @@ layer_clCreateCommandQueueWithProperties (cl_context context, cl_device_id devic
   return queue;
 }
 
-/* Only drivers of OpenCL 1.0 do it. */
+/* Passes on a change of the queue's order.  Only drivers of OpenCL 1.0 take it. */
 cl_int CL_API_CALL
 layer_clSetCommandQueueProperty (cl_command_queue queue, cl_command_queue_properties properties,
                                  cl_bool enable, cl_command_queue_properties *old)
@@ -532,33 +567,36 @@ layer_clRetainCommandQueue (cl_command_queue queue)
   LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
 
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_hold (self);
+    _tarn_layer_retain (self);
   return status;
 }
 
-/* Puts a marker on the queue for all that is on it, or waits for that. */
+/* Puts a marker behind all commands of the queue, or waits for them in a thread. */
 static void
-put_last_mark (LayerQueue *self)
+put_last_marker (LayerQueue *self)
 {
-  if (!put_mark (self, __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE)))
+  if (!put_marker (self, __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE)))
     finish_aside (self);
 }
 
-/* As long as that can be done. */
+/* Closes a queue: it takes no more commands.  The last marker is put on it before, because the
+ * driver takes none later. */
 static void
 close_queue (LayerQueue *self)
 {
   _tarn_layer_context_end_one_queue (self->context, self);
   if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
-    put_last_mark (self);
-  /* As a release does; the driver releases the queue once that is over, and nobody uses it here. */
+    put_last_marker (self);
+  /* A release flushes the queue.  The driver's release comes later, when the commands are done and
+   * no call here uses the queue. */
   _tarn_layer_driver->clFlush (self->base.handle);
   {
     LAYER_LOCKED (&self->lock);
 
+    g_assert (!self->closed);
     self->closed = TRUE;
   }
-  _tarn_layer_queue_look (self);
+  _tarn_layer_queue_poll (self);
 }
 
 cl_int CL_API_CALL
@@ -566,7 +604,7 @@ layer_clReleaseCommandQueue (cl_command_queue queue)
 {
   LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
 
-  if (self == NULL || !_tarn_layer_let_go (self))
+  if (self == NULL || !_tarn_layer_release (self))
     return _tarn_layer_driver->clReleaseCommandQueue (queue);
   _tarn_layer_unlist (self);
   close_queue (self);
@@ -583,7 +621,7 @@ layer_clFinish (cl_command_queue queue)
   if (self != NULL && status == CL_SUCCESS)
     {
       _tarn_layer_queue_set_done (self, number);
-      _tarn_layer_debug_look (self->context);
+      _tarn_layer_debug_check_guards (self->context);
     }
   return status;
 }

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reports to the caller that started the program, such as tarn-run: adds lines to the end of the
- * file that TARN_LAYER_REPORT names:
+ * Reports to the program that started this one, such as tarn-run.  Appends lines to the file that
+ * TARN_LAYER_REPORT names:
  *
  *     loaded PID                                     the layer has been loaded
  *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers, as LayerCounts
- *     own PID NUMBER TEXT                            of the driver's own buffers: why they are
- *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN   ... of images, if any were made
+ *     own PID NUMBER TEXT                            number of driver's own buffers, and the reason
+ *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN   numbers of images, if any were made
  *
- * A process that was killed, or that has become another program, leaves the first alone. */
+ * A process that is killed, or that executes another program, leaves only the first line. */
 
 #include "layer-private.h"
 
@@ -20,6 +20,7 @@
 
 static pid_t loaded_by;
 
+/* Reads a count of LayerCounts. */
 static gsize
 get_count (const gsize *count)
 {
@@ -42,6 +43,7 @@ _tarn_layer_describe_reason (LayerReason reason)
   return texts[reason];
 }
 
+/* Reports why buffers were the driver's own. */
 static void
 report_reasons (void)
 {
@@ -57,6 +59,7 @@ report_reasons (void)
     }
 }
 
+/* Reports the numbers of images. */
 static void
 report_images (void)
 {
@@ -70,7 +73,8 @@ report_images (void)
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
 }
 
-/* A child of fork () has the counts of its parent, who reports them. */
+/* Reports the numbers of buffers and images, at exit.  A child of fork () reports nothing: its
+ * counts are those of the parent. */
 static void
 report_end (void)
 {

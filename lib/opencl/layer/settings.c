@@ -18,12 +18,13 @@
 
 static LayerSettings settings;
 
-/* Where one of these is set, a block has just the bytes that the program asked for: a limit is to
- * be used to the last byte, or somebody reads the sizes. */
-static const gchar *const of_exact_sizes[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
-                                               "TARN_DEBUG",           "TARN_TRACE",
-                                               "TARN_SNAPSHOT_ON_OOM", NULL };
+/* With one of these set, blocks have exactly the bytes that the program asks for: the limit can be
+ * used to the last byte, and sizes in a report are the program's. */
+static const gchar *const exact_size_variables[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
+                                                     "TARN_DEBUG",           "TARN_TRACE",
+                                                     "TARN_SNAPSHOT_ON_OOM", NULL };
 
+/* Returns TRUE if any of the variables is set. */
 static gboolean
 has_any (const gchar *const *names)
 {
@@ -40,7 +41,7 @@ _tarn_layer_read_settings (void)
   settings.prints_stats = _tarn_get_switch ("TARN_LAYER_STATS", FALSE);
   settings.faults = g_strdup (_tarn_get_variable ("TARN_LAYER_FAULTS"));
   settings.may_debug = _tarn_get_variable ("TARN_DEBUG") != NULL;
-  settings.rounds_sizes = !has_any (of_exact_sizes);
+  settings.rounds_sizes = !has_any (exact_size_variables);
   settings.report = g_strdup (_tarn_get_variable ("TARN_LAYER_REPORT"));
 }
 

@@ -1,18 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Spares: sub-buffers that no buffer of the program's needs any more, for the next buffer that gets
- * the same memory.  Their memory is the pool's again: each buffer of the program is one request and
- * one free there, and what has a spare may go to a buffer of another size, too, or to the driver
- * with its piece, before which the piece's spares go.  A driver's call may wait for all that other
- * threads ask of the driver meanwhile, and a buffer that finds a spare needs none.
+ * Spares: sub-buffers that no buffer of the program needs any more, kept for the next buffer that
+ * gets the same memory.  Their memory is free in the pool: each buffer of the program is one
+ * allocation and one free there.  So the memory of a spare may also go to a buffer of another size,
+ * or back to the driver with its piece; the piece's spares are released before.  A spare saves a
+ * call of the driver, which may wait for calls of other threads.
  *
- * Invariants, under the context's spares_lock: each spare is in the table and in by_age, the
+ * The context's spares_lock guards them.  Invariants: each spare is in the table and in by_age, the
  * youngest first; spare_bytes is the sum of their sizes. */
 
 #include "layer-private.h"
 
-#define OVERLAP 4 /* number of spares that may have the same byte of a piece, on average */
+#define OVERLAP 4 /* the most spares that have the same byte of a piece, on average */
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
 static guint
@@ -43,20 +43,36 @@ _tarn_layer_spares_init (LayerContext *context)
 void
 _tarn_layer_spares_clear (LayerContext *context)
 {
-  g_assert (context->spares_by_age.length == 0);
+  g_assert (context->spares_by_age.length == 0 && context->spare_bytes == 0);
   g_hash_table_unref (context->spares);
   _tarn_mutex_clear (&context->spares_lock);
 }
 
+/* Returns TRUE if the table, the list and the sum of bytes may agree.  spares_lock is held. */
+static gboolean G_GNUC_UNUSED
+are_counts_valid_locked (LayerContext *context)
+{
+  _tarn_assert_locked (&context->spares_lock);
+  return g_hash_table_size (context->spares) == context->spares_by_age.length
+         && (context->spare_bytes == 0) == (context->spares_by_age.length == 0);
+}
+
+/* Removes a spare from the table and the list, with spares_lock held. */
 static void
 remove_locked (LayerContext *context, LayerSpare *spare)
 {
-  g_hash_table_remove (context->spares, &spare->place);
+  gboolean was_there = g_hash_table_remove (context->spares, &spare->place);
+
+  _tarn_assert_locked (&context->spares_lock);
+  g_assert (was_there && context->spare_bytes >= spare->place.size);
+  (void) was_there;
   g_queue_unlink (&context->spares_by_age, &spare->by_age);
   context->spare_bytes -= spare->place.size;
+  g_assert (are_counts_valid_locked (context));
 }
 
-/* Takes the oldest out if there are more bytes, or if it is too old; NULL: neither. */
+/* Takes the oldest spare out if it is too old, or if there are more than @most_bytes.  Returns NULL
+ * if neither. */
 static LayerSpare *
 take_oldest (LayerContext *context, gsize most_bytes, gint64 not_before)
 {
@@ -90,6 +106,7 @@ _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes)
     spare_free (spare);
 }
 
+/* Takes out the spares of memory between two addresses. */
 static GSList *
 take_between (LayerContext *context, guint64 start, guint64 end)
 {
@@ -135,7 +152,7 @@ _tarn_layer_count_spares (LayerContext *context)
   return context->spares_by_age.length;
 }
 
-/* FALSE: nothing is kept any more. */
+/* Adds a spare.  Returns FALSE if the context keeps none any more. */
 static gboolean
 put (LayerContext *context, LayerSpare *spare)
 {
@@ -143,11 +160,12 @@ put (LayerContext *context, LayerSpare *spare)
 
   if (__atomic_load_n (&context->ended, __ATOMIC_ACQUIRE) || _tarn_layer_is_blind ())
     return FALSE;
-  /* The memory is still the buffer's, so that nobody else can have left one. */
+  /* The memory is still the buffer's, so no other buffer can have left a spare there. */
   g_assert (!g_hash_table_contains (context->spares, &spare->place));
   g_hash_table_insert (context->spares, &spare->place, spare);
   g_queue_push_head_link (&context->spares_by_age, &spare->by_age);
   context->spare_bytes += spare->place.size;
+  g_assert (are_counts_valid_locked (context));
   return TRUE;
 }
 

@@ -2,21 +2,24 @@
  * SPDX-License-Identifier: MIT
  *
  * The layer's records of the driver's objects, by handle.  Every command looks up its queue and its
- * buffers, from any thread.  So there are many tables, each under a lock of its own. */
+ * buffers, from any thread.  So there are many tables, each with its own lock.
+ *
+ * Invariant: the record of a handle has this handle, and the table has a reference to it. */
 
 #include "layer-private.h"
 
 #define N_SHARDS 64 /* a power of two */
 
+/* One of the tables. */
 typedef struct
 {
   TarnMutex lock;
   GHashTable *objects; /* handle -> LayerObject, a reference; NULL: none yet */
 } __attribute__ ((aligned (64))) Shard;
 
-static Shard shards[N_SHARDS]; /* zero bytes are a mutex that can be used */
+static Shard shards[N_SHARDS]; /* zeros are a valid mutex */
 
-/* Handles are addresses, of which the lowest bits are the same. */
+/* Returns the table of a handle.  Handles are addresses, whose lowest bits are all equal. */
 static Shard *
 get_shard (gconstpointer handle)
 {
@@ -56,7 +59,7 @@ _tarn_layer_list_all (LayerKind kind)
   return records;
 }
 
-/* Puts a record in the place of the one that is listed; NULL: of none. */
+/* Puts a record into the table.  Returns the one that was there, or NULL. */
 static LayerObject *
 exchange (gconstpointer handle, LayerObject *record)
 {
@@ -79,6 +82,7 @@ _tarn_layer_list (gpointer record)
   _tarn_layer_unref (exchange (self->handle, _tarn_layer_ref (self)));
 }
 
+/* Removes a record from the table.  Returns FALSE if it is not there, or is no longer. */
 static gboolean
 take_out (const LayerObject *self)
 {
@@ -99,7 +103,10 @@ _tarn_layer_unlist (gpointer record)
 gpointer
 _tarn_layer_ref (gpointer record)
 {
-  __atomic_add_fetch (&((LayerObject *) record)->references, 1, __ATOMIC_RELAXED);
+  guint n = __atomic_fetch_add (&((LayerObject *) record)->references, 1, __ATOMIC_RELAXED);
+
+  g_assert (n > 0);
+  (void) n;
   return record;
 }
 
@@ -107,9 +114,16 @@ void
 _tarn_layer_unref (gpointer record)
 {
   LayerObject *self = record;
+  guint n;
 
-  if (self != NULL && __atomic_sub_fetch (&self->references, 1, __ATOMIC_ACQ_REL) == 0)
-    self->finalize (self);
+  if (self == NULL)
+    return;
+  n = __atomic_fetch_sub (&self->references, 1, __ATOMIC_ACQ_REL);
+  g_assert (n > 0);
+  if (n > 1)
+    return;
+  _tarn_assert_no_locks (); /* a finalizer may call the driver */
+  self->finalize (self);
 }
 
 void
@@ -118,7 +132,7 @@ _tarn_layer_clear (gpointer record)
   _tarn_layer_unref (*(gpointer *) record);
 }
 
-/* Adds one to a count that is not 0. */
+/* Adds 1 to a count if it is not 0.  Returns FALSE if it is. */
 static gboolean
 try_add (guint *count)
 {
@@ -138,21 +152,22 @@ _tarn_layer_try_ref (gpointer record)
 }
 
 void
-_tarn_layer_hold (gpointer record)
+_tarn_layer_retain (gpointer record)
 {
-  __atomic_add_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch (&((LayerObject *) record)->program_references, 1, __ATOMIC_RELAXED);
 }
 
 gboolean
-_tarn_layer_try_hold (gpointer record)
+_tarn_layer_try_retain (gpointer record)
 {
-  return try_add (&((LayerObject *) record)->held);
+  return try_add (&((LayerObject *) record)->program_references);
 }
 
 gboolean
-_tarn_layer_let_go (gpointer record)
+_tarn_layer_release (gpointer record)
 {
-  return __atomic_sub_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_ACQ_REL) == 0;
+  return __atomic_sub_fetch (&((LayerObject *) record)->program_references, 1, __ATOMIC_ACQ_REL)
+         == 0;
 }
 
 /* Tickets */

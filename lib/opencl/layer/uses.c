@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Records of the commands that use a buffer: the latest one on each queue in order, and each one on
- * queues out of order. */
+ * Uses: records of the commands that use a buffer.  A buffer keeps the latest command of each queue
+ * in order, and every command of queues out of order. */
 
 #include "layer-private.h"
 
-/* Ends what was noted of a use, which may be of no queue. */
+/* Releases what a use refers to.  A replaced use may have no queue. */
 static void
 use_clear (LayerUse *use)
 {
@@ -15,10 +15,10 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* The number of uses at which they are looked through for those that are done. */
+/* The number of uses of a buffer at which those that are done are dropped. */
 #define MANY_USES 16
 
-/* Tells whether nobody has to wait for a use any more. */
+/* Returns TRUE if the commands of a use are done. */
 static gboolean
 is_over (const LayerUse *use)
 {
@@ -33,7 +33,7 @@ is_over (const LayerUse *use)
          && state <= CL_COMPLETE;
 }
 
-/* Adds a use, and gives all of them to be looked through if they are many. */
+/* Adds a use.  If there are many by now, takes all out and returns them, for drop_done_uses (). */
 static GArray *
 add_use (LayerBuffer *self, const LayerUse *use)
 {
@@ -51,6 +51,7 @@ add_use (LayerBuffer *self, const LayerUse *use)
   return all;
 }
 
+/* Adds a use again that was taken out. */
 static void
 put_back (LayerBuffer *self, const LayerUse *use)
 {
@@ -60,10 +61,10 @@ put_back (LayerBuffer *self, const LayerUse *use)
   self->uses[self->n_uses++] = *use;
 }
 
-/* Forgets uses that are done, of short-lived queues and of those out of order, which would add up.
- */
+/* Drops the uses that are done, and puts the others back.  Without it, uses of short-lived queues
+ * and of those out of order would add up. */
 static void
-look_through (LayerBuffer *self, GArray *uses)
+drop_done_uses (LayerBuffer *self, GArray *uses)
 {
   for (guint i = 0; i < uses->len; i++)
     {
@@ -77,8 +78,8 @@ look_through (LayerBuffer *self, GArray *uses)
   g_array_unref (uses);
 }
 
-/* Has a later use stand for those before it, if they are in order: what is left of the two is in
- * @use.  FALSE: there is none. */
+/* Replaces an earlier use of the same queue, if the later one stands for both.  The one that is not
+ * needed is left in @use.  Returns FALSE if there is none to replace. */
 static gboolean
 replace_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
 {
@@ -99,7 +100,8 @@ replace_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
   return FALSE;
 }
 
-/* Gets a reference for a use of an event; NULL: the use has to do without. */
+/* Returns the event that a use keeps, with a reference.  Returns NULL if it needs none: on a queue
+ * in order, the number of the command is enough. */
 static cl_event
 get_event (LayerBuffer *self, gboolean in_order, cl_event event, gboolean takes)
 {
@@ -129,7 +131,7 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl
     }
   all = add_use (self, &use);
   if (all != NULL)
-    look_through (self, all);
+    drop_done_uses (self, all);
 }
 
 void

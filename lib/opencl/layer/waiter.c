@@ -1,28 +1,28 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Waiters: what waits for one command, rather than for all that is on its queue.  The driver is
- * asked now and then.  It is to call only where nobody may ask, since most drivers wake a thread
- * for that; and it is asked all the same: PoCL up to 3.1 at least does not tell of commands that
- * fail.
- */
+ * Waiters: buffers that wait for one command, rather than for all commands of its queue.  Tarn
+ * polls the command's event.  It asks the driver to call back only if nobody may poll any more,
+ * because most drivers wake a thread for a callback.  It polls such events as well: PoCL, at least
+ * up to 3.1, does not call back for commands that fail. */
 
 #include "layer-private.h"
 
-#define MANY_LOOKS 1000 /* at waiters, one after the other */
+#define MAX_POLLS 1000 /* events that are polled one after the other */
 
 static void
 waiter_finalize (gpointer record)
 {
   LayerWaiter *self = record;
 
+  g_assert (self->link.data == NULL);
   _tarn_layer_release_event (self->event);
   _tarn_layer_unref (self->buffer);
   _tarn_layer_unref (self->queue);
   g_free (self);
 }
 
-/* Takes the event over. */
+/* Makes a waiter, which takes the event over. */
 static LayerWaiter *
 waiter_new (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event)
 {
@@ -36,21 +36,27 @@ waiter_new (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event eve
   return self;
 }
 
-/* The list, with the queue's lock held: it has a reference. */
+/* The queue's list of waiters, which has a reference to each */
 
+/* Adds a waiter to the list, with the queue's lock held. */
 static void
 add_locked (LayerWaiter *self)
 {
+  _tarn_assert_locked (&self->queue->lock);
+  g_assert (self->link.data == NULL);
   self->link.data = _tarn_layer_ref (self);
   g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
-/* FALSE: somebody else has taken it. */
+/* Removes a waiter from the list, with the queue's lock held.  Returns FALSE if another thread has
+ * done so. */
 static gboolean
 remove_locked (LayerWaiter *self)
 {
+  _tarn_assert_locked (&self->queue->lock);
   if (self->link.data == NULL)
     return FALSE;
+  g_assert (self->link.data == self);
   g_queue_unlink (&self->queue->waiters, &self->link);
   self->link.data = NULL;
   return TRUE;
@@ -64,6 +70,8 @@ add (LayerWaiter *self)
   add_locked (self);
 }
 
+/* Takes a waiter out of the list, and its reference.  Returns FALSE if another thread has done
+ * so. */
 static gboolean
 take (LayerWaiter *self)
 {
@@ -78,6 +86,7 @@ _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number)
   GSList *taken = NULL;
   GList *next;
 
+  _tarn_assert_locked (&queue->lock);
   for (GList *link = queue->waiters.head; link != NULL; link = next)
     {
       LayerWaiter *waiter = link->data;
@@ -89,15 +98,18 @@ _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number)
   return taken;
 }
 
-/* The end; of one that was taken out of the list, whose reference it takes over. */
+/* The end of a wait */
 
-/* A command that fails may be done before those that it stands for on a queue in order. */
+/* Ends the wait of a waiter that was taken out of the list, and drops the list's reference.  A
+ * command that failed may be done before earlier commands of a queue in order, so the buffer then
+ * waits for these as well. */
 static void
 settle (LayerWaiter *self, gboolean has_failed)
 {
+  g_assert (self->link.data == NULL);
   if (has_failed && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE)
       && _tarn_layer_queue_add_waiting (self->queue, self->buffer, self->number))
-    _tarn_layer_queue_mark (self->queue, TRUE);
+    _tarn_layer_queue_put_marker (self->queue, TRUE);
   else
     _tarn_layer_buffer_commands_done (self->buffer);
   if (self->ticket != NULL)
@@ -114,6 +126,7 @@ _tarn_layer_settle_waiters (GSList *waiters)
   g_slist_free (waiters);
 }
 
+/* Handles the driver's callback: the command is done, or has failed. */
 static void CL_CALLBACK
 on_done (cl_event event, cl_int status, void *ticket)
 {
@@ -124,7 +137,8 @@ on_done (cl_event event, cl_int status, void *ticket)
     settle (self, status < CL_COMPLETE);
 }
 
-/* Takes the first, and puts it behind the others; NULL: there is none. */
+/* Returns a reference to the first waiter, and moves it to the end of the list.  Returns NULL if
+ * there is none. */
 static LayerWaiter *
 get_next (LayerQueue *queue)
 {
@@ -138,9 +152,9 @@ get_next (LayerQueue *queue)
   return _tarn_layer_ref (first);
 }
 
-/* FALSE: its command is not done. */
+/* Asks the driver about a waiter's command.  Returns FALSE if it is not done. */
 static gboolean
-look_at (LayerWaiter *self)
+poll_waiter (LayerWaiter *self)
 {
   cl_int state = _tarn_layer_get_state (self->event);
 
@@ -152,17 +166,17 @@ look_at (LayerWaiter *self)
 }
 
 void
-_tarn_layer_look_at_waiters (LayerQueue *queue)
+_tarn_layer_poll_waiters (LayerQueue *queue)
 {
   guint n_running = 0;
 
-  for (guint i = 0; i < MANY_LOOKS && n_running < 2; i++)
+  for (guint i = 0; i < MAX_POLLS && n_running < 2; i++)
     {
       LAYER_AUTO LayerWaiter *waiter = get_next (queue);
 
       if (waiter == NULL)
         break;
-      if (!look_at (waiter))
+      if (!poll_waiter (waiter))
         n_running++;
     }
 }
@@ -180,9 +194,9 @@ _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 numb
     {
       if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_done, self->ticket)
           != CL_SUCCESS)
-        _tarn_layer_queue_mark (queue, TRUE);
+        _tarn_layer_queue_put_marker (queue, TRUE);
     }
-  /* Nobody may look again at a context that has ended meanwhile. */
+  /* Nobody may poll a context that has ended meanwhile. */
   else if (__atomic_load_n (&queue->context->ended, __ATOMIC_ACQUIRE))
-    _tarn_layer_queue_mark (queue, TRUE);
+    _tarn_layer_queue_put_marker (queue, TRUE);
 }

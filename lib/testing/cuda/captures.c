@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Capturing what is put on streams, as far as an H200 was seen to answer: which calls end a capture
- * and what they return.  The graph has the commands on memory that were captured, in their order;
- * it launches them all on one stream. */
+ * Captures what is put on streams, as an H200 was seen to: which calls end a capture, and their
+ * results.  The graph has the captured commands on memory, in their order, and a launch runs all of
+ * them on one stream. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -22,7 +22,7 @@ struct _Capture
   GThread *thread;
   guint mode;
   guint status; /* CU_STREAM_CAPTURE_STATUS_ACTIVE or _INVALIDATED */
-  guint64 id;   /* no other capture ever has it */
+  guint64 id;   /* never reused */
   GArray *nodes;
 };
 
@@ -37,22 +37,22 @@ typedef struct
   gsize size;    /* bytes of that, of which each launch has a copy */
 } Node;
 
-static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* of GArray of Node */
+static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* GArrays of Node */
 static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same */
 
-/* What this thread minds (cuThreadExchangeStreamCaptureMode). */
+/* The mode of this thread (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static GHashTable *captures; /* Stream -> Capture; the origin's is owned */
-static guint64 latest_id;    /* of a capture */
+static guint64 latest_id;    /* the id of the latest capture */
 
 static void __attribute__ ((constructor)) make_captures (void)
 {
   captures = g_hash_table_new (NULL, NULL);
 }
 
-/* All is called locked, from here to the driver's functions. */
+/* The lock is held in all functions up to those of the driver */
 
 Capture *
 fake_get_capture (const Stream *stream)
@@ -128,8 +128,8 @@ fake_invalidate_capture (Capture *capture)
   capture->status = INVALIDATED;
 }
 
-/* A call that no capture in its way allows: all of them in mode global, this thread's in mode
- * thread-local.  A thread in mode relaxed may call what it likes. */
+/* Ends captures for a call that captures forbid: all of mode global, and this thread's of mode
+ * thread-local.  A thread in mode relaxed may make any call. */
 Status
 fake_end_captures (void)
 {
@@ -174,14 +174,14 @@ end_all (guint64 context_id, gboolean are_blocking, Status refusal)
   return status;
 }
 
-/* Ends captures as a call does that waits for all streams of a context. */
+/* Ends captures, as a call that waits for all streams of a context does. */
 Status
 fake_end_captures_of (guint64 context_id)
 {
   return end_all (context_id, FALSE, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* Ends captures as a call does that puts something on the legacy stream of a context, which would
+/* Ends captures, as a call does that puts a command on the legacy stream of a context, which would
  * wait for the blocking streams. */
 Status
 fake_end_blocking_captures_of (guint64 context_id)
@@ -202,7 +202,7 @@ fake_check_legacy (const Stream *stream)
                                  : FAKE_CUDA_SUCCESS;
 }
 
-/* Tells whether a stream is the legacy one, and would wait for one that is captured. */
+/* Returns TRUE if a stream is the legacy one, and would wait for one that is being captured. */
 gboolean
 fake_is_legacy_captured (const Stream *stream)
 {
@@ -258,7 +258,7 @@ cuStreamEndCapture (CUstream handle, CUgraph *graph)
   return is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED;
 }
 
-/* Serves both functions below. */
+/* Implements both functions below. */
 static Status
 get_info (const gchar *function, CUstream handle, unsigned int *capturing, guint64 *id)
 {
@@ -327,7 +327,7 @@ cuGraphDestroy (CUgraph graph)
   return destroy (&graph_handles, graph);
 }
 
-/* The program keeps the graph, and what it does to that is no matter. */
+/* Instantiates a graph, which the program keeps and may destroy. */
 #if FAKE_CUDA_VERSION >= 11040
 Status
 cuGraphInstantiateWithFlags (CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -353,7 +353,7 @@ cuGraphExecDestroy (CUgraphExec exec)
   return destroy (&exec_handles, exec);
 }
 
-/* Puts everything in a graph on a stream; into another graph, if that captures. */
+/* Puts all commands of a graph on a stream, or into another graph if that is captured. */
 Status
 cuGraphLaunch (CUgraphExec exec, CUstream handle)
 {

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands that do something when their turn on a stream comes: they write memory, read it, call a
- * function of the host.  On a stream that captures they are put into the graph: those on memory
- * only, as functions of the host are left out.
+ * Commands that act when their turn on a stream comes: they write memory, read it, or call a
+ * function of the host.  While a stream is captured they are put into the graph, except functions
+ * of the host, which are left out.
  *
  * A driver waits for all streams before it frees memory.  Here the memory is gone first, and then
- * the call waits, so that a test can see who relies on that for the memory itself: memory that is
- * gone when a command comes to it ends the test. */
+ * the call waits, so that a test can see programs that rely on the wait: a command on memory that
+ * is gone ends the test. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -20,13 +20,13 @@ typedef struct
   const gchar *function;
   CUdeviceptr address;
   gsize size;         /* bytes */
-  unsigned int value; /* what is written */
-  void *to;           /* where what is read goes; NULL: nothing is read */
+  unsigned int value; /* the value that is written */
+  void *to;           /* the destination of a read; NULL: it does not read */
   CUdevice device;    /* the stream's */
-  guint64 allocation; /* at the address when the command was put there; 0: of no pool */
+  guint64 allocation; /* the allocation when the command was put there; 0: not of a pool */
 } Access;
 
-/* Called locked. */
+/* The lock is held. */
 static void
 run_access (gpointer data)
 {
@@ -43,7 +43,7 @@ run_access (gpointer data)
     memcpy (bytes + i, &access->value, sizeof access->value);
 }
 
-/* Called locked. */
+/* The lock is held. */
 static Status
 put_access (CUstream handle, Access access)
 {
@@ -94,7 +94,7 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1, 0 });
 }
 
-/* Functions of the host: each in a thread of its own, while the stream waits for a mark. */
+/* Functions of the host: each runs in its own thread, while the stream waits for a mark */
 
 typedef struct
 {
@@ -104,7 +104,7 @@ typedef struct
   Mark *end;
 } HostCall;
 
-/* Waits until the stream comes to a call.  FALSE: the stream goes before that. */
+/* Waits until the stream comes to a call.  Returns FALSE if the stream ends before. */
 static gboolean
 await_begin (HostCall *call)
 {
@@ -132,8 +132,8 @@ run_host_call (gpointer data)
   return NULL;
 }
 
-/* Puts a function of the host on a stream.  Called locked.  It starts the thread at once: later,
- * nobody could be told that none can be made. */
+/* Puts a function of the host on a stream.  Starts its thread at once, because later a failure
+ * could not be reported.  The lock is held. */
 static Status
 put_host_call (Stream *stream, HostCall call)
 {

@@ -1,31 +1,31 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts, and each thread's stack of them.  A stack holds handles, which may be those of contexts
- * that were destroyed, and by now those of others. */
+ * Contexts, and each thread's stack of them.  A stack holds handles, which may be those of
+ * destroyed contexts, and by now of new ones. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef struct
 {
   CUcontext handle;
-  gboolean is_dangling; /* it was destroyed already when it was put there */
+  gboolean is_dangling; /* it was already destroyed when it was pushed */
 } Entry;
 
 typedef struct
 {
   guint references;
-  Context *context; /* NULL: it never was active; destroyed: it is not */
+  Context *context; /* NULL: never active; a destroyed one: not active */
   guint flags;
 } Primary;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static HandleTable contexts = { .base = FAKE_HANDLES (1) };
 static guint64 last_id;
 static Primary primaries[TARN_TESTING_CUDA_MAX_DEVICES];
 
 static void free_stack (gpointer stack);
-static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* of GArray, of Entry */
+static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* GArray of Entry */
 
 static GArray *
 get_stack (void)
@@ -48,7 +48,7 @@ get_top (void)
   return stack->len > 0 ? g_array_index (stack, Entry, stack->len - 1).handle : NULL;
 }
 
-/* Locked, from here to the driver's functions. */
+/* The lock is held in all functions up to those of the driver */
 
 guint
 fake_get_stack_depth (void)
@@ -62,7 +62,7 @@ fake_get_primary_references (CUdevice device)
   return primaries[device].references;
 }
 
-/* A handle is free for another context when no stack has it, either. */
+/* Frees the handle of a destroyed context once no stack has it. */
 static void
 free_unused (Context *context)
 {
@@ -94,7 +94,8 @@ leave (Entry entry)
   free_unused (context);
 }
 
-/* What a driver then looks into was freed, unless another context came to lie there. */
+/* Ends the test if the current context was destroyed before it was pushed: a driver then reads
+ * freed memory, unless another context is there. */
 static void
 crash_if_dangling (const gchar *function)
 {
@@ -123,7 +124,7 @@ pop (const gchar *function)
   return top.handle;
 }
 
-/* Of a thread that ends. */
+/* Frees the stack of a thread that ends. */
 static void
 free_stack (gpointer data)
 {
@@ -208,7 +209,7 @@ is_active (const Primary *primary)
   return primary->context != NULL && !primary->context->is_destroyed;
 }
 
-/* It has the handle that it always had, and an id of its own. */
+/* Activates a primary context.  It has the same handle each time, and a new id. */
 static void
 activate (Primary *primary, CUdevice device)
 {
@@ -221,7 +222,7 @@ activate (Primary *primary, CUdevice device)
     }
 }
 
-/* One way to wait, or none, beside other flags. */
+/* Returns TRUE for valid flags: at most one way to wait, and others. */
 static gboolean
 are_flags (guint flags)
 {
@@ -273,7 +274,8 @@ cuCtxGetCurrent (CUcontext *context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* What was destroyed may be pushed, as seen on an H200: whoever uses it then is told. */
+/* Pushes a context.  A destroyed one is accepted, as seen on an H200; the next call that uses it
+ * fails. */
 Status
 cuCtxPushCurrent_v2 (CUcontext context)
 {
@@ -313,7 +315,7 @@ cuCtxSetCurrent (CUcontext context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Also of one that was destroyed while it was current. */
+/* Answers for a context as well that was destroyed while it was current. */
 Status
 cuCtxGetDevice (CUdevice *device)
 {
@@ -330,7 +332,7 @@ cuCtxGetDevice (CUdevice *device)
 }
 
 #if FAKE_CUDA_VERSION >= 12000
-/* NULL: the current one. */
+/* Returns the id of a context.  Returns NULL if the current one. */
 Status
 cuCtxGetId (CUcontext handle, unsigned long long *id)
 {
@@ -410,7 +412,7 @@ cuDevicePrimaryCtxGetState (CUdevice device, unsigned int *flags, int *active)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Whoever had retained it still has to release it. */
+/* Resets a primary context.  References to it must still be released. */
 Status
 cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What devices are: an H200, but for what was set. */
+ * The devices: an H200 each, except for settings of the test. */
 
 #include "testing/cuda/fake-private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Number (CU_DEVICE_ATTRIBUTE_...), value; what an H200 says. */
+/* Attributes: number (CU_DEVICE_ATTRIBUTE_...) and value, as an H200 has them. */
 static const struct
 {
   guint number;
@@ -111,7 +111,7 @@ cuDeviceGetName (char *name, int length, CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* In capital letters, as the driver writes them. */
+/* Writes the address in capital letters, as the driver does. */
 Status
 cuDeviceGetPCIBusId (char *id, int length, CUdevice device)
 {
@@ -125,7 +125,7 @@ cuDeviceGetPCIBusId (char *id, int length, CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* That of the GPU.  Called locked. */
+/* Writes the UUID of the GPU.  The lock is held. */
 static Status
 get_uuid (char *uuid, CUdevice device)
 {
@@ -161,7 +161,7 @@ cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 }
 #endif
 
-/* 0 for what is known to the driver, and not here. */
+/* Returns the value of an attribute; 0 for those that are not known here. */
 static gint
 get_default (guint attribute, CUdevice device)
 {
@@ -203,7 +203,7 @@ cuDeviceGetAttribute (int *value, unsigned int attribute, CUdevice device)
                                                        : FAKE_CUDA_INVALID_VALUE;
 }
 
-/* All of them can, but for parts. */
+/* Returns TRUE if a device can access another one's memory: all can, except parts of a GPU. */
 gboolean
 fake_can_access (CUdevice device, CUdevice peer)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Every status of CUDA 12.9 by its name, but CUDA_ERROR_UNKNOWN, 999: tests take it for one that
- * the driver has no name for.  What a status means in words is not the driver's: it is the name
- * without its beginning, in small letters. */
+ * The names of all statuses of CUDA 12.9, except CUDA_ERROR_UNKNOWN, 999, which tests use as a
+ * status without a name.  The descriptions are not the driver's: they are the names without their
+ * beginning, in small letters. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -122,7 +122,7 @@ static const Row rows[] = {
   ERROR (916, "KEY_ROTATION"),
 };
 
-/* Made by the first call that asks, and kept. */
+/* Made by the first call, and kept. */
 static gchar *texts[G_N_ELEMENTS (rows)];
 
 static const Row *
@@ -134,7 +134,7 @@ find_row (Status status)
   return NULL;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static const gchar *
 get_text (const Row *row)
 {

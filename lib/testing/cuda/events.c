@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events.  One that was never recorded has happened; a stream that was told to wait for one waits
- * for what was recorded by then. */
+ * Events.  An event that was never recorded is done.  A stream that waits for an event waits for
+ * the commands that it stood for at that time. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -11,12 +11,12 @@ typedef struct
   CUevent handle;
   guint64 context_id;
   Mark *mark;       /* owned; NULL: never recorded */
-  Capture *capture; /* NULL: it was not recorded in one */
+  Capture *capture; /* the capture in which it was recorded; NULL: none */
 } Event;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static HandleTable handles = { .base = FAKE_HANDLES (3) };
-static GPtrArray *events; /* of Event, owned */
+static GPtrArray *events; /* Events, owned */
 
 static void
 free_event (gpointer data)
@@ -33,7 +33,7 @@ static void __attribute__ ((constructor)) make_events (void)
   events = g_ptr_array_new_with_free_func (free_event);
 }
 
-/* All is called locked, from here to the driver's functions. */
+/* The lock is held in all functions up to those of the driver */
 
 void
 fake_free_events_of (guint64 context_id)
@@ -61,7 +61,8 @@ fake_count_events (void)
   return events->len;
 }
 
-/* A destroyed event is told as an H200 does, also where its context lives. */
+/* Finds an event.  For a destroyed one it returns the status of an H200, also if the context is
+ * alive. */
 static Status
 find_event (CUevent handle, Event **event)
 {
@@ -72,7 +73,8 @@ find_event (CUevent handle, Event **event)
                                             : FAKE_CUDA_INVALID_HANDLE;
 }
 
-/* Whether the host may ask; what is captured has no answer. */
+/* Finds an event for a question of the host, which ends captures.  A captured event has no
+ * answer. */
 static Status
 find_askable (CUevent handle, Event **event)
 {
@@ -204,7 +206,8 @@ cuEventSynchronize (CUevent handle)
   return status;
 }
 
-/* A stream that waits for what another's capture holds becomes part of that capture. */
+/* Makes a stream wait for an event.  If that is of another stream's capture, the stream becomes
+ * part of the capture. */
 Status
 cuStreamWaitEvent (CUstream stream_handle, CUevent handle, unsigned int flags)
 {

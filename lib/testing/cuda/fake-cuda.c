@@ -1,19 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the test says: settings, failures, latency; and what it asks: calls, what is alive. */
+ * Control of the fake driver by a test: settings, failures and latencies, and questions about calls
+ * and objects that are alive. */
 
 #include "testing/cuda/fake-private.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 
-static TarnMutex mutex; /* guards all below but for the last two */
+static TarnMutex mutex; /* guards all below except the last two */
 static Settings settings;
 static gboolean has_settings; /* the environment was read */
 static gboolean is_initialized;
 
-static gboolean is_forked;        /* written in a child that has one thread yet */
+static gboolean is_forked;        /* written in a child while it has one thread */
 static guint *n_calls_after_fork; /* atomic, in memory that children share */
 
 TarnMutex *
@@ -35,7 +36,7 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
-/* Around fork () the lock is held, so that a child can ask what a test asks. */
+/* Holds the lock around fork (), so that a child can answer a test's questions. */
 static void
 before_fork (void)
 {
@@ -87,7 +88,7 @@ fake_is_device (CUdevice device)
   return device >= 0 && (guint) device < fake_count_devices ();
 }
 
-/* Also of a device that is not there yet. */
+/* Returns the settings of a device, which may not exist yet. */
 DeviceSettings *
 fake_get_settings (CUdevice device)
 {
@@ -98,7 +99,7 @@ fake_get_settings (CUdevice device)
 
 /* Calls */
 
-/* The driver answers these in any case. */
+/* Returns TRUE for functions that work before cuInit (). */
 static gboolean
 needs_no_init (Function function)
 {
@@ -106,7 +107,7 @@ needs_no_init (Function function)
          || function == FUNCTION_cuGetErrorName || function == FUNCTION_cuGetErrorString;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static Status
 count_down (Function function)
 {
@@ -125,7 +126,7 @@ count_down (Function function)
   return settings.fail_status;
 }
 
-/* The hook's own calls are nobody's business. */
+/* Calls the hook, whose own calls are not counted. */
 static void
 call_hook (Function function)
 {
@@ -167,7 +168,7 @@ fake_enter (Function function)
   guint microseconds;
   Status status;
 
-  if (is_forked) /* no lock: who held it may not be here */
+  if (is_forked) /* without the lock: its holder may not exist in the child */
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
       return function == FUNCTION_cuDriverGetVersion || function == FUNCTION_cuGetErrorName
@@ -434,11 +435,11 @@ get_primary_references (CUdevice device)
 {
   LOCKED;
 
-  fake_get_settings (device); /* ends the test if there cannot be one */
+  fake_get_settings (device); /* ends the test if there can be none */
   return fake_get_primary_references (device);
 }
 
-/* Adds so many of a kind, and the bytes that they have, if there are any.  The lock is held. */
+/* Appends the number of objects of a kind, and their bytes if they have any.  The lock is held. */
 static void
 describe (GString *text, const gchar *kind, guint n, guint64 bytes)
 {

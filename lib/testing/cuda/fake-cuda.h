@@ -282,7 +282,7 @@ FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
 
 #define FAKE_CUDA_N_KINDS (TARN_TESTING_CUDA_MAPPING + 1)
 
-/* What tarn_testing_cuda_get () finds in the driver; never NULL. */
+/* Returns the control of the driver, for tarn_testing_cuda_get (); never NULL. */
 __attribute__ ((visibility ("default"))) const TarnTestingCuda *tarn_fake_cuda (void);
 
 G_END_DECLS

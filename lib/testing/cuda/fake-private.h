@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the parts of the fake driver share.
+ * Types and functions that the parts of the fake driver share.
  *
  *     fake-cuda.c  control: settings, calls, failures
  *     settings.c   as they are at the start
  *     errors.c     names of statuses
- *     devices.c    what devices are
+ *     devices.c    devices and their attributes
  *     contexts.c   contexts, each thread's stack of them
  *     ledger.c     memory, and what lies in it; memory.c
  *     pools.c      CUDA's memory pools; what is allocated and freed in the order of streams
  *     virtual.c    virtual memory: addresses, backings, mappings
  *     streams.c    streams, and work on them; commands.c; captures.c; events.c
  *     modules.c    modules, and their functions
- *     handles.c    what stands for a context, a stream, an event, a module, a function
+ *     handles.c    handles for a context, a stream, an event, a module, a function
  *
  * All is under one lock.  A driver's function calls fake_enter () first, without it, then takes it
  * until its end.  Functions that are called with the lock held say so. */
@@ -39,13 +39,13 @@ TarnMutex *fake_get_mutex (void);
 TarnMutex *fake_lock (void);
 void fake_unlock (TarnMutex **locked);
 
-/* Until the end of the block that it stands in. */
+/* LOCKED holds the lock until the end of the enclosing block. */
 #define LOCKED __attribute__ ((cleanup (fake_unlock), unused)) TarnMutex *locked = fake_lock ()
 
-/* Counts a call; what it is to return before it does anything. */
+/* Counts a call.  Returns the status with which it is to fail at once, or 0. */
 Status fake_enter (Function function);
 
-/* Returns from a driver's function with what it is to return before it does anything. */
+/* Counts a call of a driver's function, and returns from it if it is to fail. */
 #define ENTER(function)                                                                            \
   G_STMT_START                                                                                     \
   {                                                                                                \
@@ -70,9 +70,9 @@ typedef struct
 {
   guint64 total_memory;
   guint64 budget;
-  Status refusal;         /* of contexts; 0: none */
-  gboolean is_part;       /* of a GPU, with a UUID of its own */
-  GHashTable *attributes; /* number -> value, as integers: what was set; owned, nullable */
+  Status refusal;         /* for new contexts; 0: none */
+  gboolean is_part;       /* a part of a GPU, with its own UUID */
+  GHashTable *attributes; /* number -> value that was set, as integers; owned, nullable */
 } DeviceSettings;
 
 typedef struct
@@ -91,7 +91,7 @@ typedef struct
   gpointer hook_data;
 } Settings;
 
-/* Everything that reset () puts back. */
+/* The settings that reset () restores. */
 void fake_settings_init (Settings *settings);
 Function fake_find_function (const gchar *name); /* ends the test if there is none */
 const gchar *fake_get_function_name (Function function);
@@ -101,23 +101,23 @@ DeviceSettings *fake_get_settings (CUdevice device);       /* locked */
 void fake_device_settings_init (DeviceSettings *settings); /* locked */
 gboolean fake_is_device (CUdevice device);                 /* locked */
 gboolean fake_get_attribute (gint *value, guint attribute,
-                             CUdevice device);             /* locked; FALSE: none */
-gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; itself, too */
+                             CUdevice device);             /* locked; FALSE if there is none */
+gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; TRUE also for itself */
 
-/* The nth range of numbers above every address that a process can have on machines of today; a
- * 32-bit one has no such place. */
+/* The nth range of numbers above all addresses of a process on today's machines.  A 32-bit process
+ * has no such place. */
 #if GLIB_SIZEOF_VOID_P == 8
 #define FAKE_HANDLES(n) (((guintptr) 1 << 52) * (n))
 #else
 #define FAKE_HANDLES(n) ((guintptr) 0xc0000000 + ((guintptr) (n) << 24))
 #endif
 
-/* Handles, which are no addresses: the one that was given back last is the next to be used. */
+/* A table of handles, which are no addresses.  The handle freed last is the next to be used. */
 typedef struct
 {
   guintptr base;
   GPtrArray *objects; /* not owned; NULL where a handle is vacant */
-  GArray *vacant;     /* of guint: indices into objects, last in, first out */
+  GArray *vacant;     /* guints: indices into objects, last in, first out */
 } HandleTable;
 
 gpointer fake_handle_new (HandleTable *table, gpointer object);
@@ -125,27 +125,28 @@ void fake_handle_free (HandleTable *table, gpointer handle);
 gpointer fake_handle_get (const HandleTable *table, gpointer handle); /* nullable */
 gboolean fake_handle_was (const HandleTable *table, gpointer handle); /* ever given out */
 
-/* Contexts; all are called locked. */
+/* Contexts.  The lock is held in all functions. */
 typedef struct
 {
   CUcontext handle;
   guint64 id;
   CUdevice device;
   guint flags;
-  gboolean is_primary; /* then it is never freed, and gets another id when it is activated again */
-  gboolean is_destroyed; /* but some thread's stack holds it, or it is a primary one */
-  guint n_stacked;       /* how often it is on stacks, having been alive when it was put there */
+  gboolean is_primary; /* it is never freed, and gets another id when it is activated again */
+  gboolean
+      is_destroyed; /* it is kept because a thread's stack holds it, or because it is primary */
+  guint n_stacked;  /* the number of times that it is on stacks, pushed while it was alive */
 } Context;
 
-/* This thread's current one, or a status that is not 0. */
+/* Finds this thread's current context, or returns a status that is not 0. */
 Status fake_get_context (Context **context);
 Status fake_find_handle (CUcontext handle, Context **context);
-Context *fake_find_context (guint64 id); /* nullable: it is no more */
+Context *fake_find_context (guint64 id); /* NULL if it is gone */
 guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
 guint fake_get_stack_depth (void);
 
-/* Memory; all are called locked. */
+/* Memory.  The lock is held in all functions. */
 void fake_free_memory_of (guint64 context_id);
 guint fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes);
 gboolean fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory);
@@ -156,9 +157,10 @@ Status fake_reach (CUdeviceptr address, gsize size, guint8 **bytes);
 gboolean fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 guint fake_get_strangers (TarnTestingCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
-void fake_describe_memory (GString *text); /* up to ten of what is alive, and how many more */
+void
+fake_describe_memory (GString *text); /* names up to ten that are alive, and the number of others */
 
-/* Virtual memory; all are called locked.  Before CUDA 10.2 there is none. */
+/* Virtual memory.  The lock is held in all functions.  Before CUDA 10.2 there is none. */
 #if FAKE_CUDA_VERSION >= 10020
 guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
 guint64 fake_count_backed (CUdevice device); /* bytes */
@@ -199,14 +201,14 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 }
 #endif
 
-/* Streams, events and captures; all are called locked. */
+/* Streams, events and captures.  The lock is held in all functions. */
 
-/* A point in a stream that events stand for. */
+/* A mark: a point in a stream, for which events and waits stand. */
 typedef struct
 {
   guint references;
   gboolean is_reached;
-  gboolean is_dropped; /* its stream went with its context before that; reached as well */
+  gboolean is_dropped; /* its stream is gone with its context before that; counts as reached */
 } Mark;
 
 typedef struct
@@ -216,28 +218,28 @@ typedef struct
   gboolean is_blocking; /* the legacy stream would wait for it, and it for that one */
   guint thread; /* the number of the only one that can name it; 0: all, if it is a default stream */
   guint64 context_id;
-  GQueue commands; /* of what streams.c knows, owned */
+  GQueue commands; /* Commands of streams.c, owned */
 } Stream;
 
 typedef struct _Capture Capture;
 
-/* Memory in the order of streams; all are called locked. */
+/* Memory in the order of streams.  The lock is held in all functions. */
 
-/* Allocates for a pool, whose number is not 0; the memory is ready when the stream comes there. */
+/* Allocates for a pool, whose number is not 0.  The memory is ready when the stream comes to it. */
 Status fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                               CUdeviceptr *address);
 Status fake_release_ordered (CUdeviceptr address, Stream *stream);
-guint64 fake_count_pool (guint pool); /* bytes, of what is still to be freed, too */
+guint64 fake_count_pool (guint pool); /* bytes, also of memory that is still to be freed */
 
-/* The number of the allocation at an address, which no other has; 0: it is in no pool.  Memory that
- * a stream is to free, or has freed, ends the test. */
+/* Returns the number of the allocation at an address, which is unique; 0: it is not of a pool.
+ * Ends the test for memory that a stream has freed, or is to free. */
 guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
 /* Ends the test if a command comes before the memory that it was put there for is ready. */
 void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation);
 
 Mark *fake_mark_ref (Mark *mark);
 void fake_mark_unref (Mark *mark); /* NULL is allowed */
-void fake_mark_wait (Mark *mark);  /* gives the lock away meanwhile */
+void fake_mark_wait (Mark *mark);  /* releases the lock meanwhile */
 Mark *fake_mark_new (void);        /* the caller's */
 void fake_mark_reach (Mark *mark);
 
@@ -273,7 +275,7 @@ Status fake_check_legacy (const Stream *stream); /* any stream; as the function 
 gboolean fake_is_legacy (const Stream *stream);
 gboolean fake_is_legacy_captured (const Stream *stream);
 
-/* Modules; all are called locked. */
+/* Modules.  The lock is held in all functions. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
 const gchar *fake_find_kernel (CUfunction handle); /* nullable */

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Handles of contexts, streams, events, modules and functions: numbers that no memory has as its
- * address, so that what looks into one crashes.  The lock guards every table. */
+ * Handles of contexts, streams, events, modules and functions: numbers that are no address of
+ * memory, so that reading through one crashes.  The lock guards every table. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -30,7 +30,7 @@ fake_handle_new (HandleTable *table, gpointer object)
   return (gpointer) (table->base + STEP * (guintptr) index);
 }
 
-/* An index beyond the end: it was never one. */
+/* Returns the index of a handle; one beyond the end if it never was a handle. */
 static guint
 to_index (const HandleTable *table, gpointer handle)
 {

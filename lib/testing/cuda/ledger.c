@@ -1,11 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The ledger of memory, and what lies in it.  Device memory has addresses that no host address
- * equals, and bytes on the host that it gets when something is first written into it: a test may
- * allocate more than the host has.  Host and managed memory is the host's.
- *
- * Addresses are never near: what is written past a block's end is in no other. */
+ * The ledger of memory, and its contents.  Device memory has addresses that no host address equals,
+ * and bytes on the host that it gets at its first write, so a test may allocate more than the host
+ * has.  Host and managed memory is the host's.  Addresses are never close to each other: a write
+ * past a block's end is in no other block. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -19,29 +18,29 @@
 typedef struct
 {
   TarnTestingCudaMemory memory;
-  gsize capacity; /* bytes to the next address that may be another's */
+  gsize capacity; /* bytes to the next address that may be another block's */
   guint8 *bytes;  /* owned; for device memory NULL until it is first written */
 
-  /* Of memory that is allocated in the order of streams: */
-  guint pool;         /* whose it is; 0: it is none of these */
-  guint64 allocation; /* no other has this number */
+  /* For memory that is allocated in the order of streams: */
+  guint pool;         /* the pool's number; 0: not of a pool */
+  guint64 allocation; /* unique */
   Mark *ready;        /* a reference: the stream has come to the allocation */
   Mark *freed;        /* a reference: the stream has come to the free; NULL: it is not known when */
   gboolean is_freed;  /* a stream is to free it */
-  gboolean is_legacy_safe; /* what is on the legacy stream waits until it is ready */
+  gboolean is_legacy_safe; /* commands on the legacy stream wait until it is ready */
 } Block;
 
-/* Where a block was, and one may be again. */
+/* The place of an earlier block, where a new one may be. */
 typedef struct
 {
   CUdeviceptr address;
   gsize capacity;
 } Place;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static GTree *blocks;     /* Block -> the same, owned, by address: no two overlap */
-static GArray *vacant;    /* of Place, last in, first out */
-static GArray *strangers; /* of TarnTestingCudaMemory */
+static GArray *vacant;    /* Places, last in, first out */
+static GArray *strangers; /* TarnTestingCudaMemories */
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
 static gint
@@ -72,7 +71,7 @@ static void __attribute__ ((constructor)) make_ledger (void)
   strangers = g_array_new (FALSE, FALSE, sizeof (TarnTestingCudaMemory));
 }
 
-/* The ledger; all is called locked. */
+/* The ledger.  The lock is held in all functions. */
 
 static gint
 compare_address (gconstpointer key, gconstpointer address)
@@ -85,7 +84,7 @@ compare_address (gconstpointer key, gconstpointer address)
   return wanted - block->memory.address >= block->memory.size;
 }
 
-/* That an address lies in; NULL: none. */
+/* Finds the block that contains an address.  Returns NULL if there is none. */
 static Block *
 find_block (CUdeviceptr address)
 {
@@ -110,7 +109,7 @@ typedef struct
   guint64 context_id; /* 0: any */
   guint n;
   guint64 bytes;
-  GSList *found; /* of Block; of one context only */
+  GSList *found; /* Blocks, of one context only */
 } Search;
 
 static gboolean
@@ -210,7 +209,7 @@ fake_forget_strangers (void)
   g_array_set_size (strangers, 0);
 }
 
-/* Bytes of device, managed and created memory that a device has left. */
+/* Returns the bytes of device, managed and created memory that a device has left. */
 guint64
 fake_count_available (CUdevice device)
 {
@@ -243,8 +242,8 @@ look_for_overlap (gpointer key, gpointer value, gpointer data)
   return range->is_taken;
 }
 
-/* Tells whether there is no memory in a range.  With addresses of 64 bits memory of the host is
- * never in the place of a device's, nor the other way round. */
+/* Returns TRUE if there is no memory in a range.  With addresses of 64 bits, memory of the host is
+ * never at a device's address, nor the other way round. */
 static gboolean
 is_free (CUdeviceptr address, gsize capacity)
 {
@@ -255,7 +254,7 @@ is_free (CUdeviceptr address, gsize capacity)
   return !range.is_taken;
 }
 
-/* Allocates memory of the host where no device has any; NULL: there is none. */
+/* Allocates memory of the host where no device has any.  Returns NULL if there is none. */
 static void *
 allocate_bytes (gsize capacity)
 {
@@ -271,7 +270,7 @@ allocate_bytes (gsize capacity)
   return NULL;
 }
 
-/* The place that was left last of those that are as large. */
+/* Returns the place that was left last of those of the same size, or a new one. */
 static CUdeviceptr
 find_address (gsize capacity)
 {
@@ -336,8 +335,8 @@ fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
   return status;
 }
 
-/* Memory is found by its address alone, whatever context is current, if any.  Waits for all streams
- * of the memory's context, and gives the lock away meanwhile. */
+/* Frees memory, which it finds by its address, whatever context is current.  Waits for all streams
+ * of the memory's context, and releases the lock meanwhile. */
 Status
 fake_release (CUdeviceptr address, gboolean is_host)
 {
@@ -365,9 +364,9 @@ fake_release (CUdeviceptr address, gboolean is_host)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The host's address of @size bytes from @address on; FALSE: they are not in one block, nor mapped
- * for the device to use.  Device memory that nothing was written to has no bytes that mean
- * something. */
+/* Finds the host's address of @size bytes from @address on.  Returns FALSE if they are not in one
+ * block, nor mapped for the device to use.  Device memory that was never written has undefined
+ * bytes. */
 gboolean
 fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -402,7 +401,8 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
   return block != NULL ? block->allocation : 0;
 }
 
-/* Memory that another allocation has by now was some stream's until then. */
+/* Ends the test if memory is used before its allocation is ready.  Does not check memory that
+ * belongs to another allocation by now: a stream had it until then. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
@@ -413,7 +413,7 @@ fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation
     g_error ("%s: the memory is used before the stream that allocates it comes there", function);
 }
 
-/* As the legacy stream does for what blocking streams were given. */
+/* Waits until memory is ready, as the legacy stream waits for blocking streams. */
 static void
 await_ready (CUdeviceptr address)
 {
@@ -431,7 +431,7 @@ typedef struct
   guint pool;
   gsize size;
   guint64 bytes;
-  Block *pending; /* that is to be freed, and is as large */
+  Block *pending; /* a block that is to be freed, and is as large */
 } PoolSearch;
 
 static gboolean
@@ -458,7 +458,7 @@ fake_count_pool (guint pool)
   return search.bytes;
 }
 
-/* Takes memory back that another stream is to free: the stream waits for that. */
+/* Takes memory that another stream is to free; the stream waits for that. */
 static Block *
 take_pending (guint pool, gsize size, Stream *stream)
 {
@@ -477,7 +477,7 @@ take_pending (guint pool, gsize size, Stream *stream)
   return block;
 }
 
-/* Nothing is in the ledger before its stream's mark is. */
+/* Allocates in the order of a stream.  A block is in the ledger after its stream's mark is made. */
 Status
 fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                        CUdeviceptr *address)
@@ -537,7 +537,8 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Reaches memory on the legacy stream of the current context, also for no bytes at all. */
+/* Waits on the legacy stream of the current context until memory is ready, also for no bytes at
+ * all. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {

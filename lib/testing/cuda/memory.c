@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocating, freeing, copying and setting memory, which is in ledger.c. */
+ * Functions that allocate, free, copy and set memory, which is in ledger.c. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -50,7 +50,7 @@ cuMemFree_v2 (CUdeviceptr address)
   return fake_release (address, FALSE);
 }
 
-/* CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP, _WRITECOMBINED.  No bytes are NULL. */
+/* Flags: CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP, _WRITECOMBINED. 0 bytes give NULL. */
 Status
 cuMemHostAlloc (void **pointer, size_t size, unsigned int flags)
 {
@@ -103,7 +103,7 @@ cuMemHostGetDevicePointer_v2 (CUdeviceptr *address, void *pointer, unsigned int 
   return FAKE_CUDA_SUCCESS;
 }
 
-/* CU_MEM_ATTACH_GLOBAL or _HOST */
+/* Flags: CU_MEM_ATTACH_GLOBAL or _HOST */
 Status
 cuMemAllocManaged (CUdeviceptr *address, size_t size, unsigned int flags)
 {

@@ -42,14 +42,14 @@ typedef struct
 {
   CUmodule handle;
   guint64 context_id;
-  GPtrArray *kernels; /* of Kernel, owned */
+  GPtrArray *kernels; /* Kernels, owned */
 } Module;
 
-/* Where a log goes, both the caller's. */
+/* A buffer for a log, the caller's. */
 typedef struct
 {
-  gchar *buffer; /* NULL: nobody wants it */
-  void **bytes;  /* an option's value: how many there are in buffer, later how many are used */
+  gchar *buffer; /* NULL: not wanted */
+  void **bytes;  /* an option's value: the buffer's size before, the bytes used afterwards */
 } Log;
 
 typedef struct
@@ -58,11 +58,12 @@ typedef struct
   Log errors;
 } Logs;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static HandleTable module_handles = { .base = FAKE_HANDLES (5) };
 static HandleTable kernel_handles = { .base = FAKE_HANDLES (6) };
-static GPtrArray *modules;     /* of Module, owned */
-static GHashTable *went_along; /* handles of those that died with their context, until used again */
+static GPtrArray *modules; /* Modules, owned */
+static GHashTable
+    *went_along; /* handles of those that are gone with their context, until used again */
 
 static void
 free_kernel (gpointer data)
@@ -90,7 +91,7 @@ static void __attribute__ ((constructor)) make_modules (void)
   went_along = g_hash_table_new (NULL, NULL);
 }
 
-/* All is called locked, from here to the driver's functions. */
+/* The lock is held in all functions up to those of the driver */
 
 void
 fake_free_modules_of (guint64 context_id)
@@ -174,10 +175,10 @@ make_module (guint64 context_id, const GPtrArray *names)
   return module->handle;
 }
 
-/* Images: what is in them, or what is wrong. */
+/* Images: their contents and mistakes */
 
-/* The first group of the first match from @start on; NULL: there is none.  @end is set to where the
- * match ends, unless it is NULL. */
+/* Returns the first group of the first match from @start on.  Returns NULL if there is none.  @end:
+ * nullable; set to the end of the match. */
 static gchar *
 match (const gchar *pattern, const gchar *start, const gchar **end)
 {
@@ -258,7 +259,7 @@ read_image (const gchar *image, GPtrArray *names, gchar **error)
 
 /* Options and logs */
 
-/* A buffer with its size, or neither. */
+/* Returns TRUE if there is a buffer with its size, or neither. */
 static gboolean
 is_log (const Log *log)
 {
@@ -284,8 +285,8 @@ read_options (guint n, const guint *options, void **values, Logs *logs)
   return is_log (&logs->info) && is_log (&logs->errors);
 }
 
-/* The rest of the buffer is cleared, and its first byte also where the size is 0.  The NUL is
- * counted only if the text was cut. */
+/* Writes a log.  Clears the rest of the buffer, and its first byte even if the size is 0.  The NUL
+ * is counted only if the text was cut. */
 static void
 write_log (const Log *log, const gchar *text)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * CUDA's own memory pools, and memory that is allocated and freed in the order of streams.  Memory
- * is in ledger.c; it knows a pool by its number, as memory may outlive its pool. */
+ * CUDA's own memory pools, and memory that is allocated and freed in the order of streams.  The
+ * memory is in ledger.c, which knows a pool by its number because memory may outlive its pool. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -15,19 +15,19 @@
 typedef struct
 {
   CUmemoryPool handle;
-  guint number; /* no other pool ever has it */
+  guint number; /* never reused */
   CUdevice device;
   gboolean is_default;
   guint64 max_bytes; /* G_MAXUINT64: no bound */
 } Pool;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static HandleTable handles = { .base = FAKE_HANDLES (10) };
 static guint last_number;
-static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES]; /* never freed; NULL: nobody has asked yet */
+static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES]; /* never freed; NULL: not needed yet */
 static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES]; /* not owned; NULL: the default one */
 
-/* All is called locked, from here to the driver's functions. */
+/* The lock is held in all functions up to those of the driver */
 
 static Pool *
 pool_new (CUdevice device)
@@ -74,7 +74,7 @@ check_device (CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds a stream that memory can be allocated or freed on. */
+/* Finds a stream on which memory can be allocated or freed. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
@@ -87,7 +87,7 @@ find_stream (const gchar *function, CUstream handle, Stream **stream)
   return status;
 }
 
-/* @handle: NULL: the current pool of the stream's device. */
+/* Allocates memory.  @handle: NULL: the current pool of the stream's device. */
 static Status
 allocate (const gchar *function, CUdeviceptr *address, gsize size, CUmemoryPool handle,
           CUstream stream_handle)

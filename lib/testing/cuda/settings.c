@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Settings as they are at the start, from the environment; and functions by their names. */
+ * The settings at the start, from the environment, and functions by their names. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -19,7 +19,7 @@ fake_get_function_name (Function function)
   return function_names[function];
 }
 
-/* NULL: any. */
+/* Finds a function by its name.  NULL: any function. */
 Function
 fake_find_function (const gchar *name)
 {

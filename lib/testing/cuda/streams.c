@@ -2,16 +2,15 @@
  * SPDX-License-Identifier: MIT
  *
  * Streams.  A stream is a queue of commands, each done as soon as those before it are; work is done
- * when the test says so.  There are no kernels.  An event on the legacy stream stands for what
- * blocking streams were given, too; otherwise the default streams wait for no other.
- *
- * What is asked of a destroyed stream ends the test, as it crashes on an H200. */
+ * when the test says so.  There are no kernels.  An event on the legacy stream also stands for the
+ * commands of blocking streams; apart from that, the default streams wait for no others.  A call
+ * with a destroyed stream ends the test, because it crashes on an H200. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef enum
 {
-  WORK,   /* until the test ends it */
+  WORK,   /* done when the test ends it */
   RECORD, /* reaches its mark */
   WAIT,   /* until its mark is reached */
   DO      /* calls its function */
@@ -28,10 +27,10 @@ typedef struct
 /* CU_STREAM_PER_THREAD; below it are NULL and CU_STREAM_LEGACY. */
 #define PER_THREAD 2
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static HandleTable handles = { .base = FAKE_HANDLES (2) };
-static GPtrArray *streams; /* of Stream, owned: destroyed ones, too, while they have commands */
-static TarnCond reached;   /* some mark was */
+static GPtrArray *streams; /* Streams, owned: destroyed ones as well, while they have commands */
+static TarnCond reached;   /* a mark was reached */
 
 static void
 free_command (gpointer data)
@@ -58,7 +57,7 @@ static void __attribute__ ((constructor)) make_streams (void)
   _tarn_cond_init (&reached);
 }
 
-/* Marks and commands; all is called locked. */
+/* Marks and commands.  The lock is held in all functions. */
 
 Mark *
 fake_mark_ref (Mark *mark)
@@ -99,7 +98,7 @@ reach_mark (Mark *mark)
   _tarn_cond_broadcast (&reached);
 }
 
-/* Whether the first command is done by now. */
+/* Runs the first command, if it can run.  Returns TRUE if it did. */
 static gboolean
 step (Stream *stream)
 {
@@ -128,7 +127,7 @@ remove_done_orphans (void)
     }
 }
 
-/* One stream may wait for what another has recorded. */
+/* Runs all commands that can run.  A stream may wait for a mark of another one. */
 static void
 advance (void)
 {
@@ -188,7 +187,7 @@ fake_stream_wait (Stream *stream, Mark *mark)
   put (stream, WAIT, mark);
 }
 
-/* Streams; all is called locked. */
+/* Streams.  The lock is held in all functions. */
 
 static Stream *
 make_stream (guint64 context_id)
@@ -201,7 +200,7 @@ make_stream (guint64 context_id)
   return stream;
 }
 
-/* Of this thread, never 0, and no later thread's. */
+/* Returns the number of this thread, which is never 0, and not reused. */
 static guint
 get_thread (void)
 {
@@ -258,7 +257,7 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
-/* Drops a command.  A stream that waits for its mark goes on. */
+/* Drops a command.  A stream that waits for its mark continues. */
 static void
 drop_command (Command *command)
 {
@@ -268,7 +267,7 @@ drop_command (Command *command)
   reach_mark (command->mark);
 }
 
-/* Nobody waits for them any more. */
+/* Frees the streams of a context.  No stream waits for them any more. */
 void
 fake_free_streams_of (guint64 context_id)
 {
@@ -384,13 +383,13 @@ fake_wait_for_blocking (Stream *legacy)
   wait_for_others (legacy, TRUE);
 }
 
-/* A stream without a handle waits for each of the others. */
+/* Records a mark for all streams of a context, by a stream without a handle that waits for each. */
 Mark *
 fake_context_record (guint64 context_id)
 {
   Stream *all = make_stream (context_id);
 
-  put (all, WORK, NULL); /* so that it stays */
+  put (all, WORK, NULL); /* keeps the stream */
   wait_for_others (all, FALSE);
   free_command (g_queue_pop_head (&all->commands));
   return fake_stream_record (all);

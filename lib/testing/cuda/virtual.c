@@ -1,11 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory: addresses, backings, and mappings of the one to the other.
- *
- * All backings lie in one file, of which pages are taken when they are first written: a test may
- * have more than the host has.  What is reserved is so in the host's memory, too, where nobody can
- * use it, and a mapping puts a backing's part of the file there. */
+ * Virtual memory: addresses, backings, and mappings from the one to the other.  All backings are in
+ * one file, whose pages are allocated at their first write, so a test may have more than the host
+ * has.  Reserved addresses are reserved in the host's memory, too, without access, and a mapping
+ * maps a part of the file there. */
 
 #define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
 
@@ -37,8 +36,8 @@ typedef struct
   CUmemAllocationProp properties;
   gsize size;
   guint64 place;    /* its first byte in the file */
-  gpointer handle;  /* NULL: it was released as often as it was created and retained */
-  guint references; /* of the handle */
+  gpointer handle;  /* NULL: released as often as it was created and retained */
+  guint references; /* the handle's */
   guint n_mappings;
 } Backing;
 
@@ -46,10 +45,10 @@ typedef struct
 {
   Range range; /* first */
   Backing *backing;
-  guint devices; /* bits: those that can use it */
+  guint devices; /* bits: the devices that can use it */
 } Mapping;
 
-/* Guarded by the lock. */
+/* Under the lock: */
 static GTree *reservations; /* Range -> the same, owned, by address: no two overlap */
 static GTree *mappings;     /* Mapping -> the same, likewise */
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
@@ -58,7 +57,7 @@ static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes */
 static int file;
 static guint64 file_size;
 
-/* Ranges; all is called locked. */
+/* Ranges.  The lock is held in all functions. */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
@@ -123,7 +122,7 @@ has_mapping (CUdeviceptr address, gsize size)
   return FALSE;
 }
 
-/* Whether it is all of some mappings, without a gap. */
+/* Returns TRUE if a range consists of whole mappings, without a gap. */
 static gboolean
 is_mapped (CUdeviceptr address, gsize size)
 {
@@ -141,7 +140,7 @@ is_mapped (CUdeviceptr address, gsize size)
   return TRUE;
 }
 
-/* What others ask; all is called locked. */
+/* Questions of other files.  The lock is held in all functions. */
 
 static gboolean
 add_size (gpointer key, gpointer unused, gpointer bytes)
@@ -187,7 +186,8 @@ fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
   return TRUE;
 }
 
-/* They may lie in several mappings, one behind the other. */
+/* Finds the host's address of mapped bytes.  They may be in several mappings, one behind the
+ * other. */
 gboolean
 fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -208,7 +208,7 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 
 /* Addresses */
 
-/* What is asked for in the host's memory, aligned; MAP_FAILED: there is none. */
+/* Reserves aligned addresses in the host's memory.  Returns MAP_FAILED if there are none. */
 static void *
 reserve (gsize size, gsize alignment)
 {
@@ -275,7 +275,7 @@ has_attribute (guint attribute, CUdevice device)
   return fake_get_attribute (&value, attribute, device) && value != 0;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static Status
 check_properties (const CUmemAllocationProp *properties)
 {
@@ -313,8 +313,9 @@ cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *propert
   return status;
 }
 
-/* Takes a part of the file that was never used: nobody else's bytes are there, and few zeros that a
- * test could rely on, which a device does not promise. */
+/* Takes a part of the file that was never used, so that there are no bytes of others.  Writes other
+ * bytes than zeros to each granule, so that no test relies on zeros, which a device does not
+ * promise. */
 static gboolean
 take_place (gsize size, guint64 *place)
 {
@@ -355,14 +356,14 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static Backing *
 find_backing (CUmemGenericAllocationHandle handle)
 {
   return fake_handle_get (&handles, (gpointer) (guintptr) handle);
 }
 
-/* The same where a driver looks into whatever it is given. */
+/* Finds a backing, or ends the test: a driver reads through any handle that it is given. */
 static Backing *
 get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
 {
@@ -374,7 +375,7 @@ get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
   return backing;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static void
 free_unused (Backing *backing)
 {
@@ -387,7 +388,7 @@ free_unused (Backing *backing)
   g_free (backing);
 }
 
-/* Memory that is mapped stays until it is not. */
+/* Releases a handle.  Mapped memory stays until it is unmapped. */
 Status
 cuMemRelease (CUmemGenericAllocationHandle handle)
 {
@@ -418,7 +419,7 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* A descriptor of what all of them lie in: nobody can do more with it than close it. */
+/* Returns a descriptor of the file of all backings.  A caller can only close it. */
 Status
 cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
                               unsigned long long flags)
@@ -437,7 +438,7 @@ cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle,
 
 /* Mappings */
 
-/* Puts a backing, or nothing, into the host's memory. */
+/* Maps a backing, or nothing, into the host's memory. */
 static void
 place_at (CUdeviceptr address, gsize size, const Backing *backing)
 {
@@ -452,7 +453,7 @@ place_at (CUdeviceptr address, gsize size, const Backing *backing)
     g_error ("the fake driver cannot map memory");
 }
 
-/* Called locked.  What is not reserved is not mapped. */
+/* The lock is held.  What is not reserved is not mapped. */
 static Status
 check_reservation (CUdeviceptr address, gsize size)
 {
@@ -490,7 +491,7 @@ cuMemMap (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocatio
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static void
 unmap (Mapping *mapping)
 {
@@ -502,7 +503,7 @@ unmap (Mapping *mapping)
   free_unused (backing);
 }
 
-/* One mapping or several, but all of each. */
+/* Unmaps one mapping or several, each as a whole. */
 Status
 cuMemUnmap (CUdeviceptr address, size_t size)
 {
@@ -527,7 +528,7 @@ cuMemUnmap (CUdeviceptr address, size_t size)
 
 /* Access */
 
-/* Called locked. */
+/* The lock is held. */
 static Status
 check_access (const CUmemAccessDesc *access, const Mapping *mapping)
 {
@@ -541,7 +542,7 @@ check_access (const CUmemAccessDesc *access, const Mapping *mapping)
              : FAKE_CUDA_INVALID_DEVICE;
 }
 
-/* Called locked. */
+/* The lock is held. */
 static Status
 set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
 {
@@ -556,7 +557,7 @@ set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Of mappings, but all of each.  Reading alone is not modelled. */
+/* Sets the access to mappings, each as a whole.  Read-only access is not modelled. */
 Status
 cuMemSetAccess (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)
 {
@@ -594,7 +595,7 @@ cuMemGetAccess (unsigned long long *flags, const CUmemLocation *location, CUdevi
 }
 
 #if FAKE_CUDA_VERSION >= 11000
-/* Of what is mapped at an address. */
+/* Returns a handle of the backing that is mapped at an address. */
 Status
 cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
