@@ -30,7 +30,7 @@ overview_words () {
 
 variables_are_told () {
   overview_words >"$scratch/words"
-  find "$top_srcdir/lib" -name '*.c' -exec grep -l -e g_getenv -e secure_getenv {} + \
+  find "$top_srcdir/lib" -name '*.c' -exec grep -l -e g_getenv -e secure_getenv -e _tarn_get_ {} + \
     | xargs grep -h -o '"[A-Z][A-Z_]*"' | tr -d '"' | sort -u >"$scratch/variables"
   grep -q TARN_TEST "$scratch/variables" || return
   ! comm -23 "$scratch/variables" "$scratch/words" | grep .

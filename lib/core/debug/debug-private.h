@@ -171,17 +171,12 @@ void _tarn_findings_report (TarnFindings *findings);
 /* Counts a finding, which the caller reports, and adds it to TARN_FAULTS_REPORT. */
 void _tarn_finding_count (gboolean is_leak, const gchar *text);
 gsize _tarn_findings_get_n (void);
-<<<<<<< HEAD
 /* Makes the program end with TarnDebugSettings.exit_status although nothing was found: TARN_DEBUG
  * cannot be read, so nothing was looked for. */
 void _tarn_finding_fail_at_exit (void);
 
 /* Ends the program with TarnDebugSettings.exit_status if something was found before its end, or by
  * a function that is registered with atexit () after this call. */
-=======
-/* Makes the program end with TarnDebugSettings.exit_status if something was found, also by
- * functions that run at its end from now on. */
->>>>>>> e993834b2558a31a4c0ae3862d8e0d02e46a56ca
 void _tarn_finding_watch_exit (void);
 void _tarn_finding_append_stack (GString *text, guint32 stack);
 

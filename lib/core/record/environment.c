@@ -56,18 +56,6 @@ begin_to_record (const gchar *path, guint depth)
     _tarn_message ("TARN_TRACE: %s", error->message);
 }
 
-<<<<<<< HEAD
-=======
-/* Gets what a variable is set to.  Returns NULL if there is nothing. */
-static const gchar *
-get_path (const gchar *variable)
-{
-  const gchar *path = secure_getenv (variable);
-
-  return path != NULL && path[0] != '\0' ? path : NULL;
-}
-
->>>>>>> e993834b2558a31a4c0ae3862d8e0d02e46a56ca
 static void
 begin (void)
 {
