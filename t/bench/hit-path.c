@@ -1,11 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * hit-path WAY N: N blocks that a pool holds are handed out and freed; with new-queues N blocks
- * that are fresh, since each is for another queue, and none of these is named again; with
- * forgotten-queues each is, beside N blocks; with failed-event fresh ones beside N queues, after no
- * event could be recorded on one; with heap-misses of sizes that vary, from a heap.  How many
- * instructions that takes does not depend on the machine: instructions.t counts them. */
+ * Makes N requests and frees in a way whose instructions instructions.t counts: their number does
+ * not depend on the machine.
+ *
+ *     hit-path WAY N
+ *
+ * By default a pool serves N held blocks.  new-queues: N fresh blocks, each for another queue,
+ * which is never used again.  forgotten-queues: N blocks, and each queue is forgotten.
+ * failed-event: fresh blocks beside N queues, after an event could not be recorded on one.
+ * heap-misses: blocks of varying sizes from a heap. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +80,7 @@ event_release (gpointer next, gpointer event)
   (void) event;
 }
 
-/* Nothing of the following is called. */
+/* The following functions are never called. */
 
 static gboolean
 event_wait (gpointer next, gpointer event, gpointer queue, GError **error)
@@ -96,7 +100,7 @@ event_record_all (gpointer next, GError **error)
   g_assert_not_reached ();
 }
 
-/* Virtual memory: no address is reserved twice. */
+/* Reserves virtual memory: no address is reserved twice. */
 
 static gboolean
 reserve (gpointer next, gsize size, TarnMemory *addresses, GError **error)
@@ -211,7 +215,7 @@ ignore (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointe
   (void) unused;
 }
 
-/* The queue on which no event could be recorded is not named again. */
+/* Uses fresh blocks.  The queue on which no event could be recorded is not used again. */
 static void
 use_after_failed_event (TarnPool *pool, guint n)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a program that knows nothing of Tarn pays for its buffers: threads with a queue each make
- * one, fill it, have a kernel change it and release it, again and again, and read one in so many
- * back.  By itself, and under the layer: tarn-run layer-cost.  Times depend on the machine: read
- * the ratios. */
+ * Measures the cost of buffers in a program that does not use Tarn, alone and under the layer
+ * (tarn-run layer-cost).  Each thread has a queue; it creates a buffer, fills it, lets a kernel
+ * change it and releases it, again and again.  Every 16th one is read back.  Times depend on the
+ * machine: read the ratios. */
 
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -62,7 +62,7 @@ choose_words (Worker *self)
   return 256 + (gsize) (self->random >> 8) % (most - 255);
 }
 
-/* Whether each word is what the fill and the kernel have made of it. */
+/* Checks that each word has the value that the fill and the kernel give it. */
 static void
 read_back (Worker *self, cl_mem buffer, gsize n_words, cl_uint expected)
 {

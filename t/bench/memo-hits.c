@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a hit of a memo costs, beside a lookup of the same key in a hash table, and how hits of
- * several threads scale.  Times depend on the machine: read the ratios. */
+ * Measures the cost of a hit in a memo beside a lookup of the same key in a hash table, and how
+ * hits of several threads scale.  Times depend on the machine: read the ratios. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 typedef enum
 {
   TABLE,  /* g_hash_table_lookup (), without a lock or a reference */
-  OWN,    /* each thread asks for entries that no other asks for */
-  SHARED, /* all ask for the same */
+  OWN,    /* each thread looks up entries of its own */
+  SHARED, /* all threads look up the same entries */
   PRIVATE /* each thread has a value of its own for the same entries */
 } Kind;
 
@@ -28,10 +28,10 @@ typedef struct
   Kind kind;
   TarnMemo *memo;
   GHashTable *table;
-  gint ready;      /* atomic: threads that stand at the start */
+  gint ready;      /* atomic: threads that wait for the start */
   gint is_started; /* atomic */
   guint n_threads;
-  guint64 n_hits; /* of each thread */
+  guint64 n_hits; /* for each thread */
 } Run;
 
 typedef struct
@@ -141,7 +141,7 @@ run_thread (gpointer data)
   return NULL;
 }
 
-/* Nanoseconds of one lookup, of all threads together. */
+/* Measures the nanoseconds of a lookup, for all threads together. */
 static gdouble
 run_once (Run *run)
 {
@@ -174,7 +174,7 @@ compare (const void *a, const void *b)
   return left < right ? -1 : left > right;
 }
 
-/* The median. */
+/* Gets the median. */
 static gdouble
 measure (Kind kind, guint n_threads, guint64 n_hits)
 {

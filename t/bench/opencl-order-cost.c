@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The same as order-cost.c for in-order queues of an OpenCL device, beside clCreateBuffer () and
- * clReleaseMemObject ().
+ * Measures the same as order-cost.c for in-order queues of an OpenCL device, beside clCreateBuffer
+ * () and clReleaseMemObject ().
  *
  *     t/bench/opencl-order-cost                     on the first device
  *     TARN_TEST=pocl t/bench/opencl-order-cost      on one of PoCL's */
@@ -13,7 +13,7 @@
 
 static cl_context context;
 static cl_device_id device;
-static cl_command_queue ready; /* makes buffers ready */
+static cl_command_queue ready; /* allocates buffers at once */
 static gboolean is_deferred;
 
 static void
@@ -96,7 +96,7 @@ use_driver (Lane *lane)
     }
 }
 
-/* That the pool is over a deferred allocator is what was asked for. */
+/* Hides the message that the pool is over a deferred allocator, which was asked for. */
 static void
 ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
 {

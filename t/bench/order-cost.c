@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a hit and its free cost when a CUDA pool has several streams to keep in order, and several
- * threads with a stream each, beside malloc, a pool for each thread, and the driver's own pool.
- * Times depend on the machine: read the ratios.
+ * Measures the cost of a hit and its free if a CUDA pool orders memory on several streams, or
+ * several threads have a stream each; beside malloc, a pool for each thread, and the driver's own
+ * pool.  Times depend on the machine: read the ratios.
  *
  *     t/bench/order-cost                  on the first device that gives a context
  *     CUDA_DEVICE=1 t/bench/order-cost    on device 1 */
@@ -23,7 +23,7 @@
   X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
   X (cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))
 
-/* NULL in a driver before CUDA 11.2. */
+/* Functions that are NULL in a driver before CUDA 11.2. */
 #define OPTIONAL(X)                                                                                \
   X (cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * pointer, size_t size, CUstream stream))    \
   X (cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr pointer, CUstream stream))                     \
@@ -45,7 +45,7 @@ static struct
 
 static CUdevice device;
 static CUcontext context;
-static const TarnTestingCuda *fake; /* NULL: it is a real one */
+static const TarnTestingCuda *fake; /* NULL: the driver is real */
 
 static void
 check (const gchar *call, unsigned int status)
@@ -56,7 +56,8 @@ check (const gchar *call, unsigned int status)
 
 #define CHECK(call) check (#call, call)
 
-/* Tarn has made a context, and so has opened the library, which it never closes. */
+/* Loads the functions.  Tarn has a context by now, so the library is open already and stays
+ * open. */
 static void
 load_functions (void)
 {
@@ -69,7 +70,7 @@ load_functions (void)
   if ((*(gpointer *) &cuda.name = dlsym (library, symbol)) == NULL)                                \
     missing = symbol;
   OPTIONAL (X)
-  missing = NULL; /* those may be */
+  missing = NULL; /* optional functions may be missing */
   REQUIRED (X)
 #undef X
   if (missing != NULL)
@@ -89,7 +90,7 @@ why_no_async (void)
              : NULL;
 }
 
-/* The driver keeps all memory, as Tarn's pool does. */
+/* Sets the driver's pool to cache all memory, as Tarn's pool does. */
 static void
 keep_memory (void)
 {

@@ -17,7 +17,7 @@ typedef struct
   guint n_threads;
   pthread_barrier_t
       barrier;  /* of the threads and of who measures: where repetitions begin and end */
-  gint is_over; /* atomic: the repetition */
+  gint is_over; /* atomic: the repetition is over */
   TarnPool *pools[MAX_THREADS];
   guint n_pools;
   guint64 n_pairs, n_calls; /* in all repetitions */
@@ -28,9 +28,9 @@ typedef struct
   Crew *crew;
   GThread *thread;
   Lane lane;
-  guint64 n_rounds;             /* of the latest repetition */
+  guint64 n_rounds;             /* in the latest repetition */
   gint64 start, end;            /* nanoseconds */
-  gchar apart[CACHE_LINE_PAIR]; /* the next one's is in no cache line of this one's */
+  gchar apart[CACHE_LINE_PAIR]; /* the next one shares no cache line with this one */
 } Worker;
 
 static gint64
@@ -71,7 +71,7 @@ run_worker (gpointer data)
     crew->round (&worker->lane);
   for (guint i = 0; i < crew->bench->n_repetitions; i++)
     {
-      pthread_barrier_wait (&crew->barrier); /* who measures has settled the device */
+      pthread_barrier_wait (&crew->barrier); /* the device is idle */
       pthread_barrier_wait (&crew->barrier);
       run_repetition (worker);
       pthread_barrier_wait (&crew->barrier);
@@ -79,8 +79,8 @@ run_worker (gpointer data)
   return NULL;
 }
 
-/* The clock runs from the first start to the last end: a thread that had no processor when it was
- * to stop has done its share with another's. */
+/* Computes the time of a repetition.  It is from the first start to the last end, because a thread
+ * that had no processor at the end stops later and does more. */
 static gdouble
 get_time (const Worker *workers, guint n)
 {
@@ -111,7 +111,7 @@ count_calls (const Crew *crew)
   return crew->bench->backend->count_calls != NULL ? crew->bench->backend->count_calls () : 0;
 }
 
-/* What is still on a queue is no business of the next repetition. */
+/* Waits for all queues, so that their work does not disturb the next repetition. */
 static void
 repeat (Crew *crew, const Worker *workers, guint n_queues, gdouble *times)
 {
@@ -156,7 +156,7 @@ make_pools (Crew *crew, Pools which)
     limit_to_one_block (crew->pools[0]);
 }
 
-/* Pools count warming up, too. */
+/* Reads the pools' counters, without those of warming up. */
 static void
 count_all (const Crew *crew, OrderResult *result)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Threads that go a way at the same time, again and again, and the clock. */
+ * Times threads that go the same way at the same time, in several repetitions. */
 
 #ifndef ORDER_CREW_H
 #define ORDER_CREW_H
@@ -15,21 +15,21 @@ typedef struct
 {
   const OrderBackend *backend;
   TarnAllocator *allocator;
-  gdouble seconds; /* of each repetition; after which rounds are ended */
-  guint n_rounds;  /* of each thread in each repetition, without a clock; 0: for so many seconds */
+  gdouble seconds; /* for each repetition; the current rounds are finished */
+  guint n_rounds;  /* each thread makes them in each repetition, without a clock; 0: use seconds */
   guint n_repetitions;
 } OrderBench;
 
-/* Times are in nanoseconds of a request and its free, as a thread sees them. */
+/* A result.  Times are nanoseconds of a request and its free, as seen by a thread. */
 typedef struct
 {
   gdouble median, least, most;
   gboolean has_pool, has_calls;
-  gdouble waits, misses; /* of the pools, for each request */
-  gdouble calls;         /* of the driver, for each request */
+  gdouble waits, misses; /* of the pools, per request */
+  gdouble calls;         /* of the driver, per request */
 } OrderResult;
 
-/* Every thread makes a round of its own before the first repetition. */
+/* Measures a way.  Every thread makes a round before the first repetition, to warm up. */
 gboolean order_measure (const OrderBench *bench, const Way *way, guint n_threads, guint n_queues,
                         OrderResult *result, GError **error);
 

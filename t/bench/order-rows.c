@@ -11,7 +11,7 @@
 
 typedef struct
 {
-  guint threads[MAX_THREADS]; /* how many, in the order of the rows: 1, ...; 0: no more */
+  guint threads[MAX_THREADS]; /* numbers of threads, ascending from 1; 0 ends them */
   gboolean is_json;
   guint n_printed;
 } Table;
@@ -37,11 +37,11 @@ typedef struct
 {
   const gchar *label;
   guint n_threads, n_queues;
-  const gchar *reason; /* there is none of the following */
+  const gchar *reason; /* why there is no result; nullable */
   OrderResult result;
   gdouble malloc_time; /* nanoseconds, with as many threads */
-  gdouble gain;        /* pairs a second, over those of one thread; 0: there is none */
-  gdouble share;       /* ... of what malloc gains */
+  gdouble gain;        /* pairs a second relative to one thread; 0: none */
+  gdouble share;       /* the gain relative to malloc's */
   gdouble ratio;       /* to malloc with as many threads */
 } Row;
 
@@ -124,7 +124,7 @@ print_head (const Table *table)
 
 /* Measurement */
 
-/* @alone is the row of one thread; nullable. */
+/* Computes the gain over @alone, the row of one thread, which may be NULL. */
 static void
 compare_row (Row *row, const Row *alone)
 {
@@ -135,8 +135,7 @@ compare_row (Row *row, const Row *alone)
   row->share = alone->ratio / row->ratio;
 }
 
-/* The yardstick just before each row, but its own: a machine is not the same from one second to the
- * next. */
+/* Measures a row, and the yardstick just before it, because conditions change within seconds. */
 static gboolean
 measure_row (const OrderBench *bench, const Way *way, Row *row, GError **error)
 {
@@ -152,7 +151,7 @@ measure_row (const OrderBench *bench, const Way *way, Row *row, GError **error)
   return TRUE;
 }
 
-/* Returns whether it could be measured. */
+/* Measures and prints a row.  Returns FALSE if it could not be measured. */
 static gboolean
 add_row (const OrderBench *bench, Table *table, const Way *way, Row *row, const Row *alone)
 {
@@ -220,7 +219,7 @@ measure_all (const OrderBench *bench, Table *table, const gchar *part)
 
 /* Options */
 
-/* "1,2,4": ascending, from 1. */
+/* Parses numbers of threads, such as "1,2,4": ascending, from 1. */
 static gboolean
 parse_threads (Table *table, const gchar *text)
 {

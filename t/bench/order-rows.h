@@ -1,39 +1,40 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the order of queues costs: rows of a table, the same for each backend. */
+ * Measures the cost of ordering by queue, as rows of a table that are the same for each backend. */
 
 #ifndef ORDER_ROWS_H
 #define ORDER_ROWS_H
 
 #include <tarn/tarn.h>
 
-#define ROUND_PAIRS 64 /* requests of a round, each freed at once; the most queues of a thread */
-#define REQUEST_SIZE ((gsize) 64 << 10) /* bytes, where all are the same */
+#define ROUND_PAIRS                                                                                \
+  64 /* requests in a round, each freed at once; also the most queues of a thread */
+#define REQUEST_SIZE ((gsize) 64 << 10) /* bytes, if all requests have the same size */
 
 #define EXIT_WRONG 1
 #define EXIT_USAGE 2
-#define EXIT_SKIP 77 /* there is nothing to measure on */
+#define EXIT_SKIP 77 /* there is no device */
 
-/* One thread's part of a row. */
+/* A thread's part of a row. */
 typedef struct
 {
   TarnPool *pool;
-  gpointer queues[ROUND_PAIRS]; /* in turn; the same one again where there are fewer */
+  gpointer queues[ROUND_PAIRS]; /* used in turn; repeated if there are fewer */
   gsize sizes[ROUND_PAIRS];     /* bytes */
-  GError *error;                /* that ended it */
+  GError *error;                /* the one that ended it; nullable */
 } Lane;
 
-/* ROUND_PAIRS requests and frees, or fewer with an error. */
+/* Makes ROUND_PAIRS requests and frees, or fewer with an error. */
 typedef void (*Round) (Lane *lane);
 
 typedef struct
 {
   const gchar *program;
-  const gchar *summary;        /* of --help: a line */
-  const gchar *description;    /* of --help: how the device is chosen */
+  const gchar *summary;        /* a line for --help */
+  const gchar *description;    /* for --help: how the device is selected */
   const GOptionEntry *options; /* its own; NULL: none */
-  const gchar *direct;         /* what the driver's own way is called; NULL: it has none */
+  const gchar *direct;         /* the name of the driver's own way; NULL: it has none */
 
   /* Opens the device, or ends the program.  The caller owns what it returns. */
   TarnAllocator *(*open) (void);
@@ -41,15 +42,16 @@ typedef struct
   gpointer (*queue_new) (void);
   void (*queue_free) (gpointer queue);
   void (*enter) (void);                 /* in each thread, first */
-  void (*settle) (gpointer queue);      /* waits for all that is on it */
-  const gchar *(*why_no_direct) (void); /* returns NULL: it can be measured; NULL: always */
+  void (*settle) (gpointer queue);      /* waits for all work on it */
+  const gchar *(*why_no_direct) (void); /* returns why it cannot be measured, or NULL; nullable */
   Round use_direct;
-  guint (*count_calls) (void); /* of the driver so far; nullable; returns 0: it does not say */
+  guint (*count_calls) (
+      void); /* driver calls so far; nullable; returns 0 if they are not counted */
 } OrderBackend;
 
 void G_GNUC_NORETURN order_end_with (int status, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
 
-/* All of main (). */
+/* Does everything that main () does. */
 int order_run (int argc, char **argv, const OrderBackend *backend);
 
 #endif

@@ -8,10 +8,10 @@
 
 #define MIN_MIXED_SIZE 256
 #define MAX_MIXED_SIZE ((gsize) 4 << 20)
-#define BINS_PER_OCTAVE 16 /* of a pool whose options are the default ones */
+#define BINS_PER_OCTAVE 16 /* in a pool with default options */
 
-/* The functions of a backend do no more than these of the core, whose queues are theirs: only a
- * default stream is called something else. */
+/* A backend's own functions do no more than these of the core: only a default stream has another
+ * name. */
 
 static void
 use_malloc (Lane *lane)
@@ -20,8 +20,8 @@ use_malloc (Lane *lane)
     {
       gpointer block = malloc (64);
 
-      /* The size is looked up as for the others; and a compiler that saw what becomes of the block
-       * would allocate none. */
+      /* Makes the compiler look up the size, as for other subjects, and keeps it from removing the
+       * allocation. */
       __asm__ volatile("" : "+r"(block) : "r"(lane->sizes[i]) : "memory");
       free (block);
     }
@@ -59,7 +59,7 @@ use (Lane *lane)
     }
 }
 
-/* Allocated on one queue, freed on the next one. */
+/* Allocates on one queue and frees on the next one. */
 static void
 use_moved (Lane *lane)
 {
@@ -74,7 +74,7 @@ use_moved (Lane *lane)
     }
 }
 
-/* Freed while two queues use it. */
+/* Frees each block while two queues use it. */
 static void
 use_recorded (Lane *lane)
 {
@@ -122,7 +122,7 @@ get_size (Sizes which, guint i, guint n_queues)
       * MIN_MIXED_SIZE);
 }
 
-/* Mixed sizes come in an order of their own for each thread, the same in every run. */
+/* Fills in sizes.  Mixed ones are in another order for each thread, but the same in every run. */
 void
 order_fill_sizes (gsize *sizes, Sizes which, guint thread, guint n_queues)
 {
@@ -132,7 +132,7 @@ order_fill_sizes (gsize *sizes, Sizes which, guint thread, guint n_queues)
     {
       guint other = which == SIZES_MIXED ? (guint) g_rand_int_range (random, 0, (gint32) i + 1) : i;
 
-      /* Fisher's and Yates's shuffle, while it is filled. */
+      /* The shuffle of Fisher and Yates, while the array is filled. */
       sizes[i] = sizes[other];
       sizes[other] = get_size (which, i, n_queues);
     }

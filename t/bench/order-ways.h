@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What threads do with queues while the clock runs. */
+ * The ways in which threads use queues while the clock runs. */
 
 #ifndef ORDER_WAYS_H
 #define ORDER_WAYS_H
@@ -18,24 +18,25 @@ typedef enum
 typedef enum
 {
   POOL_NONE,
-  POOL_ONE,      /* for all threads */
+  POOL_ONE,      /* one for all threads */
   POOL_LIMITED,  /* ... with a limit of one block */
-  POOL_FOR_EACH, /* thread */
+  POOL_FOR_EACH, /* one for each thread */
 } Pools;
 
-/* Rows that differ in how many threads or queues there are. */
+/* A way.  Its rows differ in the number of threads or queues. */
 typedef struct
 {
   const gchar *label; /* NULL: the backend's own */
   Round round;        /* NULL: the backend's own */
   Sizes sizes;
   Pools pools;
-  gboolean has_threads; /* 1, 2, 4... of them with a queue each, not one with 1, 2, 8... */
+  gboolean has_threads; /* 1, 2, 4... threads with a queue each; else one thread with 1, 2, 8...
+                           queues */
   guint min_queues;
   guint max_queues;
 } Way;
 
-/* The first is malloc's, the yardstick. */
+/* The ways; the first one is the yardstick, malloc (). */
 extern const Way ways[];
 extern const gsize n_ways;
 

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The same as order-cost.c without any driver below: memory that costs nothing, queues that are
- * always idle, and no function of theirs that takes a lock.  What is left is the pool's own. */
+ * Measures the same as order-cost.c without a driver: memory costs nothing, queues are always idle,
+ * and their functions take no lock.  The rest is the pool's own cost. */
 
 #include "order-rows.h"
 
 static guint64 next_address; /* atomic, as are these */
-static guint n_calls = 1;    /* of functions that a driver would have: 0 says nothing */
+static guint n_calls = 1; /* of functions that a driver would have; not 0, which means uncounted */
 static gchar event;
 
 static void
@@ -117,7 +117,7 @@ open_nothing (void)
   return tarn_allocator_new (&ops, NULL, NULL);
 }
 
-/* An address. */
+/* Makes up a queue: an address. */
 static gpointer
 queue_new (void)
 {

@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What recording costs: a block that a pool holds is handed out and freed, with nothing recorded,
- * recorded, with tags, and with stacks; and beside that LTTng, where it is installed, with a
- * tracepoint for each request and each free in place of Tarn's events.  Each repetition has all of
- * the ways, one after the other, so that what disturbs one disturbs the others.  Times depend on
- * the machine: read the ratios. */
+ * Measures the cost of recording.  A pool serves a held block, which is then freed: without
+ * recording, with it, with tags, and with stacks.  If LTTng is installed, it is measured, too, with
+ * a tracepoint for each request and each free instead of Tarn's events.  Each repetition goes
+ * through all ways, so that a disturbance affects all of them.  Times depend on the machine: read
+ * the ratios. */
 
 #include <glib/gstdio.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ typedef struct
   guint stack_depth;
 } Way;
 
-/* The first is what the others are compared with. */
+/* The ways; the others are compared with the first one. */
 static const Way ways[] = {
   { .name = "nothing recorded" },
   { .name = "recorded", .is_recorded = TRUE },
@@ -50,10 +50,10 @@ typedef struct
   const Way *way;
   TarnPool *pool;
   const gchar *path;
-  gint ready;      /* atomic: threads that stand at the start */
+  gint ready;      /* atomic: threads that wait for the start */
   gint is_started; /* atomic */
   guint n_threads;
-  guint n_pairs; /* of each thread */
+  guint n_pairs; /* for each thread */
 } Run;
 
 typedef struct
@@ -99,7 +99,7 @@ use (TarnPool *pool, guint n)
     tarn_block_free (tarn_pool_allocate (pool, BYTES, NULL));
 }
 
-/* No two pairs in turn have the same tag. */
+/* Makes pairs with tags that change each time. */
 static void
 use_with_tags (TarnPool *pool, guint n)
 {
@@ -110,7 +110,8 @@ use_with_tags (TarnPool *pool, guint n)
     }
 }
 
-/* What Tarn's events say of a block: a request's pool, block, size and address; a free's block. */
+/* Makes pairs with tracepoints that have the same values as Tarn's events: a request's pool, block,
+ * size and address; a free's block. */
 static void
 use_with_tracepoints (TarnPool *pool, guint n)
 {
@@ -124,7 +125,7 @@ use_with_tracepoints (TarnPool *pool, guint n)
     }
 }
 
-/* Volatile, or the compiler would make a loop of it. */
+/* Calls itself, to make stacks deep.  Volatile keeps the compiler from making a loop of it. */
 static __attribute__ ((noinline)) guint
 go_down (const Run *run, guint depth, guint n)
 {
@@ -177,7 +178,7 @@ run_threads (Run *run)
   return (gdouble) (g_get_monotonic_time () - start) * 1000 / run->n_pairs;
 }
 
-/* The same, recorded; adds what was lost.  All that there is to record has to be in the file. */
+/* Gets the same with recording, and adds up lost events.  All others must be in the file. */
 static gdouble
 run_recorded (Run *run, guint64 *lost)
 {
@@ -246,7 +247,7 @@ get_median (const gdouble *numbers)
   return sorted[REPETITIONS / 2];
 }
 
-/* Medians; of ratios and differences, too, which are of one repetition each. */
+/* Prints medians, also of ratios and differences, which are computed for each repetition. */
 static void
 print_row (const Results *results, gsize way, guint n_threads)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tracepoints of LTTng's for record-cost.c, which has them without LTTng, too: then they are
- * nothing. LTTng includes the second part several times, to make something else of it each time. */
+ * Tracepoints of LTTng for record-cost.c; without LTTng they do nothing.  LTTng includes the second
+ * part several times, and makes other code of it each time. */
 
 /* clang-format off */
 #ifdef HAVE_LTTNG_UST

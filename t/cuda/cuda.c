@@ -180,7 +180,7 @@ fail_allocation (gpointer data, guint nth, gboolean for_ever)
 }
 
 static gboolean
-has_failed (gpointer unused)
+stop_failing (gpointer unused)
 {
   gboolean failed = fake->get_failed () != NULL;
 
@@ -227,7 +227,7 @@ add_backends (void)
       backends[i].close = close_state;
       backends[i].allocator_new = allocator_new;
       backends[i].fail = fake != NULL ? fail_allocation : NULL;
-      backends[i].has_failed = has_failed;
+      backends[i].stop_failing = stop_failing;
       backends[i].live = fake != NULL ? live : NULL;
       if (fake == NULL)
         backends[i].set_budget = NULL;

@@ -51,7 +51,7 @@ fail (gpointer state, guint nth, gboolean for_ever)
 }
 
 static gboolean
-has_failed (gpointer state)
+stop_failing (gpointer state)
 {
   gboolean failed = tarn_testing_pages_has_failed (state);
 
@@ -69,7 +69,7 @@ live (gpointer state)
 #define BACKEND(open_it)                                                                           \
   {                                                                                                \
     .open = open_it, .close = close_pages, .allocator_new = pages_allocator_new, .fail = fail,     \
-    .has_failed = has_failed, .live = live,                                                        \
+    .stop_failing = stop_failing, .live = live,                                                    \
   }
 
 int

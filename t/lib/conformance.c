@@ -476,7 +476,7 @@ fail_nth (const Backend *backend, gpointer state, gboolean for_ever)
 
       backend->fail (state, ++nth, for_ever);
       done = use_everything (backend, state, &error);
-      struck = backend->has_failed (state);
+      struck = backend->stop_failing (state);
       g_assert_true (done == (error == NULL));
       g_assert_true (done || (struck && is_injected (error)));
       errors += !done;

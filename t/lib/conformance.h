@@ -1,35 +1,38 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What every kind of memory must do, with a pool and without one: the same tests over the callback
- * fake, over a driver with a layer or a fake in between, and over drivers as they are. */
+ * Conformance tests for every kind of memory, with a pool and without one.  The same tests run over
+ * the callback fake, over a driver with a layer or a fake in between, and over real drivers. */
 
 #ifndef TARN_CONFORMANCE_H
 #define TARN_CONFORMANCE_H
 
 #include <tarn/tarn.h>
 
-/* One kind of memory on one device, as a test sees it.  What a backend cannot do is NULL, and what
- * needs it is left to a backend that can. */
+/* A kind of memory on a device.  Functions that a backend does not have are NULL; tests that need
+ * them are left out. */
 typedef struct
 {
-  /* Has conformance_run () run @test under @path, once for each device; NULL: once, with none. */
+  /* Adds a test that calls conformance_run () under @path once for each device.  NULL: once,
+   * without a device. */
   void (*add) (const gchar *path, gconstpointer test);
-  /* Makes what the allocators below need (a context, say); NULL with a reason: skip. */
+  /* Creates the state that the allocators below need, such as a context.  NULL with a reason: the
+   * test is skipped. */
   gpointer (*open) (gconstpointer device, gchar **reason);
   /* Releases it, and ends the test if any memory is still allocated. */
   void (*close) (gpointer state);
   TarnAllocator *(*allocator_new) (gpointer state, GError **error);
 
-  /* Why this driver cannot be called by several threads at a time; NULL where it can. */
+  /* Gets the reason why this driver cannot be called by several threads at a time.  Returns NULL if
+   * it can. */
   const gchar *(*no_threads) (gconstpointer device);
-  /* G_MAXUINT64: as much as there is. */
+  /* Sets the memory budget; G_MAXUINT64: no limit. */
   void (*set_budget) (gpointer state, guint64 bytes);
-  /* The nth driver call from now on fails with out-of-memory; if @for_ever, the ones after it too.
-   */
+  /* Makes the nth driver call from now on fail with out-of-memory, and if @for_ever all later
+   * ones. */
   void (*fail) (gpointer state, guint nth, gboolean for_ever);
-  gboolean (*has_failed) (gpointer state); /* whether that came to pass; ends it */
-  guint (*live) (gpointer state);          /* pieces of memory allocated from the driver */
+  gboolean (*stop_failing) (gpointer state); /* returns whether a call has failed */
+  guint (*live) (gpointer state);            /* allocations of the driver that are not freed */
 
   gboolean has_heap; /* set by conformance_add_over_heap () */
 } Backend;
@@ -37,21 +40,22 @@ typedef struct
 /* Ends the test if an invariant of the pool does not hold. */
 void assert_valid (TarnPool *pool);
 
-/* A block that there is, from a pool that is valid afterwards. */
+/* Allocates a block.  Ends the test if that fails, or if the pool is not valid afterwards. */
 TarnBlock *allocate (TarnPool *pool, gsize size);
 
 /* From here on frees of a size record events, as where blocks of it were handed on from queue to
  * queue: other queues are made to wait for these, instead of having fresh memory. */
 void hand_on (TarnPool *pool, gsize size);
 
-/* There is none, for a reason of TARN_ERROR's, and the pool is valid afterwards. */
+/* Ends the test unless a request fails with this code of TARN_ERROR and the pool is valid
+ * afterwards. */
 void assert_fails (TarnPool *pool, gsize size, gint code);
 
 /* Adds the tests under @prefix, such as "immediate". */
 void conformance_add (const gchar *prefix, const Backend *backend);
 
-/* The same with a heap over the backend's allocators, but for what counts a pool's blocks; they are
- * skipped where there can be none. */
+/* Adds the same tests with a heap over the backend's allocators, except those that count a pool's
+ * blocks.  They are skipped if there can be no heap. */
 void conformance_add_over_heap (const gchar *prefix, const Backend *backend);
 void conformance_run (gconstpointer test, gconstpointer device);
 

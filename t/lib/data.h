@@ -8,7 +8,8 @@
 
 #include <glib.h>
 
-/* Calls @func with each line of such a file but comments and empty ones; gives their number. */
+/* Calls @func with each line of a file except comments and empty ones.  Returns the number of
+ * lines. */
 guint data_for_each_row (const gchar *name, void (*func) (const gchar *row, gpointer),
                          gpointer user_data);
 

@@ -10,7 +10,7 @@
 
 #include <tarn/tarn.h>
 
-/* What devices give memory in. */
+/* The granularity of a device's memory. */
 #define FILLED_GRANULE ((gsize) 2 << 20)
 
 /* A pool over a heap, what is in use of it, and the largest request that its driver does not

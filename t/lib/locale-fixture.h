@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Locales that a test needs, and machines usually lack. */
+ * Locales for tests, which machines usually do not have. */
 
 #ifndef LOCALE_FIXTURE_H
 #define LOCALE_FIXTURE_H
@@ -13,11 +13,11 @@ typedef struct
   gchar *folder; /* where locales are built; NULL: none was */
 } Locale;
 
-/* Has the process use a locale, which localedef builds if the machine does not have it; FALSE, with
- * a message, where that is not possible.  No other thread may be there. */
+/* Sets the process's locale, which localedef builds if the machine does not have it.  Returns
+ * FALSE, with a message, if that is not possible.  There must be no other thread. */
 gboolean locale_set (Locale *locale, const gchar *name);
 
-/* Goes back to the locale C. */
+/* Sets the locale C again. */
 void locale_clear (Locale *locale);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Locale, locale_clear)

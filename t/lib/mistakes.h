@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What programs do wrong with blocks, planted; TARN_DEBUG has to find each, and name its block. */
+ * Mistakes of programs with blocks, such as out-of-bounds writes: TARN_DEBUG must find each one,
+ * and name its block. */
 
 #ifndef T_LIB_MISTAKES_H
 #define T_LIB_MISTAKES_H
@@ -20,7 +21,7 @@ typedef struct
   gboolean has_gaps; /* there is nothing behind a block of so many times 512 bytes */
 } MistakesMemory;
 
-/* What TARN_DEBUG has to be, before anything is done with Tarn. */
+/* The value that TARN_DEBUG must have before the first call of Tarn. */
 #define MISTAKES_TARN_DEBUG "guards,poison,leaks,check=7"
 
 typedef struct

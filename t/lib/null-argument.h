@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls with an argument that is NULL because the call failed that was to give it. */
+ * Checks calls with a NULL argument, as after a failed call whose result was not checked. */
 
 #ifndef NULL_ARGUMENT_H
 #define NULL_ARGUMENT_H

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A folder of its own for the file that a test has the library write. */
+ * A folder for the file that the library writes in a test. */
 
 #ifndef PLACE_H
 #define PLACE_H
@@ -10,8 +10,8 @@
 
 typedef struct
 {
-  gchar *folder; /* NULL: nothing was made as yet */
-  gchar *path;   /* of the file, which is not there as yet */
+  gchar *folder; /* NULL before it is made */
+  gchar *path;   /* the file's; it does not exist at first */
 } Place;
 
 void place_init (Place *place, const gchar *name);

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a pool is expected to do, over a device with a budget of bytes: written to be obviously
- * right, however slow, and from the description of a pool's behaviour, not from the pool.  It
- * calls no device and no pool; whoever compares does to both what is done here.  One thread. */
+ * A model of a pool over a device with a budget of bytes.  It is written to be obviously right,
+ * however slow, from the description of a pool's behaviour, not from the pool's code.  It calls no
+ * device and no pool: a test makes each call on both and compares.  One thread may use it. */
 
 #ifndef TARN_POOL_MODEL_H
 #define TARN_POOL_MODEL_H
@@ -22,7 +22,7 @@ typedef enum
 typedef struct
 {
   PoolModelState state;
-  gsize size;       /* bytes asked for, the last time */
+  gsize size;       /* bytes of the latest request */
   gsize alloc_size; /* bytes behind it; not its bin's if it is an exact-size block */
   guint64 memory;   /* numbered from 0, in the order in which the device gave it */
   guint64 freed_at; /* greater: later */
@@ -38,7 +38,7 @@ typedef struct
 
   TarnPoolStats stats; /* after every operation */
   guint device_calls;  /* of the device's allocate, failed ones included */
-  gsize last_size;     /* that the device was asked for */
+  gsize last_size;     /* the last one requested from the device */
 
   gboolean stop_holding;
   guint64 clock;
@@ -46,10 +46,11 @@ typedef struct
   PoolModelBlock blocks[POOL_MODEL_MAX_BLOCKS];
 } PoolModel;
 
-/* The allocation size of a size's bin. */
+/* Rounds a size up to that of its bin. */
 gsize pool_model_round (gsize size, guint leading_bits);
 
-/* Gives a TarnError or POOL_MODEL_NO_ERROR.  A block stays where it is until it is freed. */
+/* Makes a request.  Returns a TarnError or POOL_MODEL_NO_ERROR.  A block stays where it is until it
+ * is freed. */
 gint pool_model_allocate (PoolModel *model, gsize size, PoolModelBlock **block);
 void pool_model_free (PoolModel *model, PoolModelBlock *block);
 void pool_model_trim (PoolModel *model, gsize keep_bytes);

@@ -280,7 +280,7 @@ opencl_layer_load_under (const gchar *library)
 }
 
 gboolean
-opencl_layer_has_failed (gpointer unused)
+opencl_layer_stop_failing (gpointer unused)
 {
   gboolean failed = layer->get_failed () != NULL;
 

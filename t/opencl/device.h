@@ -64,7 +64,7 @@ const OpenclLayer *opencl_layer_load (void);
 const OpenclLayer *opencl_layer_load_under (const gchar *library);
 
 /* As in Backend, for a layer that was loaded. */
-gboolean opencl_layer_has_failed (gpointer unused);
+gboolean opencl_layer_stop_failing (gpointer unused);
 
 /* In place of the tests that need a layer: one that says that there is none. */
 void opencl_add_no_layer (const gchar *path);

@@ -138,7 +138,7 @@ live (gpointer unused)
     .no_threads = opencl_no_threads_on_queue,                                                      \
     .set_budget = budget,                                                                          \
     .fail = fail_it,                                                                               \
-    .has_failed = opencl_layer_has_failed,                                                         \
+    .stop_failing = opencl_layer_stop_failing,                                                     \
     .live = live,                                                                                  \
   }
 

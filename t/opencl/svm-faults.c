@@ -104,7 +104,7 @@ fail (gpointer unused, guint nth, gboolean for_ever)
     .no_threads = opencl_no_threads_on_queue,                                                      \
     .set_budget = set_budget,                                                                      \
     .fail = fail,                                                                                  \
-    .has_failed = opencl_layer_has_failed,                                                         \
+    .stop_failing = opencl_layer_stop_failing,                                                     \
     .live = live,                                                                                  \
   }
 

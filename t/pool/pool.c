@@ -46,7 +46,7 @@ fail (gpointer state, guint nth, gboolean for_ever)
 }
 
 static gboolean
-has_failed (gpointer state)
+stop_failing (gpointer state)
 {
   gboolean failed = tarn_testing_device_has_failed (state);
 
@@ -66,7 +66,7 @@ static const Backend fake_backend = {
   .allocator_new = fake_allocator_new,
   .set_budget = set_budget,
   .fail = fail,
-  .has_failed = has_failed,
+  .stop_failing = stop_failing,
   .live = live,
 };
 
