@@ -64,7 +64,7 @@ typedef struct
 
   /* Returns TRUE if nobody uses a held block any more, as far as is known. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Has events recorded for a list of retired blocks, before each is given back. */
+  /* Records events for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a retired block although commands may still use it.  Returns FALSE with
    * an error if it did nothing, because nobody can tell when they are done. */

@@ -52,7 +52,7 @@ _tarn_arena_note_wait (TarnArena *arena)
   return TRUE;
 }
 
-/* Has the queue of an arena that is crowded have more of them. */
+/* Adds arenas to the queue of a crowded one. */
 void
 _tarn_arena_relieve (TarnArena *arena)
 {
@@ -70,7 +70,7 @@ is_poor (const TarnArena *arena)
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Has it get some. */
+/* Makes an arena get memory of the others of its queue. */
 static void
 enrich (TarnArena *arena)
 {
@@ -277,7 +277,7 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
                 != ref->heap->n_growths;
 }
 
-/* Has an extent that was just taken be in use without being known by its memory. */
+/* Marks an extent that was just taken as in use, though it is not known by its memory. */
 static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {

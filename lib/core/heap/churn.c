@@ -80,7 +80,7 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Has the room grow to @extra bytes beyond its bound, once in BEYOND times.  Returns FALSE if not
+/* Makes the room grow to @extra bytes beyond its bound, once in BEYOND times.  Returns FALSE if not
  * this time. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)

@@ -429,8 +429,8 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Has an idle piece serve a range where upstream has no more: it moves there, or goes back for what
- * upstream can give instead.  Returns TRUE if to look again may help. */
+/* Makes an idle piece serve a range where upstream has no more: it moves there, or goes back for
+ * what upstream can give instead.  Returns TRUE if to look again may help. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
 {

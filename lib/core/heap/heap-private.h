@@ -320,7 +320,7 @@ typedef struct
    */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
   /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if to look again
-   * may help.  The lock is given up meanwhile. */
+   * may help.  The lock is released meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* Returns TRUE if a free extent suits a request that could also get another one.  NULL: any
    * suits. */

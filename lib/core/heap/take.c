@@ -53,7 +53,7 @@ take_from_other (TarnHeapQueue *other, gsize size)
 }
 
 /* Takes an extent wherever there is one, as better than nothing: of the queue itself, or else of
- * others.  The lock is given up meanwhile; the queue that is asked stays in the list. */
+ * others.  The lock is released meanwhile; the queue that is asked stays in the list. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size)
 {

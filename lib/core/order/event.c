@@ -109,7 +109,7 @@ needs_event (const TarnBlock *block, const TarnUse *use)
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Has a block share an event for its uses of a queue that have none. */
+/* Makes a block share an event for its uses of a queue that have none. */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {

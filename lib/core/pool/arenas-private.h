@@ -130,7 +130,7 @@ _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const Ta
              : NULL;
 }
 
-/* Has a block be none any more, whose memory has gone back. */
+/* Ends a block whose memory was returned. */
 static inline void
 _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 {

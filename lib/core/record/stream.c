@@ -222,7 +222,7 @@ find_room (TarnStream *stream, guint64 time, gsize size)
   return NULL;
 }
 
-/* Has the recorder's thread see an event that is whole. */
+/* Makes the recorder's thread see an event that is whole. */
 static inline void
 commit (TarnStream *stream, const guchar *next)
 {
@@ -348,7 +348,7 @@ begin (Writer *self, gsize size)
   return TRUE;
 }
 
-/* Has what follows be of an object. */
+/* Makes an object that of the next events. */
 static inline void
 use (Writer *self, guint64 object)
 {
