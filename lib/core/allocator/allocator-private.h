@@ -222,7 +222,7 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Returns TRUE if any memory can have so many bytes; checked before anything is done for a request.
+/* Returns TRUE if any memory can have @size bytes; checked before anything is done for a request.
  * Negative numbers are too large.  A heap checks sizes once more after rounding. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)

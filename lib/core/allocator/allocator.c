@@ -150,7 +150,7 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   return is_freed;
 }
 
-/* How many calls of drivers for memory this thread has made. */
+/* The number of calls of drivers for memory that this thread has made. */
 static _Thread_local guint64 n_calls = 0;
 
 guint64

@@ -91,7 +91,7 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes so many bytes from an arena, or else, if that need not grow, from another one of its queue.
+/* Takes @size bytes from an arena, or else, if that need not grow, from another one of its queue.
  * The lock is held. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
@@ -299,8 +299,8 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
     }
 }
 
-/* Takes so many bytes from an arena whose lock the thread has.  Returns NULL if it has no extent
- * for them. */
+/* Takes @size bytes from an arena whose lock the thread has.  Returns NULL if it has no extent for
+ * them. */
 static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -317,7 +317,7 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Asks another arena for so many bytes.  Returns FALSE if its lock was taken, and nothing was
+/* Asks another arena for @size bytes.  Returns FALSE if its lock was taken, and nothing was
  * done. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
@@ -334,8 +334,7 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes so many bytes from another arena of the queue: of one whose lock is free, or else of any.
- */
+/* Takes @size bytes from another arena of the queue: of one whose lock is free, or else of any. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -380,10 +379,10 @@ note_poor (TarnArena *arena)
   return is_poor (arena);
 }
 
-/* Takes an extent of at least so many bytes from the thread's arena of a queue, or else from
- * another one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after
- * the heap.  Returns NULL if the arenas are another queue's by now, or there is no such extent, or
- * others use the heap. */
+/* Takes an extent of at least @size bytes from the thread's arena of a queue, or else from another
+ * one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after the heap.
+ * Returns NULL if the arenas are another queue's by now, or there is no such extent, or others use
+ * the heap. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {

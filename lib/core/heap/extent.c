@@ -271,8 +271,8 @@ put (TarnHeapRange *range, TarnExtent *extent)
 
 /* In an arena: the caller has its lock, or the heap's. */
 
-/* Takes so many bytes, a multiple of the alignment, out of a range for use.  Returns NULL if no
- * free extent is large enough. */
+/* Takes @size bytes, a multiple of the alignment, out of a range for use.  Returns NULL if no free
+ * extent is large enough. */
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {

@@ -48,7 +48,7 @@
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Reckons how many bytes the heap should have at most; the request is not among them. */
+/* Computes how many bytes the heap should have at most; the request is not among them. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {

@@ -12,11 +12,11 @@
 
 #include <string.h>
 
-/* How many forgotten queues are asked about for one that is met. */
+/* The number of forgotten queues that are asked about when a queue is met. */
 #define MAX_ASKED 4
 
-/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  Returns
- * NULL if there is none. */
+/* Takes a struct that is used again, of @size bytes, and zeroes it from an offset on.  Returns NULL
+ * if there is none. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {

@@ -186,7 +186,7 @@ _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory
   return hand_out (queue, extent, memory, owner, NULL);
 }
 
-/* Ends the use of an extent that is not remembered any more.  The lock is held, and given up
+/* Ends the use of an extent that is not remembered any more.  The lock is held, and released
  * meanwhile. */
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)

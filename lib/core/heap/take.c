@@ -81,7 +81,7 @@ get_range (const TarnHeapQueue *queue, gsize size)
 }
 
 /* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
- * lock is held, and given up meanwhile. */
+ * lock is held, and released meanwhile. */
 TarnExtent *
 _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {

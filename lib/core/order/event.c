@@ -205,7 +205,7 @@ record_timely (TarnPool *pool, TarnUse *use)
 
 /* Records events for all uses of a block that is being freed, except those of queues that were
  * forgotten, which have one: its user vouches that the others live.  Where an event cannot be
- * recorded, there is none afterwards.  The lock is held, and is given up meanwhile. */
+ * recorded, there is none afterwards.  The lock is held, and is released meanwhile. */
 void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {

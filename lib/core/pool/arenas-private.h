@@ -69,7 +69,7 @@ _tarn_visits_end (const TarnVisits *visits)
 
 /* Threads, inside a visit */
 
-/* Returns TRUE if a thread may take so many bytes without the lock. */
+/* Returns TRUE if a thread may take @bytes bytes without the lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {

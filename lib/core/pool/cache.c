@@ -402,7 +402,7 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Reckons how many bytes a cache may have room for.  If the program set the bound of the pool,
+/* Computes how many bytes a cache may have room for.  If the program set the bound of the pool,
  * threads may keep half of it, in equal parts. */
 static gsize
 get_most_bytes (const TarnPool *pool)

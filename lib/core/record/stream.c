@@ -329,7 +329,7 @@ _tarn_record_get_step_time (void)
   return time != 0 ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
-/* Begins an event that may have so many bytes.  Returns FALSE if it is not recorded. */
+/* Begins an event that may have @size bytes.  Returns FALSE if it is not recorded. */
 static inline gboolean
 begin (Writer *self, gsize size)
 {

@@ -143,8 +143,8 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   return 0;
 }
 
-/* Waits until some reservation has come to its end. FALSE at once where all of them would not
- * make up the bytes wanted, or where this thread must not wait. The lock is held, and is given up
+/* Waits until some reservation has come to its end.  FALSE at once where all of them would not make
+ * up the bytes wanted, or where this thread must not wait.  The lock is held, and is released
  * meanwhile. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
