@@ -348,7 +348,8 @@ init_changed (void)
   _tarn_cond_init (&changed);
 }
 
-/* Nobody else is there to be told what is missing. */
+/* Stops a recording at exit, and logs what is missing in it, because no call of the program does.
+ */
 static void
 stop_at_exit (void)
 {
