@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Adds a line, which has its newline.  What fails is nothing to the program.  Nor is the file made
- * here: where it is gone, so is the one who wanted to know. */
+/* Adds a line, which ends with a newline.  Errors are ignored.  The file is not created: if it is
+ * gone, so is its reader. */
 static inline void
 _tarn_report_add_line (const gchar *path, const gchar *line)
 {

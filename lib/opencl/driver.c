@@ -27,7 +27,7 @@ static gint is_loaded;   /* atomic */
 static gint has_library; /* atomic: it may be one that cannot be used */
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-/* Behind the lock. */
+/* Under the lock. */
 static GError *load_error; /* the first try's; NULL: none has failed */
 static Finder finder;      /* constant when is_loaded */
 

@@ -18,7 +18,7 @@ ensure_error (const TarnAllocator *direct, const gchar *function, gboolean succe
   return succeeded;
 }
 
-/* Has the backend keep a queue alive, if it can. */
+/* Makes the backend keep a queue alive, if it can. */
 gboolean
 _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean *in_order,
                            GError **error)
@@ -66,7 +66,7 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
   return event;
 }
 
-/* Has a queue (NULL: the host) wait for an event. */
+/* Makes a queue (NULL: the host) wait for an event. */
 gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {

@@ -64,7 +64,7 @@ typedef struct
 
   /* Returns TRUE if nobody uses a held block any more, as far as is known. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Has events recorded for a list of retired blocks, before each is given back. */
+  /* Records events for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a retired block although commands may still use it.  Returns FALSE with
    * an error if it did nothing, because nobody can tell when they are done. */
@@ -222,7 +222,7 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Returns TRUE if any memory can have so many bytes; checked before anything is done for a request.
+/* Returns TRUE if any memory can have @size bytes; checked before anything is done for a request.
  * Negative numbers are too large.  A heap checks sizes once more after rounding. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)

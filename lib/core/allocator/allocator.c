@@ -136,7 +136,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Has a queue give memory back as the last thing on it.  Returns FALSE if the backend did
+/* Makes a queue give memory back as the last thing on it.  Returns FALSE if the backend did
  * nothing. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
@@ -150,7 +150,7 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   return is_freed;
 }
 
-/* How many calls of drivers for memory this thread has made. */
+/* The number of calls of drivers for memory that this thread has made. */
 static _Thread_local guint64 n_calls = 0;
 
 guint64

@@ -195,7 +195,7 @@ gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **er
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
 
-/* Has a queue be among those that use a block which is about to be freed.  Returns NULL if there is
+/* Adds a queue to those that use a block which is about to be freed.  Returns NULL if there is
  * none. */
 gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 

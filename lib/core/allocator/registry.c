@@ -105,7 +105,7 @@ _tarn_allocators_describe (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Has all see whether their blocks are followed. */
+/* Makes all allocators see whether their blocks are followed. */
 void
 _tarn_allocators_open_anew (void)
 {

@@ -32,7 +32,7 @@ install (void)
     _tarn_message ("pthread_atfork failed: a child of fork () may hang in the driver");
 }
 
-/* Has the process know its children of fork (), from the first call on. */
+/* Watches for children of fork (), from the first call on. */
 void
 _tarn_watch_fork (void)
 {

@@ -172,7 +172,7 @@ _tarn_threads_give_slot (guint slot)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Has the calling thread keep an item. */
+/* Makes the calling thread keep an item. */
 void
 _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 {
@@ -244,7 +244,7 @@ visit_processors (void)
 #endif
 }
 
-/* Has every reader execute a fence that comes after all that this thread has stored.  Where the
+/* Makes every reader execute a fence that comes after all that this thread has stored.  Where the
  * kernel begins to refuse that, doors take fenced visits only, from the next time on that they are
  * opened; until then those that are open to all have to be closed this way.
  *

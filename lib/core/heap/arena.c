@@ -52,7 +52,7 @@ _tarn_arena_note_wait (TarnArena *arena)
   return TRUE;
 }
 
-/* Has the queue of an arena that is crowded have more of them. */
+/* Adds arenas to the queue of a crowded one. */
 void
 _tarn_arena_relieve (TarnArena *arena)
 {
@@ -70,7 +70,7 @@ is_poor (const TarnArena *arena)
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Has it get some. */
+/* Makes an arena get memory of the others of its queue. */
 static void
 enrich (TarnArena *arena)
 {
@@ -91,7 +91,7 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes so many bytes from an arena, or else, if that need not grow, from another one of its queue.
+/* Takes @size bytes from an arena, or else, if that need not grow, from another one of its queue.
  * The lock is held. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
@@ -277,7 +277,7 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
                 != ref->heap->n_growths;
 }
 
-/* Has an extent that was just taken be in use without being known by its memory. */
+/* Marks an extent that was just taken as in use, though it is not known by its memory. */
 static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
@@ -299,8 +299,8 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
     }
 }
 
-/* Takes so many bytes from an arena whose lock the thread has.  Returns NULL if it has no extent
- * for them. */
+/* Takes @size bytes from an arena whose lock the thread has.  Returns NULL if it has no extent for
+ * them. */
 static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -317,7 +317,7 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Asks another arena for so many bytes.  Returns FALSE if its lock was taken, and nothing was
+/* Asks another arena for @size bytes.  Returns FALSE if its lock was taken, and nothing was
  * done. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
@@ -334,8 +334,7 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes so many bytes from another arena of the queue: of one whose lock is free, or else of any.
- */
+/* Takes @size bytes from another arena of the queue: of one whose lock is free, or else of any. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -380,10 +379,10 @@ note_poor (TarnArena *arena)
   return is_poor (arena);
 }
 
-/* Takes an extent of at least so many bytes from the thread's arena of a queue, or else from
- * another one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after
- * the heap.  Returns NULL if the arenas are another queue's by now, or there is no such extent, or
- * others use the heap. */
+/* Takes an extent of at least @size bytes from the thread's arena of a queue, or else from another
+ * one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after the heap.
+ * Returns NULL if the arenas are another queue's by now, or there is no such extent, or others use
+ * the heap. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {

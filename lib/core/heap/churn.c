@@ -80,7 +80,7 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Has the room grow to @extra bytes beyond its bound, once in BEYOND times.  Returns FALSE if not
+/* Makes the room grow to @extra bytes beyond its bound, once in BEYOND times.  Returns FALSE if not
  * this time. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
@@ -135,7 +135,7 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Reckons how many bytes more the heap may take from upstream.  Beyond that it uses memory that is
+/* Computes how many bytes more the heap may take from upstream.  Beyond that it uses memory that is
  * free in its arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
@@ -146,7 +146,7 @@ _tarn_heap_get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Decides what a pool gives back before a request of so many bytes has the heap grow.  @keeps: its
+/* Decides what a pool gives back before a request of @size bytes has the heap grow.  @keeps: its
  * threads keep blocks that only they use; else there is nothing to be saved. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)

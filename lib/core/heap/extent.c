@@ -81,7 +81,7 @@ next_piece (const TarnExtent *extent, const TarnPiece *piece)
   return TARN_LIKELY (end_of (extent) <= end_of_piece (piece)) ? NULL : piece->after;
 }
 
-/* Has the pieces that begin inside an extent know it, or another one that takes its place. */
+/* Makes the pieces that begin inside an extent know it, or another one that takes its place. */
 static inline void
 tell_pieces (const TarnExtent *extent, TarnExtent *owner)
 {
@@ -271,8 +271,8 @@ put (TarnHeapRange *range, TarnExtent *extent)
 
 /* In an arena: the caller has its lock, or the heap's. */
 
-/* Takes so many bytes, a multiple of the alignment, out of a range for use.  Returns NULL if no
- * free extent is large enough. */
+/* Takes @size bytes, a multiple of the alignment, out of a range for use.  Returns NULL if no free
+ * extent is large enough. */
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {
@@ -445,8 +445,8 @@ cut_extent (TarnPiece *piece)
   return before;
 }
 
-/* Has a region's end be where the next piece goes, now that its last one has gone: in the place of
- * that one, unless it is still mapped there. */
+/* Makes a region's end be where the next piece goes, now that its last one has gone: in the place
+ * of that one, unless it is still mapped there. */
 static void
 shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
                gboolean is_mapped)
@@ -556,8 +556,8 @@ change_range (TarnPiece *piece, TarnHeapRange *range)
     insert_idle (piece);
 }
 
-/* Has a range take over neighbouring pieces of the same queue's from another one, as they are.  No
- * piece is before @first, and no extent in use goes over the end of @last. */
+/* Makes a range take over neighbouring pieces of the same queue's from another one, as they are.
+ * No piece is before @first, and no extent in use goes over the end of @last. */
 void
 _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
 {

@@ -127,8 +127,8 @@ treap_remove (TarnExtent **root, TarnExtent *extent)
   treap_unlink (link);
 }
 
-/* Finds the link to the first extent of a treap that has so many bytes.  Returns NULL if none has
- * as many. */
+/* Finds the link to the first extent of a treap that has @size bytes.  Returns NULL if none has as
+ * many. */
 static inline TarnExtent **
 treap_find (TarnExtent **link, gsize size)
 {
@@ -168,7 +168,7 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
     clear_bit (self, class);
 }
 
-/* Finds the class of the smallest extent of at least so many bytes, at the lowest address where
+/* Finds the class of the smallest extent of at least @size bytes, at the lowest address where
  * several have the same size, and the link to it.  Returns NULL if none has as many. */
 static inline TarnExtent **
 find (TarnFreeIndex *self, gsize size, guint *class)
@@ -183,7 +183,7 @@ find (TarnFreeIndex *self, gsize size, guint *class)
   return *class < TARN_FREE_CLASSES ? treap_find (&self->roots[*class], size) : NULL;
 }
 
-/* Finds the smallest extent of at least so many bytes, at the lowest address where several have the
+/* Finds the smallest extent of at least @size bytes, at the lowest address where several have the
  * same size.  Returns NULL if none has as many. */
 TarnExtent *
 _tarn_free_index_find (TarnFreeIndex *self, gsize size)
@@ -211,7 +211,7 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Returns TRUE if there may be an extent of at least so many bytes, for those who have no lock:
+/* Returns TRUE if there may be an extent of at least @size bytes, for those who have no lock:
  * others may add or remove extents meanwhile. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)

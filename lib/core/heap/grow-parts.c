@@ -48,7 +48,7 @@
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Reckons how many bytes the heap should have at most; the request is not among them. */
+/* Computes how many bytes the heap should have at most; the request is not among them. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
@@ -271,7 +271,7 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-/* Frees idle pieces, until a new one is not too much.  The lock is given up for each, so the loop
+/* Frees idle pieces, until a new one is not too much.  The lock is released for each, so the loop
  * looks at the heap anew each time. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
@@ -316,7 +316,7 @@ pay_for_move (TarnHeap *heap, gsize needed)
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
-/* Has a range take a quiet piece over from another queue. */
+/* Makes a range take a quiet piece over from another queue. */
 static gboolean
 take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {

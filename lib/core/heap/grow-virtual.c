@@ -319,7 +319,7 @@ choose_idle (const TarnHeapRange *range, gsize missing)
   return best;
 }
 
-/* Reckons how many bytes the heap should have at most with a request of so many bytes. */
+/* Computes how many bytes the heap should have at most with a request of @size bytes. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
@@ -409,7 +409,7 @@ count_movable (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Sees whether upstream has so many bytes.  To map all that there is piece by piece, only to learn
+/* Sees whether upstream has @size bytes.  To map all that there is piece by piece, only to learn
  * that it is not enough, takes seconds, in which others have none. */
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
@@ -429,8 +429,8 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Has an idle piece serve a range where upstream has no more: it moves there, or goes back for what
- * upstream can give instead.  Returns TRUE if to look again may help. */
+/* Makes an idle piece serve a range where upstream has no more: it moves there, or goes back for
+ * what upstream can give instead.  Returns TRUE if to look again may help. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
 {

@@ -106,8 +106,8 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
                heap->base.label, size);
 }
 
-/* Begins a call that changes what pieces there are, for a request of so many bytes, once nobody
- * else does.  Returns FALSE if this thread must not wait for them. */
+/* Begins a call that changes what pieces there are, for a request of @size bytes, once nobody else
+ * does.  Returns FALSE if this thread must not wait for them. */
 gboolean
 _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 {

@@ -32,8 +32,8 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets what sizes of a piece's extents are multiples of.  An address may have to be a multiple of
- * more than the piece's own is, so that less than the heap's alignment lies in front of it. */
+/* Returns the granularity of the extents' sizes in a piece.  An address may have to be a multiple
+ * of more than the piece's own is, so that less than the heap's alignment lies in front of it. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {

@@ -316,11 +316,11 @@ typedef struct
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* Gets the largest request whose piece serves others, too.  NULL: there is no such bound. */
   gsize (*get_max_shared) (const TarnHeap *heap);
-  /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.
+  /* Computes how many bytes the heap may have for a request before it takes what queues do not use.
    */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
   /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if to look again
-   * may help.  The lock is given up meanwhile. */
+   * may help.  The lock is released meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* Returns TRUE if a free extent suits a request that could also get another one.  NULL: any
    * suits. */
@@ -328,7 +328,7 @@ typedef struct
   /* Gives a piece back that was cut out.  The lock is not held. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
   /* Gives back what a range does not need any more since pieces have gone from it.  The lock is
-   * given up meanwhile. */
+   * released meanwhile. */
   void (*tidy) (TarnHeapRange *range);
   /* Gives back what a range has besides pieces.  Nobody else uses the heap. */
   void (*clear) (TarnHeapRange *range);
@@ -427,7 +427,7 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
-/* Reckons what a heap may have: what was in use at most, also with a request of so many bytes, one
+/* Computes what a heap may have: what was in use at most, also with a request of @size bytes, one
  * byte in a share of that, and some room. */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
@@ -444,7 +444,7 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 /* More than one byte in so many of the limit is much for one request. */
 #define TARN_MUCH_SHARE 512
 
-/* take.c; the lock is held, and given up meanwhile but in the first two */
+/* take.c; the lock is held, and released meanwhile but in the first two */
 void _tarn_heap_put (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any);
 TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error);
@@ -498,7 +498,7 @@ gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
                                     gsize size); /* without a lock, too */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
-/* heap-queue.c; the lock is held, and given up meanwhile by those that have an error */
+/* heap-queue.c; the lock is held, and released meanwhile by those that have an error */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
@@ -523,7 +523,7 @@ void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
 gsize _tarn_heap_get_room (const TarnHeap *heap);
 
-/* alias.c; the lock is held, and given up meanwhile by the last */
+/* alias.c; the lock is held, and released meanwhile by the last */
 gboolean _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range);
 void _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                             guint64 start);
@@ -547,7 +547,7 @@ guint _tarn_heap_count_idle (const TarnHeap *heap);
 /* share-out.c; the lock is held */
 void _tarn_arena_share_out (TarnArena *arena);
 
-/* grow.c; the lock is held, and given up meanwhile */
+/* grow.c; the lock is held, and released meanwhile */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);

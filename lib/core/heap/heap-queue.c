@@ -12,11 +12,11 @@
 
 #include <string.h>
 
-/* How many forgotten queues are asked about for one that is met. */
+/* The number of forgotten queues that are asked about when a queue is met. */
 #define MAX_ASKED 4
 
-/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  Returns
- * NULL if there is none. */
+/* Takes a struct that is used again, of @size bytes, and zeroes it from an offset on.  Returns NULL
+ * if there is none. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
@@ -55,7 +55,7 @@ add_arena (TarnHeapQueue *queue)
   __atomic_store_n (&queue->n_arenas, queue->n_arenas + 1, __ATOMIC_RELEASE);
 }
 
-/* Has a queue be the one of a number.  Threads that have met it look at that. */
+/* Gives a queue a number.  Threads that have met it look at that. */
 static void
 set_number (TarnHeapQueue *queue, guint64 number)
 {
@@ -112,7 +112,7 @@ _tarn_queue_note_thread (TarnHeapQueue *queue)
   queue->has_shared_arena = has_shared_arena (queue);
 }
 
-/* Has a queue have twice as many arenas, unless it has the most, or each thread has its own. */
+/* Doubles the arenas of a queue, unless it has the most, or each thread has its own. */
 void
 _tarn_queue_add_arenas (TarnHeapQueue *queue)
 {
@@ -188,7 +188,7 @@ steal_quiet (TarnHeap *heap)
   return NULL;
 }
 
-/* Has a queue with a handle, and the backend's reference, take over what one that was stolen from
+/* Makes a queue with a handle, and the backend's reference, take over what one that was stolen from
  * the forgotten ones has left behind. */
 static void
 take_over (TarnHeapQueue *queue, gpointer handle)
@@ -305,7 +305,7 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
   return is_forgotten;
 }
 
-/* Ends an arena that has no piece, and is in no list.  The lock is given up meanwhile. */
+/* Ends an arena that has no piece, and is in no list.  The lock is released meanwhile. */
 static void
 free_arena (TarnArena *arena)
 {

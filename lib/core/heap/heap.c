@@ -37,8 +37,8 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Has upstream make an extent's part of its piece.  The lock is not held, and the extent is in use.
- */
+/* Makes upstream make an extent's part of its piece.  The lock is not held, and the extent is in
+ * use. */
 gboolean
 _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -59,7 +59,7 @@ _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memo
   return FALSE;
 }
 
-/* Has upstream take an extent's part back.  The lock is not held, and the extent is in use. */
+/* Makes upstream take an extent's part back.  The lock is not held, and the extent is in use. */
 void
 _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory)
 {
@@ -186,7 +186,7 @@ _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory
   return hand_out (queue, extent, memory, owner, NULL);
 }
 
-/* Ends the use of an extent that is not remembered any more.  The lock is held, and given up
+/* Ends the use of an extent that is not remembered any more.  The lock is held, and released
  * meanwhile. */
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)

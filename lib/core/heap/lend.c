@@ -53,7 +53,7 @@ count_lent (TarnHeap *heap, gsize bytes)
   heap->stats.upstream_bytes += bytes;
 }
 
-/* Takes memory of upstream.  The lock is given up meanwhile. */
+/* Takes memory of upstream.  The lock is released meanwhile. */
 static gboolean
 take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {

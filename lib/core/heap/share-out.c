@@ -75,7 +75,7 @@ find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
   return richest;
 }
 
-/* Has a range get as many bytes as the one of its queue that has most, as far as pieces can be
+/* Makes a range get as many bytes as the one of its queue that has most, as far as pieces can be
  * parted. */
 static void
 even_out (TarnHeapRange *range)
@@ -98,7 +98,7 @@ even_out (TarnHeapRange *range)
     }
 }
 
-/* Has an arena whose threads found too little there get pieces of the queue's others. */
+/* Makes an arena whose threads found too little there get pieces of the queue's others. */
 void
 _tarn_arena_share_out (TarnArena *arena)
 {

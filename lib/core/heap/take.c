@@ -53,7 +53,7 @@ take_from_other (TarnHeapQueue *other, gsize size)
 }
 
 /* Takes an extent wherever there is one, as better than nothing: of the queue itself, or else of
- * others.  The lock is given up meanwhile; the queue that is asked stays in the list. */
+ * others.  The lock is released meanwhile; the queue that is asked stays in the list. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size)
 {
@@ -81,7 +81,7 @@ get_range (const TarnHeapQueue *queue, gsize size)
 }
 
 /* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
- * lock is held, and given up meanwhile. */
+ * lock is held, and released meanwhile. */
 TarnExtent *
 _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {

@@ -46,7 +46,7 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Has a pool meet the arenas of a queue (NULL: of nobody) that it has served a request of, with a
+/* Makes a pool meet the arenas of a queue (NULL: of nobody) that it has served a request of, with a
  * block. */
 void
 _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)

@@ -109,7 +109,7 @@ needs_event (const TarnBlock *block, const TarnUse *use)
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Has a block share an event for its uses of a queue that have none. */
+/* Makes a block share an event for its uses of a queue that have none. */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -205,7 +205,7 @@ record_timely (TarnPool *pool, TarnUse *use)
 
 /* Records events for all uses of a block that is being freed, except those of queues that were
  * forgotten, which have one: its user vouches that the others live.  Where an event cannot be
- * recorded, there is none afterwards.  The lock is held, and is given up meanwhile. */
+ * recorded, there is none afterwards.  The lock is held, and is released meanwhile. */
 void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {

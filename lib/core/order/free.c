@@ -77,7 +77,7 @@ get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 
 /* Records the event that others want of a queue, also for a block of it that is being freed.  That
  * block keeps the pool alive meanwhile.  Drops the reference on the queue.  The lock is held, and
- * is given up meanwhile. */
+ * is released meanwhile. */
 static void
 record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
 {

@@ -72,8 +72,8 @@ make_bins (TarnPool *pool)
   pool->store.recorded_bins = _tarn_bins_new (NULL, NULL);
 }
 
-/* Has lists order the blocks in bins by age, if there is a bound on what the pool holds.  They stay
- * if the bound goes. */
+/* Makes lists order the blocks in bins by age, if there is a bound on what the pool holds.  They
+ * stay if the bound goes. */
 static void
 ensure_ages (TarnPool *pool)
 {
@@ -113,7 +113,7 @@ _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
   ensure_ages (pool);
 }
 
-/* Has threads take memory from arenas, or not any more.  The door is closed. */
+/* Lets threads take memory from arenas, or stops them.  The door is closed. */
 static void
 set_arenas (TarnPool *pool, gboolean has_arenas)
 {

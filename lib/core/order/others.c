@@ -68,7 +68,7 @@ fill_shares (TarnPool *pool, guint32 number)
   _tarn_pool_take_from_transfers (pool, number);
 }
 
-/* Has the next call that names a queue record an event: it must not be served from a cache. */
+/* Makes the next call that names a queue record an event: it must not be served from a cache. */
 static void
 want_event (TarnPool *pool, TarnQueue *queue)
 {
@@ -78,7 +78,7 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Has an event recorded on a queue: where queues are kept alive, by the request itself. */
+/* Requests an event on a queue.  If queues are kept alive, the request itself records it. */
 static void
 want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 {

@@ -257,7 +257,7 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 
 /* Forgetting */
 
-/* Has a block share the event of a queue that is forgotten. */
+/* Makes a block share the event of a queue that is forgotten. */
 static void
 share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {

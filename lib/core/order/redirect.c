@@ -75,7 +75,7 @@ ask (TarnPool *pool, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Has a block of another pool be found by its memory in the pool that was asked.  Its own pool
+/* Makes a block of another pool be found by its memory in the pool that was asked.  Its own pool
  * takes it out of that index when it is freed. */
 static void
 add_to_index (TarnPool *pool, TarnBlock *block)
@@ -102,8 +102,8 @@ allocate_of (TarnPool *other, gsize size, gsize alignment, gpointer handle, GErr
   return tarn_pool_allocate_ordered (other, size, handle, error);
 }
 
-/* Has another pool serve a request of a queue, if it is to; @alignment: 0 for none.  Returns FALSE
- * if the pool itself has to. */
+/* Makes another pool serve a request of a queue, if it is to; @alignment: 0 for none.  Returns
+ * FALSE if the pool itself has to. */
 gboolean
 _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpointer handle,
                                 TarnBlock **block, GError **error)

@@ -44,7 +44,7 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
     _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
-/* Has probes see that a request was served that the thread's cache did not serve as it does
+/* Makes probes see that a request was served that the thread's cache did not serve as it does
  * usually. */
 static inline __attribute__ ((always_inline)) void
 probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
@@ -56,7 +56,7 @@ probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock
     TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
 }
 
-/* Has probes see what became of one that needed the lock. */
+/* Makes probes see what became of one that needed the lock. */
 static void
 probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
                const GError *error)
@@ -205,7 +205,7 @@ allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
   return block;
 }
 
-/* Has the pool meet a request's queue, and serves the request if that can be done at once.  NULL
+/* Makes the pool meet a request's queue, and serves the request if that can be done at once.  NULL
  * without an error: it cannot. */
 static TarnBlock *
 meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)

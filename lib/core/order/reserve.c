@@ -19,8 +19,8 @@ may_be_smaller (const GError *error)
   return error->domain != TARN_ERROR || tarn_error_is_no_memory (error);
 }
 
-/* Allocates blocks that have so many bytes together, in as few parts as there can be.  Returns
- * FALSE if there are fewer bytes. */
+/* Allocates blocks that have @bytes bytes together, in as few parts as there can be.  Returns FALSE
+ * if there are fewer bytes. */
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {

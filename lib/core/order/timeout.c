@@ -42,8 +42,8 @@ list_pools (TarnPool *pool)
   return pools;
 }
 
-/* Has an attempt that failed, and is made again, not count as a request of its own.  If another
- * pool was to serve it (redirect.c), that has counted it. */
+/* Uncounts an attempt that failed and is made again, so that it is one request.  If another pool
+ * was to serve it (redirect.c), that has counted it. */
 static void
 uncount_failure (TarnPool *pool)
 {

@@ -147,7 +147,7 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Has threads take nothing from arenas any more. */
+/* Stops threads from taking memory from arenas. */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {

@@ -69,7 +69,7 @@ _tarn_visits_end (const TarnVisits *visits)
 
 /* Threads, inside a visit */
 
-/* Returns TRUE if a thread may take so many bytes without the lock. */
+/* Returns TRUE if a thread may take @bytes bytes without the lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -130,7 +130,7 @@ _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const Ta
              : NULL;
 }
 
-/* Has a block be none any more, whose memory has gone back. */
+/* Ends a block whose memory was returned. */
 static inline void
 _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 {

@@ -372,8 +372,8 @@ list_bins_by_age (TarnBins *bins, TarnAges *ages)
     }
 }
 
-/* Has lists order the blocks in all bins by age from now on: recorded ones, queues', and nobody's.
- * Those that are there count as put there now. */
+/* Makes lists order the blocks in all bins by age from now on: recorded ones, queues', and
+ * nobody's.  Those that are there count as put there now. */
 void
 _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
 {

@@ -91,8 +91,8 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* Has a chunk with vacant blocks, which no thread has, be the next one that is taken; or frees it,
- * if it has no others, and there is one to take. */
+/* Makes a chunk with vacant blocks, which no thread has, be the next one that is taken; or frees
+ * it, if it has no others, and there is one to take. */
 static void
 offer (GQueue *chunks, TarnBlockChunk *chunk)
 {

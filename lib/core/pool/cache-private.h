@@ -91,7 +91,7 @@ struct _TarnMetQueue
   TarnQueue *queue;  /* a reference; NULL: nobody's */
   TarnArenaRef ref;  /* without a queue: the place is free */
   gboolean is_used;  /* atomic: since the table was full last */
-  gboolean is_going; /* behind the lock, with the door closed: it is to be taken out */
+  gboolean is_going; /* under the lock, with the door closed: it is to be taken out */
 };
 
 /* How many blocks a cache keeps for temporaries, each of a different queue. */
@@ -119,7 +119,7 @@ struct _TarnCache
       TARN_WHOLE; /* atomic: served from here, ever; the pool's own counter leaves them out */
   guint64 misses TARN_WHOLE; /* atomic: ... and from arenas */
 
-  /* Behind the lock */
+  /* Under the lock */
   guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */
   gsize seen_bytes;  /* to tell whether the cache has been used since: is_idle () */
   gint64 seen_at;    /* when it first saw these: as _tarn_clock_now () */
@@ -152,11 +152,11 @@ struct _TarnCache
                                        its own, each at the place of its queue; NULL: none */
 
   TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
-  guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
+  guint64 has_room[TARN_CACHE_WORDS]; /* under the lock: a bit for each of them */
 
-  const TarnBlock *latest; /* behind the lock: that the thread allocated last, with the lock, to
+  const TarnBlock *latest; /* under the lock: that the thread allocated last, with the lock, to
                               tell others from it; it may be gone */
-  guint n_temporaries;     /* behind the lock: of latest, freed before another took its place, in
+  guint n_temporaries;     /* under the lock: of latest, freed before another took its place, in
                               turn */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 

@@ -167,7 +167,7 @@ take_over (TarnPool *pool)
 
 /* Takes the lock, and gets this thread's cache, which is made if there is none.  Returns NULL if
  * the door is closed for good, and the thread never had one; or the thread is ending.  Where one is
- * made the lock is given up meanwhile, because the list of threads has a lock that comes first; so
+ * made the lock is released meanwhile, because the list of threads has a lock that comes first; so
  * the door may be closed for good all the same, and the caller has to look. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
@@ -402,7 +402,7 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Reckons how many bytes a cache may have room for.  If the program set the bound of the pool,
+/* Computes how many bytes a cache may have room for.  If the program set the bound of the pool,
  * threads may keep half of it, in equal parts. */
 static gsize
 get_most_bytes (const TarnPool *pool)
@@ -519,7 +519,7 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* Has the next use of some bins of all caches come to the lock. */
+/* Makes the next use of some bins of all caches come to the lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)

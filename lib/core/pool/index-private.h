@@ -15,7 +15,7 @@
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* a set of TarnBlock; behind the lock; NULL: nobody has looked yet */
+  GHashTable *blocks; /* a set of TarnBlock; under the lock; NULL: nobody has looked yet */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnIndexPart;
 
 typedef struct

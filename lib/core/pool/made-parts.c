@@ -27,8 +27,8 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
   return block;
 }
 
-/* Has a part made of an extent that a request has, and makes a block of it.  Returns NULL if the
- * lock has to be taken, and the extent was put back.  The thread is in no visit. */
+/* Makes a part of an extent that a request has, and a block of it.  Returns NULL if the lock has to
+ * be taken, and the extent was put back.  The thread is in no visit. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         const TarnTaken *taken)

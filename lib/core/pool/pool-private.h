@@ -256,7 +256,7 @@ struct _TarnPool
   TarnHeap *heap;          /* that upstream is; NULL: it is none */
   TarnPoolPolicy policy;
 
-  /* Behind the lock, and seldom written */
+  /* Under the lock, and seldom written */
   gboolean has_arenas; /* atomic: threads take memory from the heap's: arenas.c */
   gboolean orphaned;
   gboolean was_open; /* the door, before reclaim-group.c or a snapshot closed it */

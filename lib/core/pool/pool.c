@@ -5,7 +5,7 @@
 
 #include "pool/cache-private.h"
 
-/* Has a thread's cache keep a block whose use has ended. */
+/* Makes a thread's cache keep a block whose use has ended. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

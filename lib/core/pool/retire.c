@@ -170,7 +170,7 @@ _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Reckons how many bytes the pool may hold. */
+/* Computes how many bytes the pool may hold. */
 static gsize
 get_bound (const TarnPool *pool)
 {
@@ -185,7 +185,7 @@ subtract (gsize bytes, gsize other)
   return bytes - MIN (bytes, other);
 }
 
-/* Reckons how many bytes the pool's bins may hold.  Room for batches that threads hand over counts
+/* Computes how many bytes the pool's bins may hold.  Room for batches that threads hand over counts
  * against the bound.  What threads may keep counts, too, if the program set the bound. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
@@ -198,7 +198,7 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Reckons how many more bytes threads may keep.  Held blocks that cannot be freed at any time make
+/* Computes how many more bytes threads may keep.  Held blocks that cannot be freed at any time make
  * no way for them. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)

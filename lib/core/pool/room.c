@@ -25,7 +25,7 @@ init (void)
   _tarn_cond_init (&freed);
 }
 
-/* Has frees of a pool take the lock from now on.  The lock is held. */
+/* Makes frees of a pool take the lock from now on.  The lock is held. */
 static void
 begin (TarnPool *pool)
 {

@@ -50,8 +50,8 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Sizes.  The lock is held. */
 
-/* Has each size have blocks of its own from now on, because memory is short; or small ones share
- * some. */
+/* Gives each size its own blocks from now on, because memory is short; or lets small sizes share
+ * blocks. */
 void
 _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 {

@@ -60,8 +60,8 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Has blocks be followed for a reason, or not any more.  Returns TRUE if that changes what is done,
- * and all doors have to be opened anew. */
+/* Follows blocks for a reason, or stops.  Returns TRUE if that changes what is done, and all doors
+ * have to be opened anew. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
 /* Gets the time from which on blocks have been followed; G_MAXUINT64: they are not. */
 guint64 _tarn_follow_get_start (void);
@@ -84,7 +84,7 @@ gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnRecordStats *stats);
 
-/* Has a function called before recording ends, also at the program's end. */
+/* Sets a function that is called before recording ends, also at the program's end. */
 void _tarn_record_set_last_words (void (*func) (void));
 
 /* environment.c: begins to record as TARN_TRACE says, and follows blocks for TARN_SNAPSHOT_ON_OOM,

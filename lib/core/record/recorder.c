@@ -28,7 +28,7 @@ G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longe
 
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
-/* The recorder.  Behind the lock, except fields that are constant while events are recorded.
+/* The recorder.  Under the lock, except fields that are constant while events are recorded.
  *
  * Invariants: of n_buffers buffers each is spare, full, a stream's, or with the recorder's thread.
  */
@@ -348,7 +348,8 @@ init_changed (void)
   _tarn_cond_init (&changed);
 }
 
-/* Nobody else is there to be told what is missing. */
+/* Stops a recording at exit, and logs what is missing in it, because no call of the program does.
+ */
 static void
 stop_at_exit (void)
 {
@@ -449,7 +450,7 @@ _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError 
 
 /* Stop */
 
-/* Has the recorder's thread write what each stream has.  Nobody is inside the door. */
+/* Makes the recorder's thread write what each stream has.  Nobody is inside the door. */
 static void
 end_streams (void)
 {

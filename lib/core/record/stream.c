@@ -222,7 +222,7 @@ find_room (TarnStream *stream, guint64 time, gsize size)
   return NULL;
 }
 
-/* Has the recorder's thread see an event that is whole. */
+/* Makes the recorder's thread see an event that is whole. */
 static inline void
 commit (TarnStream *stream, const guchar *next)
 {
@@ -329,7 +329,7 @@ _tarn_record_get_step_time (void)
   return time != 0 ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
-/* Begins an event that may have so many bytes.  Returns FALSE if it is not recorded. */
+/* Begins an event that may have @size bytes.  Returns FALSE if it is not recorded. */
 static inline gboolean
 begin (Writer *self, gsize size)
 {
@@ -348,7 +348,7 @@ begin (Writer *self, gsize size)
   return TRUE;
 }
 
-/* Has what follows be of an object. */
+/* Makes an object that of the next events. */
 static inline void
 use (Writer *self, guint64 object)
 {

@@ -34,7 +34,7 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Has the error of a charge that the limit refuses say who has the pool's memory. */
+/* Makes the error of a charge that the limit refuses say who has the pool's memory. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

@@ -143,8 +143,8 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   return 0;
 }
 
-/* Waits until some reservation has come to its end. FALSE at once where all of them would not
- * make up the bytes wanted, or where this thread must not wait. The lock is held, and is given up
+/* Waits until some reservation has come to its end.  FALSE at once where all of them would not make
+ * up the bytes wanted, or where this thread must not wait.  The lock is held, and is released
  * meanwhile. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
@@ -214,7 +214,7 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
                size, _tarn_pool_get_managed (pool), charge);
 }
 
-/* Has the calls look again that wait for a reservation to end. The lock is held. */
+/* Wakes the calls that wait for a reservation to end.  The lock is held. */
 static void
 tell_awaiting (TarnPool *pool)
 {
@@ -224,8 +224,8 @@ tell_awaiting (TarnPool *pool)
     _tarn_cond_broadcast (&pool->limit.reservation_ended);
 }
 
-/* Has requests look again that wait for reservations, or for memory, because there is more room
- * within the limit.  The lock is held. */
+/* Wakes requests that wait for reservations, or for memory, because there is more room within the
+ * limit.  The lock is held. */
 void
 _tarn_pool_note_limit_room (TarnPool *pool)
 {

@@ -283,8 +283,8 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Has an error say which pool failed, and for how many bytes; where upstream has run out also how
- * things stand. An error of the pool's own limit has said so. */
+/* Makes an error say which pool failed, and for how many bytes; where upstream has run out also how
+ * things stand.  An error of the pool's own limit has said so. */
 static void
 prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats *stats,
               GError **error)
@@ -299,7 +299,8 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
                     request->size);
 }
 
-/* Has an error say what the pool's memory is in use for, and leaves a snapshot if one is wanted. */
+/* Makes an error say what the pool's memory is in use for, and leaves a snapshot if one is
+ * wanted. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

@@ -343,7 +343,7 @@ find_richest (const TarnReclaimGroup *group)
   return richest;
 }
 
-/* Has the members' upstream allocators give back what nobody uses, until it is enough. Gets the
+/* Makes the members' upstream allocators give back what nobody uses, until it is enough.  Gets the
  * bytes. */
 static gsize
 trim_upstreams (TarnReclaimGroup *group, gsize wanted)

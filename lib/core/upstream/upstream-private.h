@@ -48,9 +48,10 @@ gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
-/* Frees what nobody retains any more, of all that was set aside; gets whether there was any. */
+/* Frees all blocks that were set aside and are not retained any more.  Returns TRUE if there were
+ * any. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Does so with a few of them, if there are any, by a function that does not look for more. */
+/* Frees a few of them, if there are any, by a function that does not look for more. */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 

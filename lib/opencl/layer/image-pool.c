@@ -82,7 +82,7 @@ make_ready (LayerContext *context, cl_mem image)
   return status == CL_SUCCESS ? MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS) : status;
 }
 
-/* Makes the driver's image for a LayerImage without. */
+/* Makes an image of the driver's, for a LayerImage that has none. */
 static gboolean
 make (LayerContext *context, LayerImage *image, GError **error)
 {
