@@ -319,6 +319,23 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
   return create_any (&request, status);
 }
 
+/* A program that asks which images can be made of buffers is likely to make some.  Where they can
+ * be made neither of sub-buffers nor of their addresses, buffers have to be the driver's own from
+ * now on: later there would be nothing that an image could be made of. */
+cl_int CL_API_CALL
+layer_clGetSupportedImageFormats (cl_context handle, cl_mem_flags flags, cl_mem_object_type type,
+                                  cl_uint n, cl_image_format *formats, cl_uint *n_ret)
+{
+  LAYER_AUTO LayerContext *context
+      = type == CL_MEM_OBJECT_IMAGE1D_BUFFER ? _tarn_layer_find (LAYER_CONTEXT, handle) : NULL;
+
+  if (context != NULL && _tarn_layer_context_may_serve (context)
+      && !(context->notes_addresses && _tarn_layer_ask_addresses (context))
+      && !_tarn_layer_ask_images (context))
+    __atomic_store_n (&context->wants_images, TRUE, __ATOMIC_RELEASE);
+  return _tarn_layer_driver->clGetSupportedImageFormats (handle, flags, type, n, formats, n_ret);
+}
+
 cl_int CL_API_CALL
 layer_clGetImageInfo (cl_mem image, cl_image_info name, size_t size, void *value, size_t *size_ret)
 {

@@ -804,6 +804,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateImage2D)                                                                              \
   F (clCreateImage3D)                                                                              \
   F (clCreateImageWithProperties)                                                                  \
+  F (clGetSupportedImageFormats)                                                                   \
   F (clGetImageInfo)                                                                               \
   F (clGetMemObjectInfo)  /* describe.c */                                                         \
   F (clEnqueueReadBuffer) /* commands.c */                                                         \

@@ -36,8 +36,8 @@ _tarn_layer_describe_reason (LayerReason reason)
           [LAYER_OF_DEVICES] = "in a context of several devices, or of one older than OpenCL 1.2",
           [LAYER_FLAGS] = "with flags or properties that the layer does not know",
           [LAYER_TOO_LARGE] = "larger than the device's largest buffer",
-          [LAYER_FOR_IMAGES]
-          = "made after an image of a buffer, or a kernel that reads such images",
+          [LAYER_FOR_IMAGES] = ("made after an image of a buffer, a kernel that reads such images, "
+                                "or a question which of them there are"),
           [LAYER_NO_POOL] = "made where there was no pool, or one without memory" };
 
   return texts[reason];

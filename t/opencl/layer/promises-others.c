@@ -124,6 +124,21 @@ need_images (World *world)
   OK (clReleaseProgram (program));
 }
 
+/* Also, the program asks which images of buffers there are: that may be what tells a layer so. */
+static void
+need_images_that_are_asked_about (World *world)
+{
+  cl_image_format formats[256];
+  cl_uint n = 0;
+
+  promise_need_images (world);
+  OK (clGetSupportedImageFormats (world->context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE1D_BUFFER,
+                                  G_N_ELEMENTS (formats), formats, &n));
+  printf ("%u formats\n", n);
+  if (n == 0)
+    promise_skip ("the device has no images of buffers");
+}
+
 static cl_mem
 image_of (World *world, cl_mem buffer, gsize width, gsize height, cl_int *status)
 {
@@ -197,11 +212,10 @@ show_image (World *world, cl_mem buffer, gsize width, gsize height, cl_uint coun
 }
 
 static void
-images (World *world)
+show_images (World *world)
 {
   gsize alignment = promise_get_alignment (world);
 
-  need_images (world);
   for (guint i = 0; i < 3; i++)
     {
       cl_mem before = promise_filled (world, 4096, 1), buffer = promise_filled (world, 4096, 2);
@@ -222,6 +236,20 @@ images (World *world)
       OK (clReleaseMemObject (before));
       OK (clReleaseMemObject (after));
     }
+}
+
+static void
+images (World *world)
+{
+  need_images (world);
+  show_images (world);
+}
+
+static void
+images_asked_about (World *world)
+{
+  need_images_that_are_asked_about (world);
+  show_images (world);
 }
 
 /* Asks all about an image, with each flags that a buffer can have. */
@@ -676,6 +704,7 @@ contexts_end (World *world)
 const Promise promises_others[] = { { "svm", svm, FALSE },
                                     { "svm-arguments", svm_arguments, FALSE },
                                     { "images", images, FALSE },
+                                    { "images-asked-about", images_asked_about, FALSE },
                                     { "images-unannounced", images_unannounced, FALSE },
                                     { "images-flat", images_flat, FALSE },
                                     { "images-copies", images_copies, FALSE },
