@@ -284,9 +284,13 @@ static void
 piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   const LayerSource *source = user_data;
+  guint64 number = memory.address >> OFFSET_BITS;
+  cl_mem piece;
 
-  cl_mem piece = remove_piece (source->context, memory.address >> OFFSET_BITS);
-
+  /* Before another piece can have the number. */
+  _tarn_layer_drop_spares_between (source->context, number << OFFSET_BITS,
+                                   ((number + 1) << OFFSET_BITS) - 1);
+  piece = remove_piece (source->context, number);
   __atomic_sub_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   forget_address (source->context, piece);
   release_piece (piece);

@@ -591,7 +591,35 @@ events_failed (World *world)
     }
 }
 
+/* Buffers of sizes that a pool can hardly hold all, each of which is copied by boxes to a buffer
+ * that stays. */
+static void
+rects_large (World *world)
+{
+  static const guint mebibytes[] = { 8,  16, 8,  16, 8,  16,  32, 8,  16,  32, 16,  32, 32,
+                                     64, 32, 64, 32, 64, 128, 32, 64, 128, 64, 128, 32 };
+  const size_t to_origin[3] = { 0, 0, 0 }, region[3] = { 64, 64, 1 };
+  cl_mem copy = promise_filled (world, 4096, 99);
+
+  for (guint i = 0; i < G_N_ELEMENTS (mebibytes); i++)
+    {
+      gsize size = (gsize) mebibytes[i] << 20;
+      const size_t origin[3] = { 0, size / 64 - 64, 0 };
+      cl_mem buffer = promise_buffer (world, CL_MEM_READ_WRITE, size, NULL);
+
+      promise_write (world->queue, buffer, size - 4096, 4096, i);
+      OK (clEnqueueCopyBufferRect (world->queue, buffer, copy, origin, to_origin, region, 64, 0, 64,
+                                   0, 0, NULL, NULL));
+      OK (clFinish (world->queue));
+      printf ("%u MiB: %zu wrong\n", mebibytes[i],
+              promise_read_wrong (world->queue, copy, 0, 4096, i, 0));
+      OK (clReleaseMemObject (buffer));
+    }
+  OK (clReleaseMemObject (copy));
+}
+
 const Promise promises_commands[] = { { "rects", rects, FALSE },
+                                      { "rects-large", rects_large, FALSE },
                                       { "rects-parts", rects_parts, FALSE },
                                       { "rects-parts-copies", rects_parts_copies, TRUE },
                                       { "rect-empty", rect_empty, FALSE },
