@@ -16,6 +16,10 @@
 #              some out; CTS_OPTIONS="-w small_images" are options of every one; CTS_CHUNK=1 runs each of their
 #              tests as a process of its own, 8 of them eight at a time.  A driver may crash in a test
 #              without the layer: it has to with the layer
+#   hashcat    a search for a word of four digits (hashcat)
+#   darktable  nine of its filters, whose image has to be the same to the byte (darktable)
+#   others     what OTHERS, a file, has: a name and a command a line; lines of standard output are the results, but
+#              for those that OTHERS_VARY (an extended regular expression) fits
 # -n TIMES runs each TIMES times without the layer and with it, in turns, once its kernels are compiled,
 # and prints medians of the time, of processors' time and of the peak of memory (package time).  PROGRAMS_SECONDS
 # (300) is the most that one run may take.
@@ -263,6 +267,73 @@ run_cts () {
   done
 }
 
+results_of_hashcat () { grep -aE '^[0-9a-f]{32}:' "$work/$1/out"; }
+
+run_hashcat () {
+  wants hashcat || return
+  export XDG_DATA_HOME=$work/data XDG_CACHE_HOME=$work/cache
+  mkdir -p "$XDG_DATA_HOME/hashcat" "$XDG_CACHE_HOME/hashcat" # not $HOME/.hashcat
+  compare "hashcat MD5" hashcat -m 0 -a 3 -D 1 -d 1 -w 1 --potfile-disable --quiet --restore-disable \
+    "$(printf 3141 | md5sum | cut -c 1-32)" '?d?d?d?d'
+}
+
+# It says of each filter where it ran: on the processor without OpenCL, too, if something is wrong.
+results_of_darktable () {
+  [ -s "$work/$1/image.pfm" ] && grep -o "processed .* on GPU" "$work/$1/out" && sha256sum <"$work/$1/image.pfm"
+}
+
+# A 32-bit integer, or a float by its bits, as the parameters of darktable's filters have them.
+hex () { local n; for n; do printf '%02x%02x%02x%02x' $((n & 255)) $((n >> 8 & 255)) $((n >> 16 & 255)) $((n >> 24 & 255)); done; }
+
+filter () { # NUMBER NAME VERSION PARAMETERS...
+  printf '<rdf:li darktable:num="%d" darktable:operation="%s" darktable:enabled="1" darktable:modversion="%d"' "${@:1:3}"
+  printf ' darktable:params="%s" darktable:multi_name="" darktable:multi_priority="0"/>\n' "$(hex "${@:4}")"
+}
+
+# darktable takes no processor as a device, unless the settings know it: cldevice_v4_ and the name's letters.
+# PoCL does not find darktable's headers by the quoted path that it gives, but in the current folder.  Sums of
+# numbers vary in their last digits unless one thread makes them.
+run_darktable () {
+  local name
+  wants darktable-cli clinfo awk || return
+  export POCL_MAX_PTHREAD_COUNT=1
+  name=$(clinfo --raw | sed -n 's/.*CL_DEVICE_NAME *//p' | head -n 1 | tr -cd '[:alnum:]' | tr '[:upper:]' '[:lower:]')
+  awk 'BEGIN { print "P3\n320 240\n255"
+    for (y = 0; y < 240; y++) for (x = 0; x < 320; x++) {
+      v = 128 + 80 * sin (x / 17) * cos (y / 11) + (int (x / 20) + int (y / 20)) % 2 * 40
+      print int (v), int (v * 0.8), int (255 - v) } }' >"$work/image.ppm"
+  {
+    echo '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+      <rdf:Description rdf:about="" xmlns:darktable="http://darktable.sf.net/" darktable:xmp_version="5"
+      darktable:raw_params="0" darktable:auto_presets_applied="1" darktable:history_end="9"
+      darktable:iop_order_version="2"><darktable:history><rdf:Seq>'
+    filter 0 shadhi 5 0 0x42c80000 0x42480000 0 0xc2480000 0 0x42480000 0x42c80000 0x42480000 127 0x358637bd 1
+    filter 1 bilat 3 0 0x3f000000 0x41a00000 0x3fc00000 0x3f000000
+    filter 2 nlmeans 2 0x40000000 0x42480000 0x3f000000 0x3f800000
+    filter 3 hazeremoval 1 0x3e99999a 0x3e4ccccd
+    filter 4 colorreconstruct 3 0x42480000 0x43c80000 0x41200000 0x3f28f5c3 0
+    filter 5 lowpass 4 0 0x41200000 0x3f800000 0 0x3f800000 1 1
+    filter 6 bloom 1 0x41a00000 0x42b40000 0x41c80000
+    filter 7 soften 1 0x42480000 0x42c80000 0x3ea8f5c3 0x42480000
+    filter 8 sharpen 1 0x40000000 0x3f000000 0x3f000000
+    echo '</rdf:Seq></darktable:history></rdf:Description></rdf:RDF></x:xmpmeta>'
+  } >"$work/filters.xmp"
+  compare "darktable filters" bash -c "ln -sf /usr/share/darktable/kernels/*.{cl,h} . && rm -f image.pfm &&
+    exec darktable-cli '$work/image.ppm' '$work/filters.xmp' image.pfm --core --configdir '$work/config' \
+    --cachedir '$work/darktable' --library :memory: --conf 'cldevice_v4_$name=0 250 0 16 16 128 0 0 0.000' -d perf"
+  unset POCL_MAX_PTHREAD_COUNT
+}
+
+results_of_others () { grep -aEv "${OTHERS_VARY:-^$}" "$work/$1/out"; }
+
+run_others () {
+  local name command
+  [ -e "${OTHERS:-}" ] || { fail "OTHERS is no file"; return; }
+  while read -r name command; do
+    [ -z "$command" ] || compare "$name" sh -c "exec $command" </dev/null
+  done <"$OTHERS"
+}
+
 while getopts n: option; do
   case $option in
     n) times=$OPTARG && wants /usr/bin/time || exit ;;
@@ -274,8 +345,8 @@ shift $((OPTIND - 1))
 all_made=0 all_pooled=0 all_driver=0
 for program; do
   case $program in
-    clblast | clfft | gegl | pyopencl | cts) "run_$program" ;;
-    *) fail "there is no program $program: clblast, clfft, gegl, pyopencl, cts" ;;
+    clblast | clfft | gegl | pyopencl | cts | hashcat | darktable | others) "run_$program" ;;
+    *) fail "there is no program $program: clblast, clfft, gegl, pyopencl, cts, hashcat, darktable, others" ;;
   esac
 done
 # Otherwise the layer was not there.  Tests of images alone make no buffer, but are recorded.
