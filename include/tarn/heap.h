@@ -129,9 +129,54 @@ typedef struct
         0                   /* moves */                                                            \
   }
 
+/**
+ * Makes a heap over an allocator. It takes large pieces from there, makes blocks of any sizes of
+ * them, and joins what is freed, so that memory which had one size can have another later. Where
+ * the allocator has virtual memory (TarnAllocatorOps.virtual_granularity), pieces that are not used
+ * move to where memory is needed; else blocks are parts of pieces (TarnAllocatorOps.part_new()).
+ *
+ * A pool over a heap is quicker for sizes that come again, and knows about queues. The heap has
+ * memory for each of them apart, so that what one queue has freed it can have again at once, in any
+ * size; others have it when the commands that used it are done. A heap by itself takes memory that
+ * is freed for unused.
+ *
+ * @param upstream  where pieces come from; the heap keeps a reference
+ * @param options   nullable: the defaults; start from TARN_HEAP_OPTIONS_INIT
+ * @param error     return location, or NULL: TARN_ERROR_NOT_SUPPORTED if @p upstream has neither
+ *                  parts nor virtual memory; TARN_ERROR_INVALID_ARGUMENT for an option outside its
+ *                  range, or one that this version of the library does not have;
+ *                  TARN_ERROR_FORKED in a child of fork ()
+ * @return (transfer full): the heap, which any thread may use, or NULL with @p error set. Its
+ *         memory goes back to @p upstream with its last reference, and its last block.
+ * @since 0.1
+ */
 TarnAllocator *tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options,
                                         GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Gets what a heap has, all at one moment.
+ *
+ * @param heap   an allocator; any thread may call it
+ * @param stats  out: start from TARN_HEAP_STATS_INIT; what this version of the library does not
+ *               know becomes 0, and in a child of fork () largest_free_bytes does
+ * @return FALSE, with @p stats as it was: @p heap is no heap
+ * @since 0.1
+ */
 gboolean tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats);
+
+/**
+ * Sets for how many seconds a heap keeps idle memory from now on. It changes
+ * TarnHeapOptions.idle_seconds. What has been idle for longer goes back at once, unless a queue may
+ * still use it.
+ *
+ *     tarn_heap_set_idle_seconds (tarn_pool_get_upstream (pool), G_MAXSIZE);
+ *
+ * @param heap          an allocator; any thread may call it. In a child of fork () it does nothing.
+ * @param idle_seconds  seconds. 0: 10; G_MAXSIZE: for ever, or until memory is asked to go back
+ * @return FALSE, and nothing was done: @p heap is no heap, as where a pool stands straight on the
+ *         driver
+ * @since 0.1
+ */
 gboolean tarn_heap_set_idle_seconds (TarnAllocator *heap, gsize idle_seconds);
 
 G_END_DECLS

@@ -157,9 +157,42 @@ tarn_memo_key_pointer (gconstpointer pointer)
   return part;
 }
 
+/**
+ * Hashes a TarnMemoKeyTuple: a GHashFunc.
+ *
+ * @param tuple  a TarnMemoKeyTuple
+ * @return the same for equal tuples; any thread may call it
+ * @since 0.1
+ */
 guint tarn_memo_key_tuple_hash (gconstpointer tuple);
+
+/**
+ * Tells whether two tuples are equal: a GEqualFunc. They are if they have equal values of equal
+ * types in the same order.
+ *
+ * @param a  a TarnMemoKeyTuple
+ * @param b  a TarnMemoKeyTuple
+ * @return whether they are equal; any thread may call it
+ * @since 0.1
+ */
 gboolean tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b);
+
+/**
+ * Copies a tuple. The strings are copied with it; bytes are referenced.
+ *
+ * @param tuple  a TarnMemoKeyTuple
+ * @return (transfer full): a TarnMemoKeyTuple, for tarn_memo_key_tuple_free(); any thread may call
+ *         it
+ * @since 0.1
+ */
 gpointer tarn_memo_key_tuple_copy (gconstpointer tuple) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Frees a copy of a tuple.
+ *
+ * @param tuple  from tarn_memo_key_tuple_copy(); NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
@@ -311,19 +344,127 @@ typedef struct
         0                   /* compute_seconds */                                                  \
   }
 
+/**
+ * Makes a memoized function.
+ *
+ * Values are kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all
+ * memos of the process, or until the last reference on the memo is gone. References on first
+ * arguments are kept as long, so a context lives until it is forgotten: forget it before its last
+ * other reference goes. Nothing is done at exit, when a driver may be gone: what is to be given
+ * back then, clear before.
+ *
+ * @param ops        nullable: first arguments, keys and values are pointers, and nobody's; copied
+ * @param func       computes a value
+ * @param user_data  for @p func and the functions of @p ops
+ * @param destroy    nullable: of @p user_data, once, after everything else is given back
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
 TarnMemo *tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                          GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Takes a reference on a memo.
+ *
+ * @param memo  a memo; any thread may call it
+ * @return (transfer full): @p memo
+ * @since 0.1
+ */
 TarnMemo *tarn_memo_ref (TarnMemo *memo);
+
+/**
+ * Drops a reference on a memo. With the last one everything that is kept is given back; calls that
+ * compute or wait meanwhile count as references. In a child of fork () nothing is done.
+ *
+ * @param memo  a memo; NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
 void tarn_memo_unref (TarnMemo *memo);
 
+/**
+ * Gets the value of a memo for a first argument and a key. It is the one that is kept, or else the
+ * function computes it now. Threads that ask for the same entry meanwhile wait for it and get the
+ * same value, or the same error; others do not wait. An error is not kept; a value of NULL is.
+ *
+ * A computation that asks for its own entry, also by way of others and of other threads, is
+ * refused there with TARN_ERROR_RECURSION.
+ *
+ * @param memo       a memo, which the caller has a reference on, or a call that is under way keeps
+ * @param first_arg  the first argument, alive during the call; NULL stands for the current one if
+ *                   the memo has such a thing, is refused by OpenCL's memos, and is one like others
+ *                   elsewhere
+ * @param key        the key; not NULL, and of a tuple every part of a known type, or it is a
+ *                   programming error and FALSE; NULL is one like others if keys are
+ *                   TARN_MEMO_KEY_CUSTOM
+ * @param value      out, nullable: the value; a reference of the caller's if the memo's values can
+ *                   be referenced, else valid until it is forgotten
+ * @param error      return location, or NULL: what the function says; TARN_ERROR_RECURSION;
+ *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, where that can
+ *                   be seen; TARN_ERROR_FORKED in a child of fork ()
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
 gboolean tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *value,
                         GError **error);
+
+/**
+ * Forgets what a memo keeps for a first argument. Then it does the same for the memo's upstream, of
+ * which nothing is kept here either then. Results that are being computed go to the threads that
+ * wait for them, and are not kept. Afterwards no reference on the first argument is the memo's, nor
+ * on a value, except those of calls that are under way. In a child of fork () nothing is done.
+ *
+ * @param memo       a memo; any thread may call it
+ * @param first_arg  the first argument; NULL stands for the current one, if the memo has such a
+ *                   thing
+ * @since 0.1
+ */
 void tarn_memo_forget (TarnMemo *memo, gpointer first_arg);
+
+/**
+ * Forgets everything that a memo keeps: tarn_memo_forget() for all first arguments.
+ *
+ * @param memo  a memo; any thread may call it
+ * @since 0.1
+ */
 void tarn_memo_clear (TarnMemo *memo);
+
+/**
+ * Stores how often a memo was asked, and how much it keeps. The numbers are exact while no call is
+ * under way. In a child of fork () all of them are 0.
+ *
+ * @param memo   a memo; any thread may call it
+ * @param stats  out: start from TARN_MEMO_STATS_INIT, whose struct_size says how much is to be
+ *               filled
+ * @since 0.1
+ */
 void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 
+/**
+ * Forgets what every memo of the process keeps for a first argument. Call it before the last
+ * reference on a context is given back, or before the context is destroyed. Each memo does as in
+ * tarn_memo_forget().
+ *
+ * @param first_arg  the first argument; any thread may call it
+ * @since 0.1
+ */
 void tarn_memo_forget_everywhere (gpointer first_arg);
+
+/**
+ * Clears every memo of the process with first arguments of one kind. Each does as in
+ * tarn_memo_clear().
+ *
+ * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
+ * @since 0.1
+ */
 void tarn_memo_clear_kind (const gchar *kind);
+
+/**
+ * Clears every memo of the process, as tarn_memo_clear() does. PyOpenCL calls this
+ * clear_first_arg_caches(). Call it before the end of a program whose driver is to be left with
+ * nothing; any thread may call it.
+ *
+ * @since 0.1
+ */
 void tarn_memo_clear_all (void);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnMemo, tarn_memo_unref)

@@ -317,45 +317,471 @@ typedef struct
         0                /* budget_bytes */                                                        \
   }
 
+/**
+ * Makes a pool over an allocator. Over a deferred allocator it says in one g_message() that it
+ * cannot see memory run out.
+ *
+ * @param upstream  where memory comes from; the pool keeps a reference. Another pool does all that
+ *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
+ * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
+ * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
+ *                  range, or one that this version of the library does not have, or a TARN_LIMIT
+ *                  that cannot be read; the backend's, if TARN_LIMIT is a share of the device's
+ *                  memory and the driver fails to say how much that is;
+ *                  TARN_ERROR_FORKED in a child of fork ()
+ * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
 TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options,
                          GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Takes a reference on a pool.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer full): @p pool
+ * @since 0.1
+ */
 TarnPool *tarn_pool_ref (TarnPool *pool);
+
+/**
+ * Drops a reference on a pool. With the last one the pool gives back what it holds; blocks in use
+ * stay valid, and go straight back to the upstream allocator when they are freed.
+ *
+ * @param pool  a pool; NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
 void tarn_pool_unref (TarnPool *pool);
 
+/**
+ * Allocates a block from a pool. It has at least @p size bytes, and is one that the pool holds, or
+ * else a fresh one from the upstream allocator, as large as every size of its bin needs.
+ *
+ * When upstream is out of memory, or is a pool at its limit, its own reclaim function and then the
+ * pool's are asked once; then held blocks are given back, the largest first, until there is room;
+ * last, the exact size is tried where rounding had added bytes. Any other error upstream leads to
+ * the exact size at once. A block of an exact size is given back when it is freed.
+ *
+ * A request that would exceed the pool's limit does not ask upstream. Held blocks are given back,
+ * the largest first, as many as it takes, if that is enough; else the pool's reclaim functions are
+ * asked once, and the exact size is tried where rounding had added bytes. What other threads are
+ * giving back, or asking upstream for, is waited for.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
+ *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
+ *               exceeded; TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's
+ *               bytes could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or
+ *               an error of the backend, of which TARN_ERROR_CONTEXT_LOST makes the pool stop
+ *               holding
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
 TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
+ * cl_command_queue or a CUstream. Memory that other queues used before comes only when they are
+ * done with it, or else the queue waits for that. tarn_block_record_use() tells of further queues.
+ *
+ * Memory that only one in-order queue has used is reused by it without a call of the driver, and
+ * without a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other
+ * queues have it once it is idle, and fresh memory until then. The queue waits only for memory that
+ * queues hand on: that several of them used, that was moved to its queue
+ * (tarn_block_move_to_queue()), and that is of a size of which there was not enough for each. The
+ * host waits only where there is no other memory left.
+ *
+ * A request that names no queue waits on the host where this one has the queue wait. Memory that
+ * was neither allocated nor recorded with a queue is idle as soon as it is freed.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
+ *               function with its own type, such as tarn_opencl_pool_allocate().
+ * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
+ *               allocator has no queues, or what the backend says of the queue
+ * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
+ *         lives; or NULL with @p error set
+ * @since 0.1
+ */
 TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue,
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
+ * more than the pool's memory has anyway, such as 4 KiB or 2 MiB. A block that needs more is given
+ * back when it is freed, and is not held: use it for what lives long.
+ *
+ * Over a heap the block's address is a multiple of the alignment; where memory is a cl_mem, which
+ * has no address on the host, its offset in the larger buffer is. Without a heap the memory is as
+ * the driver gives it.
+ *
+ * @param pool       a pool; any thread may call it
+ * @param size       bytes; 0 is allowed
+ * @param alignment  bytes, a power of two
+ * @param queue      nullable: as for tarn_pool_allocate_ordered()
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an alignment that is
+ *                   no power of two; TARN_ERROR_NOT_SUPPORTED where the pool is over no heap, and
+ *                   the driver's memory is aligned to less; as tarn_pool_allocate_ordered()
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
 TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer queue,
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Allocates a block, and waits until other threads have freed enough. It is
+ * tarn_pool_allocate_ordered() for programs whose threads share a device that has not enough for
+ * all of them at a time. Where there is no memory (tarn_error_is_no_memory()), the request is tried
+ * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the
+ * pool's limit is raised, or less is charged to it (tarn_pool_uncharge()).
+ *
+ * It fails at once, as without a timeout, where a wait is of no use: if none of these pools has a
+ * block in use or a charge, if @p size is more than the pool's limit, and inside reclaim functions
+ * and functions of a backend. It does not see what is freed elsewhere: by other programs, or by
+ * pools that are in no group with this one. If the calling thread itself has the memory that is
+ * missing, nobody can free it, and the call waits until the timeout.
+ *
+ * Those who wait have no turns: whoever asks first after a free may get the memory. While a request
+ * waits, all requests and frees of these pools take a lock.
+ *
+ * @param pool          a pool; any thread may call it, and threads may wait at a time
+ * @param size          bytes; 0 is allowed
+ * @param queue         nullable: as for tarn_pool_allocate_ordered()
+ * @param microseconds  the longest wait, of which the last attempt may take a little more; 0: none;
+ *                      below 0: as long as it takes
+ * @param error         return location, or NULL: as tarn_pool_allocate_ordered(), of the last
+ *                      attempt
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
 TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue,
                                        gint64 microseconds,
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Finds the block in use that has a piece of memory. It is for programs that hand on a cl_mem or an
+ * address and have no place for the block. It takes constant time.
+ *
+ * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
+ * @param memory  as tarn_block_get_memory() returns it: an address within a block is not found
+ * @return (transfer none): the block, or NULL where no block in use has that memory; valid until
+ *         tarn_block_free(). Any thread may call it.
+ * @since 0.1
+ */
 TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
+
+/**
+ * Frees the block in use that has a piece of memory. It is tarn_pool_find() and
+ * tarn_block_free_on() in one, for programs that have no place for blocks.
+ *
+ *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
+ *
+ * @param pool    a pool with TARN_POOL_FINDABLE; any thread may call it
+ * @param memory  as tarn_block_get_memory() returned it
+ * @param queue   nullable: as for tarn_block_free_on()
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT where no block in use has
+ *                that memory, for it was freed before; TARN_ERROR_NOT_SUPPORTED for a pool without
+ *                TARN_POOL_FINDABLE; as tarn_block_record_use() for the queue
+ * @return TRUE, or FALSE with @p error set and nothing freed; in a child of fork () TRUE, and
+ *         nothing is done
+ * @since 0.1
+ */
 gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error);
+
+/**
+ * Reserves memory in a pool. Requests of so many bytes together are then served without a call of
+ * the driver. It counts what the pool has already, and waits for nobody's frees.
+ *
+ * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
+ * sizes of that queue. The heap keeps it like all that nobody uses, for
+ * TarnHeapOptions.idle_seconds: raise that (tarn_heap_set_idle_seconds()) for memory that is to
+ * stay longer before it is used. Requests of up to 256 KiB have segments of their own. Where
+ * segments cannot move (OpenCL, page-locked and managed memory) they have up to 64 MiB each, or
+ * 1/512 of the limit if that is less, and larger requests have segments of their own, too.
+ *
+ * Without a heap the pool holds one block, which serves one request of the same bin. Call this once
+ * for each block that is needed, while the others are in use.
+ *
+ * The bytes count in the pool's limit while the call lasts, and in its peaks. A pool that
+ * TARN_DEBUG looks at holds nothing: there the call only sees whether there is so much memory.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param bytes  how many; 0: nothing is done
+ * @param queue  nullable: whose requests are to have the memory, as for
+ *               tarn_pool_allocate_ordered(); NULL: those that name no queue. Others get it once it
+ *               is idle.
+ * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), where there is no memory
+ *               for so many bytes; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not
+ *               hold them: see TarnPoolOptions.hold_bytes
+ * @return TRUE, or FALSE with @p error set
+ * @since 0.1
+ */
 gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error);
+
+/**
+ * Tells a pool that a queue will be destroyed before its commands are done. They may still use
+ * memory of the pool, held or not, and a later queue may get the same handle. The call is needed
+ * only if a backend cannot keep queues alive, as on CUDA; OpenCL retains them. If the commands are
+ * done, you may leave it out. But then other queues get memory that was freed on this one only when
+ * memory runs out, or a limit is reached. Over a heap the pool holds none of the queue's memory
+ * afterwards, except memory that other queues used, too, and memory of a heap that has already
+ * forgotten the queue for another pool. The call waits for other threads that are
+ * freeing blocks of the queue, because they may need the queue.
+ *
+ * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param queue  the queue, alive, which is given no more commands that use the pool's memory
+ * @param error  return location, or NULL: what the backend says when no event can be recorded on
+ *               the queue; TARN_ERROR_RECURSION from inside a function of the backend, where the
+ *               call would have to wait for a call that may be waiting for this one
+ * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set: then the
+ *         queue must not be destroyed yet, and the call can be made again
+ * @since 0.1
+ */
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
+
+/**
+ * Gives every held block back to the upstream allocator.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
 void tarn_pool_free_held (TarnPool *pool);
+
+/**
+ * Gives held blocks back until at most @p keep_bytes are held. They go to the upstream allocator,
+ * the largest first.
+ *
+ * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
+ * @since 0.1
+ */
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
+
+/**
+ * Gives held blocks back, and from now on each block when it is freed. They go to the upstream
+ * allocator.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
 void tarn_pool_stop_holding (TarnPool *pool);
 
+/**
+ * Gets the number of blocks that were freed and are kept for later.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number of blocks, exact when no call is in flight
+ * @since 0.1
+ */
 gsize tarn_pool_get_held_blocks (TarnPool *pool);
+
+/**
+ * Gets the number of blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number of blocks, exact when no call is in flight
+ * @since 0.1
+ */
 gsize tarn_pool_get_active_blocks (TarnPool *pool);
+
+/**
+ * Gets the bytes that a pool has allocated. They are those of held blocks and of blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes, exact when no call is in flight
+ * @since 0.1
+ */
 gsize tarn_pool_get_managed_bytes (TarnPool *pool);
+
+/**
+ * Gets the bytes that were asked for by the blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes, exact when no call is in flight
+ * @since 0.1
+ */
 gsize tarn_pool_get_active_bytes (TarnPool *pool);
+
+/**
+ * Stores all counters of a pool as they were at one moment. In a child of fork () they are those of
+ * the fork, as far as no other thread was changing them, and ignored_frees.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param stats  out: start from TARN_POOL_STATS_INIT, whose struct_size says how much is filled
+ * @since 0.1
+ */
 void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
+
+/**
+ * Makes a line of a pool's counters for people to read. An example: "101 requests: 98 served
+ * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". Requests that failed are in
+ * it if there are any. What the line says may be worded otherwise in later versions.
+ *
+ * @param stats  as tarn_pool_get_stats() has filled it; any thread may call it
+ * @return (transfer full): the line, without a newline; for g_free()
+ * @since 0.1
+ */
 gchar *tarn_pool_stats_to_string (const TarnPoolStats *stats) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Begins the peaks of a pool anew. Its peak_managed_bytes and peak_active_bytes are what there is
+ * now.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
 void tarn_pool_reset_peaks (TarnPool *pool);
+
+/**
+ * Gets the name that a pool was given for messages.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer none): valid as long as @p pool; NULL: it was given none
+ * @since 0.1
+ */
 const gchar *tarn_pool_get_name (TarnPool *pool);
+
+/**
+ * Gets the allocator that a pool is over. With one that was made in one line it is the heap, for
+ * tarn_heap_get_stats().
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer none): valid as long as @p pool
+ * @since 0.1
+ */
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
+
+/**
+ * Gets a number that changes when memory of a pool goes back to the driver. It is for programs
+ * that keep addresses longer than blocks, as a CUDA graph does. Such a program gets the number
+ * before it allocates what the graph uses. As long as the number stays the same, that memory is
+ * mapped where it was, although the blocks may have been freed. Once it is another one, some memory
+ * of the pool has gone, and the program makes its graphs again.
+ *
+ * Over a heap the number changes when the heap frees a segment, or moves one to other addresses. It
+ * is one number for all pools over the heap, and counts what they free. Without a heap it changes
+ * when blocks go back to the upstream allocator, which may be another pool.
+ *
+ * Memory of blocks in use never goes. Memory that was freed may serve another request, whatever
+ * this says: see to it that a graph and that request do not run at a time. If another thread uses
+ * the pool, the number may change right after this returns.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number that never comes again
+ * @since 0.1
+ */
 guint64 tarn_pool_get_generation (TarnPool *pool);
+
+/**
+ * Gets the most bytes that a pool is to manage. It is what tarn_pool_set_limit_bytes(), or before
+ * it TarnPoolOptions, said.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes; 0: as many as there are
+ * @since 0.1
+ */
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
+
+/**
+ * Sets the most bytes that a pool is to manage from now on. Where it manages more, held blocks are
+ * given back, the largest first, as many as it takes; blocks in use stay, and requests that no held
+ * block serves are TARN_ERROR_LIMIT until there is room for them. Requests that are asking the
+ * upstream allocator meanwhile go by the limit that there was. A heap that follows it
+ * (TarnHeapOptions.follows_pool_limit) gives idle pieces back, too, if it has more, and then all
+ * held blocks go, and the call waits for queues that use them.
+ *
+ * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param limit_bytes  bytes; 0: as many as there are
+ * @since 0.1
+ */
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
+
+/**
+ * Stores how much memory a pool can have. That is what the device has, what is free of it, what the
+ * pool has taken, and the most that it can have now. A program chooses the size of its work by it.
+ * Other processes take memory at any time, so a request may fail all the same
+ * (tarn_error_is_no_memory()).
+ *
+ * The bytes of a device are from CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of
+ * the context's device with the least memory if it has several. Of OpenCL's drivers AMD's say how
+ * much is free (cl_amd_device_attribute_query).
+ *
+ * @param pool    a pool; any thread may call it
+ * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.
+ *                Written on success only.
+ * @param error   return location, or NULL: the backend's, if the driver fails; TARN_ERROR_FORKED in
+ *                a child of fork ()
+ * @return TRUE, or FALSE with @p error set. That the driver does not say something is no error.
+ * @since 0.1
+ */
 gboolean tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error);
+
+/**
+ * Counts memory that the program takes beside a pool within the pool's limit. The pool then has so
+ * many bytes fewer for its blocks. If the limit leaves no room, the pool frees held blocks, the
+ * largest first, or asks its reclaim functions, as tarn_pool_allocate() does. The caller allocates
+ * the memory itself, by clCreateBuffer for example, after charging it, and calls
+ * tarn_pool_uncharge() when it has freed the memory, or could not allocate it. In a pool without a
+ * limit the bytes count as soon as tarn_pool_set_limit_bytes() sets one. They are not part of
+ * TarnPoolStats: tarn_pool_get_charged_bytes() gets them. A heap that follows the pool's limit
+ * (TarnHeapOptions.follows_pool_limit) gets so much less memory, too.
+ *
+ * @param pool   a pool; any thread may call it. The caller keeps a reference until it has
+ *               uncharged the bytes.
+ * @param bytes  bytes to add to the charge; 0: nothing is done
+ * @param error  return location, or NULL: TARN_ERROR_LIMIT if the pool's limit leaves no room, even
+ *               after reclaim functions were asked; TARN_ERROR_INVALID_SIZE if a size cannot count
+ *               so many bytes; TARN_ERROR_FORKED in a child of fork ()
+ * @return TRUE, or FALSE with @p error set and nothing charged
+ * @since 0.1
+ */
 gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);
+
+/**
+ * Takes back what tarn_pool_charge() counted. Requests that wait for room within the limit look
+ * again.
+ *
+ * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param bytes  bytes to take off the charge, at most tarn_pool_get_charged_bytes(); more is a
+ *               programming error
+ * @since 0.1
+ */
 void tarn_pool_uncharge (TarnPool *pool, gsize bytes);
+
+/**
+ * Gets the bytes that count within a pool's limit beside its blocks.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes: what tarn_pool_charge() added, less what tarn_pool_uncharge() took back
+ * @since 0.1
+ */
 gsize tarn_pool_get_charged_bytes (TarnPool *pool);
+
+/**
+ * Gets the most bytes that a pool is to hold. It is what tarn_pool_set_hold_bytes(), or before it
+ * TarnPoolOptions, said.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes; 0 and G_MAXSIZE as TarnPoolOptions.hold_bytes has them
+ * @since 0.1
+ */
 gsize tarn_pool_get_hold_bytes (TarnPool *pool);
+
+/**
+ * Sets the most bytes that a pool holds from now on. It changes TarnPoolOptions.hold_bytes. If the
+ * pool holds more, it frees blocks at once: those that nobody uses, the oldest first, and if these
+ * are not enough the largest others, for which the call waits as tarn_pool_trim() does. Threads
+ * give up what they keep for themselves, and begin anew. A pool that tarn_pool_stop_holding() was
+ * called for goes on to hold nothing.
+ *
+ * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param hold_bytes  bytes. 0: no bound, except over a heap, where the pool holds little;
+ *                    G_MAXSIZE: no bound, even over a heap
+ * @since 0.1
+ */
 void tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes);
 
 /**
@@ -374,10 +800,50 @@ void tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes);
 typedef TarnPool *(*TarnPoolRedirectFunc) (TarnPool *pool, gpointer queue, gpointer user_data,
                                            GError **error);
 
+/**
+ * Sets the function that may name another pool for requests of queues. It is for backends: those
+ * that have memory apart for some commands, such as a graph's. tarn_cuda_pool_begin_graph() sets
+ * one, and tarn_cuda_pool_end_graph() removes it.
+ *
+ * The function is asked before any memory is looked for, by tarn_pool_allocate_ordered() and its
+ * like. A block of the other pool is that pool's: it is counted, recorded and freed there, and what
+ * the allocator of tarn_block_get_allocator() offers is that pool's as well. tarn_pool_find() of @p
+ * pool finds it if both pools have TARN_POOL_FINDABLE, and the other one serves no third pool; then
+ * the other one keeps a reference on @p pool.
+ *
+ * While there is a function, requests and frees of the pool take a slower way. Requests that began
+ * before this returns may be served without it.
+ *
+ * @param pool       a pool; any thread may call it, but not from within @p func
+ * @param func       nullable: every request is the pool's own again
+ * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
+ *                   unless the function is removed.
+ * @param destroy    nullable; called with @p user_data once another function was set, or the pool's
+ *                   last reference is gone, and no call of @p func is running. In a child of fork
+ *                   () nothing is set, and it is not called.
+ * @since 0.1
+ */
 void tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpointer user_data,
                                   GDestroyNotify destroy);
 
+/**
+ * Gets the bin that a size belongs to. Sizes of one bin are served by the same blocks.
+ *
+ * @param pool  a pool; any thread may call it
+ * @param size  bytes
+ * @return the bin's number
+ * @since 0.1
+ */
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
+
+/**
+ * Gets the size that is allocated for every size of a bin. It is the largest of them.
+ *
+ * @param pool  a pool; any thread may call it
+ * @param bin   a bin's number
+ * @return bytes; 0 for a number that no size has
+ * @since 0.1
+ */
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 
 /**
@@ -395,8 +861,33 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
  */
 typedef gboolean (*TarnReclaimFunc) (TarnPool *pool, gsize wanted, gpointer user_data);
 
+/**
+ * Adds a function that is asked to give back when memory has run out. It is asked when the upstream
+ * allocator is out of memory, after the allocator's own reclaim function and the functions added
+ * before; and where a request would exceed the pool's limit, after the functions added before.
+ *
+ * @param pool       a pool; any thread may call it
+ * @param func       the function to ask; any thread that allocates may call it
+ * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
+ *                   unless the function is removed.
+ * @param destroy    nullable; called with @p user_data once @p func was removed, or the pool's last
+ *                   reference is gone, and no call of it is running
+ * @return the function's number, never 0, but in a child of fork (), where nothing is added and
+ *         @p destroy is not called
+ * @since 0.1
+ */
 guint tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_data,
                                   GDestroyNotify destroy);
+
+/**
+ * Removes a reclaim function from a pool. A call of it that another thread is in may still be
+ * running afterwards; none begins.
+ *
+ * @param pool  a pool; any thread may call it, also from inside a reclaim function
+ * @param id    the number that tarn_pool_add_reclaim_func() returned
+ * @return FALSE if the pool has no such function, or not any more, and in a child of fork ()
+ * @since 0.1
+ */
 gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 
 /**
@@ -407,10 +898,56 @@ gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
  */
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 
+/**
+ * Makes a group of pools that give back for one another. It is for pools whose memory is one
+ * device's, whatever allocators they are over: see tarn_pool_set_reclaim_group().
+ *
+ * @return (transfer full): a group without pools, which any thread may use
+ * @since 0.1
+ */
 TarnReclaimGroup *tarn_reclaim_group_new (void) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * Takes a reference on a reclaim group.
+ *
+ * @param group  a group; any thread may call it
+ * @return (transfer full): @p group
+ * @since 0.1
+ */
 TarnReclaimGroup *tarn_reclaim_group_ref (TarnReclaimGroup *group);
+
+/**
+ * Drops a reference on a reclaim group. The pools of a group keep it alive.
+ *
+ * @param group  a group; NULL is allowed; any thread may call it
+ * @since 0.1
+ */
 void tarn_reclaim_group_unref (TarnReclaimGroup *group);
+
+/**
+ * Puts a pool in a reclaim group, in place of the one it was in. When a pool runs out of memory and
+ * holds nothing any more, the other pools of its group give back what they hold, the one that holds
+ * most first and of that the largest blocks first, until the request succeeds or nobody holds
+ * anything. Reclaim functions of other pools are not asked, and limits are each pool's own.
+ *
+ * Pools are to be in one group if what one gives back is room for another, as on one device:
+ * OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its
+ * group with its last reference.
+ *
+ * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param group  nullable: none from now on; the pool keeps a reference
+ * @since 0.1
+ */
 void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);
+
+/**
+ * Gets the group of pools that give back for a pool.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer full): what tarn_pool_set_reclaim_group() set, for tarn_reclaim_group_unref(),
+ *         or NULL: there is none, or this is a child of fork ()
+ * @since 0.1
+ */
 TarnReclaimGroup *tarn_pool_get_reclaim_group (TarnPool *pool) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnReclaimGroup, tarn_reclaim_group_unref)

@@ -269,30 +269,6 @@ take_back (CUcontext handle, TarnCudaContext *context)
   return is_found;
 }
 
-/**
- * Makes the default device's primary context current in this thread. The context is retained. The
- * device is the one that the user means: the one whose number CUDA_DEVICE has, else the file
- * .cuda_device or .cuda-device in the home folder; else the first that gives a context. Under
- * mpirun or srun the search starts at the process's place among those of its node, so that these
- * spread over its devices:
- *
- *     mpirun -n 4 ./program
- *     srun --ntasks-per-node=4 ./program
- *
- * (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID or PMI_LOCAL_RANK, modulo the number
- * of devices.) The files have at most 64 bytes. Neither files nor variables are read in a
- * set-user-ID program.
- *
- * @param device  out, nullable: which device it is
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a number that is none,
- *                TARN_ERROR_NO_DEVICE if there is no such device, or none at all;
- *                TARN_ERROR_NO_CONTEXT if none gives a context, with each one's reason;
- *                TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED, TARN_ERROR_OUT_OF_MEMORY, or
- *                TARN_CUDA_ERROR with the driver's status
- * @return (transfer full): for tarn_cuda_context_release(), or NULL with @p error set. Any thread
- *         may call it, while none changes the environment.
- * @since 0.1
- */
 CUcontext
 tarn_cuda_make_default_context (CUdevice *device, GError **error)
 {
@@ -334,19 +310,6 @@ leave_if_current (const TarnCudaContext *context)
     g_message ("%s: this thread may be left with the context that is released", error->message);
 }
 
-/**
- * Undoes tarn_cuda_make_default_context(). The context is current no more, if it is the current one
- * of this thread, and its reference is given back. A failure of the driver's is a g_message(). In a
- * child of fork () nothing is done.
- *
- * A context that was destroyed by a reset of its device is released, too, but stays current: the
- * driver does not survive that it is taken away (seen with driver 580).
- *
- * @param context  the context from that function, once for each time that it returned it: another
- *                 context, or once more, is a programming error; NULL is allowed. Any thread may
- * call it.
- * @since 0.1
- */
 void
 tarn_cuda_context_release (CUcontext context)
 {
@@ -390,19 +353,6 @@ make_current (const TarnCudaContext *context, GError **error)
                               context->driver->cuCtxPushCurrent (context->handle), error);
 }
 
-/**
- * Makes the default context current, once for the whole process. It is
- * tarn_cuda_make_default_context() with the same device and context, or the same error, each time.
- * The context is current in this thread afterwards. Nothing is released, also not at exit, when the
- * driver may be gone.
- *
- * @param device   out, nullable
- * @param context  out, nullable: (transfer none)
- * @param error    return location, or NULL: as tarn_cuda_make_default_context(), and
- *                 TARN_ERROR_CONTEXT_LOST once the device was reset
- * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it.
- * @since 0.1
- */
 gboolean
 tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
 {
@@ -428,19 +378,6 @@ tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
   return TRUE;
 }
 
-/**
- * Gets the device that the user means. CUDA_DEVICE has its number, else the file .cuda_device or
- * .cuda-device in the home folder, else the caller. No context is made. PyCUDA calls this
- * get_default_device().
- *
- * @param fallback  the number of the device to take where neither is there
- * @param device    out
- * @param error     return location, or NULL: as tarn_cuda_make_default_context(), less what is
- *                  about contexts
- * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it, while none
- *         changes the environment.
- * @since 0.1
- */
 gboolean
 tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError **error)
 {

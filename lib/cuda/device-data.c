@@ -147,21 +147,6 @@ _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device, TarnC
   return TRUE;
 }
 
-/**
- * Stores the resources of a device, as its driver says them. What no driver can be asked is from a
- * table: registers_per_thread and the last three fields; they are 0 if the compute capability is
- * not in it. What a driver is too old to be asked is as the device has it.
- *
- * @param data    out: start from TARN_CUDA_DEVICE_DATA_INIT, whose struct_size says how much is to
- *                be filled
- * @param device  the device
- * @param error   return location, or NULL: TARN_CUDA_ERROR of a failing query, TARN_ERROR_FAILED
- *                for an answer that makes no sense, TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE,
- *                TARN_ERROR_NOT_SUPPORTED for a driver that has no attributes, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it, no context
- *         is needed
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **error)
 {
@@ -220,18 +205,6 @@ round_up (gsize value, gsize unit, gsize most, gsize *rounded, GError **error)
   return TRUE;
 }
 
-/**
- * Gets the bytes that the address of a row is best a multiple of. They go by the size of the words
- * that a kernel reads: 64 for words of 4 bytes, 128 for those of 8 and 16. PyCUDA calls this
- * DeviceData.align_bytes.
- *
- * @param data       the device
- * @param word_size  bytes of a word
- * @param bytes      out
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for another size of words
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_align_bytes (const TarnCudaDeviceData *data, guint word_size, gsize *bytes,
                                    GError **error)
@@ -246,19 +219,6 @@ tarn_cuda_device_data_align_bytes (const TarnCudaDeviceData *data, guint word_si
   return TRUE;
 }
 
-/**
- * Rounds the bytes of a row up to its best alignment. That is a multiple of the bytes that
- * tarn_cuda_device_data_align_bytes() gives. PyCUDA calls this DeviceData.align.
- *
- * @param data       the device
- * @param bytes      bytes
- * @param word_size  bytes of a word
- * @param aligned    out: bytes, at least as many
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a size that words do
- *                   not have, or bytes that there are no counters for once they are rounded up
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_align (const TarnCudaDeviceData *data, gsize bytes, guint word_size,
                              gsize *aligned, GError **error)
@@ -271,19 +231,6 @@ tarn_cuda_device_data_align (const TarnCudaDeviceData *data, gsize bytes, guint 
          && round_up (bytes, find_align_bytes (word_size), G_MAXSIZE, aligned, error);
 }
 
-/**
- * Gets the words that a row best has a multiple of. They are the bytes of
- * tarn_cuda_device_data_align_bytes(): 16 words of 4 bytes or of 8, 8 of 16. PyCUDA calls this
- * DeviceData.align_words.
- *
- * @param data       the device
- * @param word_size  bytes of a word
- * @param words      out
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a size that words do
- *                   not have
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_align_words (const TarnCudaDeviceData *data, guint word_size, gsize *words,
                                    GError **error)
@@ -298,19 +245,6 @@ tarn_cuda_device_data_align_words (const TarnCudaDeviceData *data, guint word_si
   return TRUE;
 }
 
-/**
- * Rounds the elements of a row up to its best length. That is a multiple of the words that
- * tarn_cuda_device_data_align_words() gives. PyCUDA calls this DeviceData.align_dtype.
- *
- * @param data       the device
- * @param elements   elements
- * @param word_size  bytes of an element
- * @param aligned    out: elements, at least as many
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a size that words do
- *                   not have, or elements that there are no counters for once they are rounded up
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize elements, guint word_size,
                                    gsize *aligned, GError **error)
@@ -324,18 +258,6 @@ tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize element
                       error);
 }
 
-/**
- * Rounds a number of threads up to a multiple of 16. On the first devices the accesses of 16
- * threads to memory were one. PyCUDA calls this DeviceData.coalesce.
- *
- * @param data       the device
- * @param threads    threads
- * @param coalesced  out: threads, at least as many
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for threads that there
- *                   are no counters for once they are rounded up
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint threads, guint *coalesced,
                                 GError **error)
@@ -352,17 +274,6 @@ tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint threads, g
   return TRUE;
 }
 
-/**
- * Rounds a texture's channels up to 1, 2 or 4. Its elements can have no other number of them.
- * PyCUDA calls this DeviceData.make_valid_tex_channel_count.
- *
- * @param data      the device
- * @param channels  how many are needed
- * @param valid     out: channels, at least as many
- * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for more than 4
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *data, guint channels,
                                                     guint *valid, GError **error)
@@ -383,14 +294,6 @@ tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *da
   return TRUE;
 }
 
-/**
- * Gets the threads whose accesses to shared memory are one. They are 32, or 16 below compute
- * capability 2.0. PyCUDA calls this DeviceData.smem_granularity.
- *
- * @param data  the device
- * @return threads; any thread may call it
- * @since 0.1
- */
 guint
 tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data)
 {
@@ -402,15 +305,6 @@ tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data)
   return known.major >= 2 ? 32 : 16;
 }
 
-/**
- * Gets the unit of a block's shared memory for PyCUDA. By PyCUDA's rules of 2012 it is 128 bytes,
- * or 512 below compute capability 2.0. PyCUDA calls this DeviceData.smem_alloc_granularity. The
- * device's own unit is shared_allocation_unit.
- *
- * @param data  the device
- * @return bytes; any thread may call it
- * @since 0.1
- */
 gsize
 tarn_cuda_device_data_smem_alloc_granularity (const TarnCudaDeviceData *data)
 {

@@ -12,15 +12,6 @@
 #include "common/quark-private.h"
 #include "common/shorten-private.h"
 
-/**
- * Gets the domain of CUDA's errors: write TARN_CUDA_ERROR. Their code is CUDA's status, a CUresult.
- * Two statuses are errors of Tarn's own, wherever a function says that it gives TARN_CUDA_ERROR:
- * CUDA_ERROR_OUT_OF_MEMORY is TARN_ERROR_OUT_OF_MEMORY, and CUDA_ERROR_CONTEXT_IS_DESTROYED is
- * TARN_ERROR_CONTEXT_LOST.
- *
- * @return the quark, the same for the life of the process; any thread may call it
- * @since 0.1
- */
 GQuark
 tarn_cuda_error_quark (void)
 {

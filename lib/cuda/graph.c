@@ -330,47 +330,6 @@ add (Graph *graph, guint64 *id, GError **error)
   return other == NULL;
 }
 
-/**
- * Begins memory of a CUDA graph that a stream captures. Call it right before
- * cuStreamBeginCapture(), or right after.
- *
- *     tarn_cuda_pool_begin_graph (pool, stream, &graph, &error);
- *     cuStreamBeginCapture (stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
- *     block = tarn_cuda_pool_allocate (pool, size, stream, &error);
- *     ...
- *     tarn_block_free (block);
- *     cuStreamEndCapture (stream, &captured);
- *     tarn_cuda_pool_end_graph (pool, graph, &error);
- *
- * Until tarn_cuda_pool_end_graph() requests of the pool that name this stream while it captures, or
- * another stream that has joined the capture, get memory of the graph. What is freed is allocated
- * again by the same stream of the capture. Nothing else gets memory of the graph until
- * tarn_cuda_pool_release_graph(), so that the graph may be launched again and again. The memory is
- * taken from the pool, and counts for its limit, in whichever capture mode. Requests of other
- * streams, and of no stream, are served as usual.
- *
- * A block that several streams of the capture use (tarn_cuda_block_record_use()) is not allocated
- * again in the graph. A block that was allocated before the capture and is used in it has to live
- * as long as the graph. A block of the graph may be used after the capture, such as its result; it
- * may be freed at any time, also after the graph was released.
- *
- * Before a capture, tarn_pool_free_held() makes the most room for the graph, because what the pool
- * holds for other streams is none that the graph can take.
- *
- * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it. The graph
- *                keeps a reference.
- * @param stream  a stream of the allocator's context, alive until tarn_cuda_pool_end_graph(), as
- * are those that join the capture
- * @param graph   out: the graph's number, never 0
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for the default stream that
- *                all threads share, a stream of another context, a stream for which the pool has
- *                begun a graph that was not ended, or a pool of another backend;
- *                TARN_ERROR_NOT_SUPPORTED for a driver older than CUDA 10.1;
- *                TARN_ERROR_CONTEXT_LOST, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the driver's
- *                status
- * @return TRUE, or FALSE with @p error set and nothing begun
- * @since 0.1
- */
 gboolean
 tarn_cuda_pool_begin_graph (TarnPool *pool, CUstream stream, guint64 *graph, GError **error)
 {
@@ -402,17 +361,6 @@ set_unknown (guint64 graph, GError **error)
   return FALSE;
 }
 
-/**
- * Ends memory of a CUDA graph that was captured. Call it after cuStreamEndCapture(), also if the
- * capture failed. The pool serves all requests as before. What the graph has stays the graph's.
- *
- * @param pool   the pool that tarn_cuda_pool_begin_graph() was given; any thread may call it
- * @param graph  the number that it stored
- * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a graph that was ended or
- *               released, or is another pool's; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set
- * @since 0.1
- */
 gboolean
 tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error)
 {
@@ -442,25 +390,6 @@ tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error)
   return TRUE;
 }
 
-/**
- * Gives the memory of a CUDA graph back to its pool. Call it when the graph is not launched any
- * more, right before or after cuGraphExecDestroy(). Launches may still run: the host waits until
- * all streams of the context are done with what they were given. While a graph is being captured
- * with memory of Tarn's, nobody waits, and the memory goes back when the last such capture ends.
- *
- * Pieces with blocks in use stay. When the last of these blocks is freed, the host waits like
- * that, and the memory is returned.
- *
- * A graph that was not ended is ended. One that is never released keeps its memory, and its pool.
- *
- * @param pool   the pool that tarn_cuda_pool_begin_graph() was given; any thread may call it. The
- *               program's own reference may be gone.
- * @param graph  the number that it stored
- * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a graph that was released
- *               before, or is another pool's; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set
- * @since 0.1
- */
 gboolean
 tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **error)
 {

@@ -59,21 +59,6 @@ has_owners (const TarnCudaHostArray *array)
   return array->struct_size >= G_STRUCT_OFFSET (TarnCudaHostArray, strides) + sizeof array->strides;
 }
 
-/**
- * Allocates an array in page-locked or managed memory.
- *
- * @param pool       over tarn_cuda_host_allocator_new() or tarn_cuda_managed_allocator_new()
- * @param rank       how many axes; 0: one element
- * @param shape      elements along each axis; copied
- * @param item_size  bytes of an element, at least 1
- * @param order      'C': the last axis is the one whose elements are neighbours; 'F': the first
- * @param array      out: start from TARN_CUDA_HOST_ARRAY_INIT, whose struct_size says how much is
- *                   to be filled; for tarn_cuda_host_array_clear()
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT, TARN_ERROR_INVALID_SIZE
- *                   if the bytes of all are more than a gsize holds, or as tarn_pool_allocate()
- * @return TRUE, or FALSE with @p error set and @p array as it was. Any thread may call it.
- * @since 0.1
- */
 gboolean
 tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, gsize item_size,
                                gchar order, TarnCudaHostArray *array, GError **error)
@@ -108,12 +93,6 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   return TRUE;
 }
 
-/**
- * Frees the memory of an array, which goes back to its pool.
- *
- * @param array  may be empty, and is afterwards. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_cuda_host_array_clear (TarnCudaHostArray *array)
 {

@@ -135,27 +135,6 @@ make_value_for_thread (gpointer data, gpointer value, gpointer handle, gconstpoi
   return own;
 }
 
-/**
- * Makes a memoized function of a CUDA context and a key. PyCUDA calls this
- * context_dependent_memoize. The first argument of tarn_memo_get() is a CUcontext, or NULL for the
- * one that is current in the thread; without one it is TARN_ERROR_NO_CONTEXT. The function is
- * called with the context current, and so are unref_value and value_for_thread.
- *
- * Values of a destroyed context are never taken for a later one's, and are freed when the memo
- * computes next; its driver is not called then (is_dead). A driver before CUDA 12.0 cannot
- * tell contexts apart: there, call tarn_cuda_clear_context_caches() before one is destroyed.
- *
- * At exit the driver may be gone before what is kept; nothing is done then. Whoever wants it given
- * back calls tarn_cuda_clear_context_caches() before the end of main().
- *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
- * @param func       computes a value
- * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it. No driver is
- *         needed to make one: without it, tarn_memo_get() says TARN_ERROR_NO_DRIVER.
- * @since 0.1
- */
 TarnMemo *
 tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                             GDestroyNotify destroy)
@@ -186,12 +165,6 @@ tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer 
   return tarn_memo_new (&ours, compute_in_context, self, context_memo_free);
 }
 
-/**
- * Forgets everything that memos keep for CUDA contexts. They are all memos of the process. PyCUDA
- * calls this clear_context_caches. Any thread may call it.
- *
- * @since 0.1
- */
 void
 tarn_cuda_clear_context_caches (void)
 {

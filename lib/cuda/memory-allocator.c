@@ -234,56 +234,12 @@ memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError 
   return NULL;
 }
 
-/**
- * Makes an allocator of device memory (cuMemAlloc). Each call is made in the context, from any
- * thread, and leaves the thread's current one as it was. A block of 0 bytes has no memory. It is
- * tarn_cuda_device_allocator_new_with_options() with NULL for the options.
- *
- * A primary context is retained until the allocator and all its blocks are gone; any other is its
- * owner's. When that one destroys it, its memory is gone: allocating then is
- * TARN_ERROR_CONTEXT_LOST, and freeing does nothing but count
- * (tarn_cuda_allocator_get_lost_bytes()). A pool sees it only when it asks the driver for more, and
- * then stops holding; until then it hands out what it holds, since to ask the driver on each hit
- * would cost as much as the hit. So before a context is destroyed, call tarn_pool_stop_holding()
- * for each pool over it. No thread may be in a call for one of its blocks while it is destroyed. A
- * driver before CUDA 12.0 cannot tell a destroyed context from a later one at its address: there,
- * free everything first.
- *
- * @param context  nullable: the one that is current in this thread
- * @param error    return location, or NULL: TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE,
- *                 TARN_ERROR_NO_CONTEXT if none is given or current, TARN_ERROR_CONTEXT_LOST,
- *                 TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the driver's status
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_cuda_device_allocator_new (CUcontext context, GError **error)
 {
   return tarn_cuda_device_allocator_new_with_options (context, NULL, error);
 }
 
-/**
- * Makes an allocator of device memory with options. What tarn_cuda_device_allocator_new() says of
- * contexts holds for it, too.
- *
- * Where the driver and the device have virtual memory (CUDA 10.2, and
- * CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), the allocator offers it
- * (TarnAllocatorOps.virtual_granularity), for whatever makes blocks of it. Such memory is the
- * device's, not the context's: it is reached from every context of the device, and is given back
- * also when the context is gone. New memory is TARN_ERROR_CONTEXT_LOST then, as without it. It can
- * be registered for GPUDirect RDMA where the driver can do that, but has no cuIpcGetMemHandle; for
- * that there is TarnCudaDeviceOptions.plain_memory, or exportable.
- *
- * @param context  nullable: the one that is current in this thread
- * @param options  nullable: TARN_CUDA_DEVICE_OPTIONS_INIT. Copied, and the peers, too.
- * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(), and
- *                 TARN_ERROR_INVALID_ARGUMENT for peers or exportable beside plain_memory, n_peers
- *                 without peers, or fields that this version does not know;
- *                 TARN_ERROR_NOT_SUPPORTED for exportable where the device cannot export, for a
- *                 peer that cannot use the device's memory, and for both without virtual memory
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_cuda_device_allocator_new_with_options (CUcontext context,
                                              const TarnCudaDeviceOptions *options, GError **error)
@@ -301,16 +257,6 @@ tarn_cuda_device_allocator_new_with_options (CUcontext context,
   return NULL;
 }
 
-/**
- * Makes an allocator of page-locked host memory (cuMemHostAlloc). A device copies from and to it
- * without the host's help. Otherwise as tarn_cuda_device_allocator_new().
- *
- * @param context  nullable: the one that is current in this thread
- * @param flags    for cuMemHostAlloc, 0 for none
- * @param error    return location, or NULL: as tarn_cuda_device_allocator_new()
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_cuda_host_allocator_new (CUcontext context, guint flags, GError **error)
 {
@@ -322,17 +268,6 @@ tarn_cuda_host_allocator_new (CUcontext context, guint flags, GError **error)
   return self != NULL ? make_allocator (self) : NULL;
 }
 
-/**
- * Makes an allocator of managed memory (cuMemAllocManaged). Host and devices use it by the same
- * address. Otherwise as tarn_cuda_device_allocator_new().
- *
- * @param context  nullable: the one that is current in this thread
- * @param flags    for cuMemAllocManaged, 0 for CU_MEM_ATTACH_GLOBAL
- * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(), and
- *                 TARN_ERROR_NOT_SUPPORTED if the driver has no managed memory
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
 {
@@ -355,33 +290,6 @@ tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
   return self != NULL ? make_allocator (self) : NULL;
 }
 
-/**
- * Makes an allocator of memory of CUDA's own pools (cuMemAllocAsync). A program that shares a
- * device with libraries which call cudaMallocAsync() takes memory from the same place as they do,
- * so that what one of them has freed serves the others. Put a pool over it: Tarn's pool then serves
- * most requests, and CUDA's pool the others. Otherwise as tarn_cuda_device_allocator_new().
- *
- * A block is ready for all streams when it is allocated: the allocator has a stream of its own for
- * allocations, and the host waits for that. This takes long only if the device has no other memory
- * than what a library has freed and commands still use. What is freed without a pool goes on the
- * stream that used the block first, after the others, and the host does not wait
- * (cuMemFreeAsync()). What a pool gives back goes when the host has waited for the streams that
- * used it; no other stream is waited for.
- *
- * CUDA's pool decides when memory goes back to the device: see
- * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD. Such memory has no cuIpcGetMemHandle(), and a heap over the
- * allocator makes parts of it, aligned to 256 bytes.
- *
- * @param context  nullable: the one that is current in this thread
- * @param pool     the pool that memory is from, alive until the allocator and its blocks are gone;
- *                 NULL: whichever is the current one of the device (cuDeviceSetMemPool()) when
- *                 memory is allocated
- * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(), and
- *                 TARN_ERROR_NOT_SUPPORTED if the driver lacks a function (CUDA before 11.2), which
- *                 the error names, or the device has no memory pools
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_cuda_async_allocator_new (CUcontext context, CUmemoryPool pool, GError **error)
 {
@@ -428,13 +336,6 @@ _tarn_cuda_check_block (const gchar *function, const TarnBlock *block)
   return FALSE;
 }
 
-/**
- * Gets the bytes that went with a context before they were freed.
- *
- * @param allocator  one of libtarn-cuda's; another kind is a programming error
- * @return bytes, of blocks that were freed after the context was destroyed; any thread may call it
- * @since 0.1
- */
 guint64
 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
 {
@@ -447,16 +348,6 @@ tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
   return __atomic_load_n (&self->lost_bytes, __ATOMIC_RELAXED);
 }
 
-/**
- * Gets the address on the device of a block. It is one of device or managed memory, or of memory of
- * CUDA's pools.
- *
- * @param block  a block in use; one of another kind of memory is a programming error. Any thread
- *               may call it.
- * @return valid until tarn_block_free(); 0 for a block of 0 bytes, but a pool has one of 1 byte for
- *         it if it can
- * @since 0.1
- */
 CUdeviceptr
 tarn_cuda_block_get_device_pointer (const TarnBlock *block)
 {
@@ -473,15 +364,6 @@ tarn_cuda_block_get_device_pointer (const TarnBlock *block)
   return (CUdeviceptr) tarn_block_get_memory (block).address;
 }
 
-/**
- * Gets the address on the host of a block. It is one of page-locked or managed memory.
- *
- * @param block  a block in use; one of another kind of memory is a programming error. Any thread
- *               may call it.
- * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
- *         for it if it can
- * @since 0.1
- */
 gpointer
 tarn_cuda_block_get_host_pointer (const TarnBlock *block)
 {

@@ -70,14 +70,6 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
     g_message ("%s: a module may be lost", error->message);
 }
 
-/**
- * Makes a memo of modules, which loads each once for a context. Its first argument is a CUcontext,
- * or NULL for the current one, its key a GBytes with PTX or a cubin, its value a CUmodule. A module
- * is unloaded when it is forgotten: until then it is valid, and so are its functions.
- *
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_cuda_module_memo_new (void)
 {
@@ -88,19 +80,6 @@ tarn_cuda_module_memo_new (void)
   return tarn_cuda_context_memo_new (&ops, load_module, NULL, NULL);
 }
 
-/**
- * Gets the module of an image. It is tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
- *
- * @param memo     the memo
- * @param context  nullable: the current one
- * @param image    PTX, with or without its 0 at the end, or a cubin
- * @param module   out: the module, valid until it is forgotten
- * @param error    return location, or NULL: as tarn_memo_get() for a memo of
- *                 tarn_cuda_context_memo_new(); TARN_CUDA_ERROR with the driver's status and what
- *                 its compiler says, up to 64 KiB
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *image, CUmodule *module,
                            GError **error)
@@ -209,19 +188,6 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
   return NULL;
 }
 
-/**
- * Makes a memo of functions, by their module and name. Its first argument is a CUcontext, or NULL
- * for the current one, its key a TarnCudaFunctionKey, its value a CUfunction, valid as long as its
- * module. A module is loaded once for each context, whatever functions of it are asked for, and
- * however many threads ask.
- *
- * A function that is forgotten here is forgotten in the memo of modules, too.
- *
- * @param modules  nullable: a memo of tarn_cuda_module_memo_new() to take modules from, which also
- *                 has them for other purposes; else it has one of its own
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_cuda_function_memo_new (TarnMemo *modules)
 {
@@ -237,20 +203,6 @@ tarn_cuda_function_memo_new (TarnMemo *modules)
   return tarn_cuda_context_memo_new (&ops, find_function, ops.upstream, NULL);
 }
 
-/**
- * Gets the function of an image and a name. It is tarn_memo_get() for a memo of
- * tarn_cuda_function_memo_new().
- *
- * @param memo      the memo
- * @param context   nullable: the current one
- * @param key       the function; image and name must be set
- * @param function  out: the function, valid until its module is forgotten
- * @param error     return location, or NULL: as tarn_cuda_module_memo_get(), and
- *                  TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this version of the
- *                  library does not have
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_function_memo_get (TarnMemo *memo, CUcontext context, const TarnCudaFunctionKey *key,
                              CUfunction *function, GError **error)

@@ -159,30 +159,6 @@ _tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, gui
   return TRUE;
 }
 
-/**
- * Asks the driver how many blocks a multiprocessor can have. It is a multiprocessor of the current
- * context's device, and the blocks are those of a function that it can have at a time: 0 if such a
- * block cannot be launched. The reason why there are no more is the one of tarn_cuda_occupancy() in
- * mode TARN_CUDA_OCCUPANCY_EXACT; where that comes to another number, or does not know the device,
- * limited_by is TARN_CUDA_LIMIT_DEVICE for more threads than the function takes,
- * TARN_CUDA_LIMIT_SHARED for more dynamic shared memory than it opted in to, else
- * TARN_CUDA_LIMIT_UNKNOWN.
- *
- * @param function              the function, of the current context
- * @param threads               threads in a block, at least 1
- * @param dynamic_shared_bytes  bytes of shared memory that the launch adds to what the function
- *                              declares
- * @param occupancy             out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how
- *                              much is to be filled
- * @param error                 return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no
- *                              threads, TARN_ERROR_NO_CONTEXT, TARN_CUDA_ERROR of what failed,
- *                              TARN_ERROR_FAILED for an answer that makes no sense,
- *                              TARN_ERROR_NOT_SUPPORTED for a driver that cannot be asked,
- *                              TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it that has the
- *         context current
- * @since 0.1
- */
 gboolean
 tarn_cuda_occupancy_for_function (CUfunction function, guint threads, gsize dynamic_shared_bytes,
                                   TarnCudaOccupancy *occupancy, GError **error)
@@ -223,24 +199,6 @@ _tarn_cuda_ask_block_size (const TarnCudaDriver *driver, CUfunction function,
   return TRUE;
 }
 
-/**
- * Suggests the size of blocks with which a function fills a device most. It is what the driver says
- * of the current context's device, if each block has the same dynamic shared memory.
- *
- * @param function              the function, of the current context
- * @param dynamic_shared_bytes  bytes of shared memory that the launch adds to what the function
- *                              declares
- * @param min_grid_size         out, nullable: the fewest blocks that fill the device; 0 if no size
- *                              can be launched
- * @param block_size            out, nullable: threads in a block; 0 likewise
- * @param error                 return location, or NULL: TARN_ERROR_NO_CONTEXT, TARN_CUDA_ERROR of
- *                              what failed, TARN_ERROR_FAILED for an answer that makes no sense,
- *                              TARN_ERROR_NOT_SUPPORTED for a driver that cannot be asked,
- *                              TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it that has the
- *         context current
- * @since 0.1
- */
 gboolean
 tarn_cuda_suggest_block_size (CUfunction function, gsize dynamic_shared_bytes, guint *min_grid_size,
                               guint *block_size, GError **error)

@@ -250,37 +250,6 @@ find_exactly (TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint
   return TRUE;
 }
 
-/**
- * Computes how many blocks of a kernel a multiprocessor can have. It says how many there can be at
- * a time, and why no more, from numbers alone: no driver is asked.
- *
- * TARN_CUDA_OCCUPANCY_EXACT says what the driver says of such a kernel on such a device: by
- * registers for a warp at a time, from the part of the multiprocessor that it is in; by shared
- * memory with what is reserved for each block; by warps and blocks. A block that the device cannot
- * have is no error: 0 blocks. Fields of @p data that are 0, and may be, are as the compute
- * capability says.
- *
- * TARN_CUDA_OCCUPANCY_PYCUDA says what PyCUDA's OccupancyRecord says. It knows GPUs up to 2012 and
- * takes only major, minor, max_threads_per_block, registers_per_block and shared_per_block from
- * @p data. A block that the device cannot have is an error.
- *
- * @param data          the device, from tarn_cuda_device_data_init() or TARN_CUDA_DEVICE_DATA_INIT
- * @param threads       threads in a block, at least 1
- * @param shared_bytes  bytes of shared memory of a block, those that the kernel declares and those
- *                      that its launch adds
- * @param registers     registers of a thread; 0: do not limit by them
- * @param mode          the rules
- * @param occupancy     out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how much is
- *                      to be filled
- * @param error         return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no threads, for a
- *                      field of @p data that is 0 and may not be, or that this version of the
- *                      library does not have, and as PyCUDA's rules say ("too
- *                      many threads", "too many registers", "too much smem");
- *                      TARN_ERROR_NOT_SUPPORTED for a compute capability that is not known, if
- *                      @p data leaves open what only that could tell
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes,
                      guint registers, TarnCudaOccupancyMode mode, TarnCudaOccupancy *occupancy,

@@ -375,54 +375,12 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
   ops->check_queue = check_queue;
 }
 
-/**
- * Allocates a block from a pool, for use on a stream. It is tarn_pool_allocate_ordered() for a CUDA
- * stream.
- *
- * Nothing keeps a stream alive. Call tarn_cuda_pool_forget_stream() before you destroy a stream
- * that is not idle: the next stream may get the same handle, and the pool cannot tell them apart.
- *
- * While the stream is being captured, the graph has memory of its own if
- * tarn_cuda_pool_begin_graph() was called. Without that, the pool serves requests from memory that
- * the stream used last, or that is idle, without a call of the driver. A request that needs the
- * driver fails with TARN_ERROR_NOT_SUPPORTED. So allocate before the capture, and free after the
- * last launch of the graph. Calls for other streams work as usual, in the same thread and in
- * others, and do not end the capture.
- *
- * If another thread frees or moves a block of CU_STREAM_PER_THREAD, the pool may record an event on
- * the legacy stream. Then all blocking streams wait for each other, as they do for any command
- * there.
- *
- * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
- * @param size    bytes; 0 is allowed
- * @param stream  a stream of the allocator's context; NULL and CU_STREAM_LEGACY are the default
- * stream that all threads share, CU_STREAM_PER_THREAD is the calling thread's
- * @param error   return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
- *                a stream of another context, TARN_ERROR_NOT_SUPPORTED in a capture, or
- *                TARN_CUDA_ERROR with the driver's status
- * @return (transfer full): the block, for tarn_block_free() while the stream lives, or NULL with
- *         @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **error)
 {
   return tarn_pool_allocate_ordered (pool, size, _tarn_cuda_stream_to_handle (stream), error);
 }
 
-/**
- * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
- *
- * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
- * @param stream  a stream of the allocator's context, alive until the block is freed; as for
- *                tarn_cuda_pool_allocate()
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a stream of another
- *                context, TARN_ERROR_CONTEXT_LOST, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the
- *                driver's status
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
- * @since 0.1
- */
 gboolean
 tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 {
@@ -434,16 +392,6 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
   return tarn_block_record_use (block, _tarn_cuda_stream_to_handle (stream), error);
 }
 
-/**
- * Frees a block that a stream may still use. It is tarn_block_free_on() for a CUDA stream, and what
- * cuMemFreeAsync() is to a program.
- *
- * @param block   (transfer full): a block of one of libtarn-cuda's allocators or of a pool over
- *                one; NULL is allowed. Any thread may call it.
- * @param stream  a stream of the allocator's context, alive during the call; as for
- *                tarn_cuda_pool_allocate(), so that NULL is a stream
- * @since 0.1
- */
 void
 tarn_cuda_block_free_on (TarnBlock *block, CUstream stream)
 {
@@ -451,36 +399,12 @@ tarn_cuda_block_free_on (TarnBlock *block, CUstream stream)
     tarn_block_free_on (block, _tarn_cuda_stream_to_handle (stream));
 }
 
-/**
- * Finds the block in use that has an address of device memory. It is tarn_pool_find() for a
- * CUdeviceptr.
- *
- * @param pool     a pool with TARN_POOL_FINDABLE, over an allocator of device or managed
- *                 memory
- * @param address  the result of tarn_cuda_block_get_device_pointer()
- * @return (transfer none): the block, or NULL where no block in use has that address; valid until
- *         tarn_block_free(). Any thread may call it.
- * @since 0.1
- */
 TarnBlock *
 tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address)
 {
   return tarn_pool_find (pool, (TarnMemory){ .address = address });
 }
 
-/**
- * Moves a block to one stream, which waits for the others. It waits for everything
- * that they have been given so far; the block is that stream's alone afterwards. For the host there
- * is tarn_block_wait().
- *
- * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
- * @param stream  a stream of the allocator's context, alive until the block is freed; as for
- *                tarn_cuda_pool_allocate(), so that NULL is a stream
- * @param error   return location, or NULL: as tarn_cuda_block_record_use(), and
- *                TARN_ERROR_NOT_SUPPORTED in a capture
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
- * @since 0.1
- */
 gboolean
 tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error)
 {
@@ -492,19 +416,6 @@ tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **erro
   return tarn_block_move_to_queue (block, _tarn_cuda_stream_to_handle (stream), error);
 }
 
-/**
- * Gets the stream that a block is used on. It is what the block was allocated for, moved to or
- * first recorded with.
- *
- * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one; any
- *                thread may call it, while none moves the block or records a use
- * @param stream  out: the stream. The default one that all threads share is CU_STREAM_LEGACY, also
- *                if NULL was given: what NULL is depends on how a program is compiled. The calling
- *                thread's own is CU_STREAM_PER_THREAD.
- * @return FALSE, with nothing stored, if the block is no stream's, or the default stream's of
- *         another thread, which has no name in this one
- * @since 0.1
- */
 gboolean
 tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
 {
@@ -522,20 +433,6 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
   return TRUE;
 }
 
-/**
- * Tells a pool that a stream will be destroyed before it is idle. Commands on it may still use
- * memory of the pool. Without this call, a later stream with the same handle would be taken for it,
- * and would not wait. For an idle stream it may be left out, but then other streams have what was
- * freed on that one only when memory runs out, or a limit is reached.
- *
- * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
- * @param stream  the stream, alive and not capturing
- * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED in a capture,
- *                TARN_ERROR_CONTEXT_LOST, or TARN_CUDA_ERROR with the driver's status
- * @return TRUE, also for a stream that the pool has never met, or FALSE with @p error set and
- *         nothing changed
- * @since 0.1
- */
 gboolean
 tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error)
 {

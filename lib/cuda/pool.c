@@ -104,23 +104,6 @@ _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *o
   return g_steal_pointer (&plain);
 }
 
-/**
- * Makes a pool of device memory as most programs want it. The pool is over a heap, and the heap
- * over tarn_cuda_device_allocator_new(). It takes little more memory than the program uses, for any
- * sizes of requests, and seldom calls the driver. Blocks are of virtual memory, unless the device
- * has none that works, or TARN_CUDA_PLAIN is 1 in the environment. To see whether it works, the
- * first pool of a device makes and maps a little of it. cuIpcGetMemHandle() needs an address that
- * cuMemAlloc returned: set TARN_POOL_WHOLE_BUFFERS for that.
- *
- * @param context  where memory belongs; NULL: the current one
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
- *                 heap's, too: no more is taken of the driver. tarn_pool_set_limit_bytes()
- *                 changes both. TarnPoolOptions.heap has other options of the heap.
- * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(),
- *                 tarn_heap_allocator_new() and tarn_pool_new()
- * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnPool *
 tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options, GError **error)
 {

@@ -185,22 +185,6 @@ choose (const GPtrArray *all, const gchar *selection, GError **error)
   return chosen;
 }
 
-/**
- * Chooses the CUDA devices that tests are to run on. They are those that a text chooses, in the
- * strict syntax of tarn_selection_resolve(), whose platform `cuda` they are; without one, what
- * TARN_TEST says; else every device, unless PYOPENCL_TEST is set, which is about OpenCL alone.
- *
- * Where there is no driver, or it has no device, nothing is chosen, which is no error, whatever the
- * text. A driver that answers with an error is reported in a g_message().
- *
- * @param selection  nullable: the environment
- * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
- *                   is from and what there was to choose from; TARN_ERROR_FORKED in a child of
- *                   fork ()
- * @return (transfer full): an array of TarnCudaDevice, which may be empty, for g_ptr_array_unref(),
- *         or NULL with @p error set. Any thread may call it, while none changes the environment.
- * @since 0.1
- */
 GPtrArray *
 tarn_cuda_select_test_devices (const gchar *selection, GError **error)
 {

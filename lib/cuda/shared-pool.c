@@ -270,28 +270,6 @@ _tarn_cuda_shared_foreach (void (*func) (TarnCudaShared *shared))
       func (shared);
 }
 
-/**
- * Gets the pool that a process shares on a device. There is one for each device. It is made at the
- * first request, as tarn_cuda_pool_new() makes it, in the device's primary context, which CUDA's
- * runtime uses, too. What PyTorch and CuPy are given by tarn_cuda_torch_malloc() and
- * tarn_cuda_cupy_malloc() is of this pool. Other devices that can use this one's memory
- * (cuDeviceCanAccessPeer) may do so.
- *
- * Two variables of the environment are read once, and not in set-user-ID programs: TARN_CUDA_LIMIT
- * is the most memory of each device, in bytes ("8000000000", "8G" for 8 times 1,024^3) or as a
- * share of the device's ("80%"); with TARN_CUDA_STATS=1 a table of what was done is written to
- * standard error at exit.
- *
- * The pool and the context stay until the process ends. Once the device was reset
- * (cuDevicePrimaryCtxReset), the next call makes another pool.
- *
- * @param device  as cuDeviceGet() gives it
- * @param error   return location, or NULL: TARN_ERROR_NO_DEVICE, TARN_ERROR_INVALID_ARGUMENT if
- *                TARN_CUDA_LIMIT cannot be read; TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED,
- *                TARN_ERROR_OUT_OF_MEMORY, or TARN_CUDA_ERROR with the driver's status
- * @return (transfer full): the pool, or NULL with @p error set. Any thread may call it.
- * @since 0.1
- */
 TarnPool *
 tarn_cuda_get_shared_pool (CUdevice device, GError **error)
 {

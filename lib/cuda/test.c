@@ -76,23 +76,6 @@ run_case (gconstpointer data)
   close_context (driver, test.context);
 }
 
-/**
- * Adds a test to g_test's once for each chosen CUDA device. TARN_TEST chooses them, else they are
- * all: see tarn_cuda_select_test_devices(). The path says which one it is: test "pool/reuse" is
- * "/cuda/1/pool/reuse" on device 1. Each runs in a context of its own, which is current, and is
- * destroyed afterwards, once tarn_cuda_clear_context_caches() was called. A device that is named
- * twice is one test.
- *
- * Where no device is chosen, one test of the whole program, "/cuda/no-device", is skipped and says
- * why; a choice that cannot be made is one that fails.
- *
- * Call it in the thread that calls g_test_run (), after g_test_init ().
- *
- * @param path  where the test stands among those of its device; a `/` before it changes nothing
- * @param func  the test
- * @param data  for @p func; nullable, not freed
- * @since 0.1
- */
 void
 tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer data)
 {

@@ -264,26 +264,6 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   return tarn_allocator_new (&ops, self, buffer_allocator_free);
 }
 
-/**
- * Makes an allocator of buffers by clCreateBuffer alone. The driver may find out that it has no
- * memory only when a command first uses the buffer; for a pool, take
- * tarn_opencl_immediate_allocator_new(). A block of 0 bytes has no buffer.
- *
- * A part of a buffer (TarnAllocatorOps.part_new) is a sub-buffer: clCreateSubBuffer, with those of
- * the flags that it takes, the others are inherited. To kernels and commands it is a buffer as any
- * other, but clCreateSubBuffer makes no part of it, its CL_MEM_ASSOCIATED_MEMOBJECT is the whole
- * buffer, and it is aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only, the most that a device of the
- * context asks for. Commands may use parts that do not overlap at the same time, but a part and the
- * whole buffer only if all of them read.
- *
- * @param context  where buffers belong; retained
- * @param flags    for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
- *                 with CL_MEM_READ_WRITE
- * @param error    return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
- *                 CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GError **error)
 {
@@ -298,30 +278,6 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   return buffer_allocator_new ("opencl-deferred", &template, error);
 }
 
-/**
- * Makes an allocator of buffers that are on the device at once. They are put on the queue's device,
- * so that out-of-memory is found when a block is allocated: clCreateBuffer, then
- * clEnqueueMigrateMemObjects with CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED; on NVIDIA's devices,
- * where that is not safe in threads, a fill of up to 4 bytes; on a device older than OpenCL 1.2, a
- * write of up to 4 bytes. It waits for none of them. A block of 0 bytes has no buffer. Parts are as
- * tarn_opencl_deferred_allocator_new() says; they are on the device as their buffer is.
- *
- * A program may retain the buffer of a block (clRetainMemObject), as reference-counted wrappers do.
- * When the block is freed, a pool asks for CL_MEM_REFERENCE_COUNT, and hands the buffer to nobody
- * else before the program has released it; until then its bytes count as in use. It does so with
- * NVIDIA's driver, and with PoCL for blocks of a heap. Elsewhere the count may have references of
- * the driver's own, and a buffer must not be used any more once its block is freed.
- *
- * @param queue  where that is enqueued; retained, as its context is. A buffer used on
- *               another queue must wait for what was put on this one, as a pool does where
- *               tarn_opencl_pool_allocate() is given that queue.
- * @param flags  for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
- *               with CL_MEM_READ_WRITE
- * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
- *               CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags, GError **error)
 {
@@ -346,15 +302,6 @@ _tarn_opencl_is_buffer (const TarnBlock *block)
   return tarn_allocator_is_of (tarn_block_get_allocator (block), buffer_free);
 }
 
-/**
- * Gets the buffer of a block. The block is from an allocator of buffers, or from a pool over one.
- *
- * @param block  a block in use; a block of another kind of memory is a programming error. Any
- *               thread may call it.
- * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
- *         it out again; NULL for a block of 0 bytes, but a pool has one of 1 byte for it if it can
- * @since 0.1
- */
 cl_mem
 tarn_opencl_block_get_buffer (const TarnBlock *block)
 {

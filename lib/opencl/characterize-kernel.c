@@ -83,19 +83,6 @@ get_preferred_multiple (cl_device_id device, cl_context context, gsize *multiple
   return FALSE;
 }
 
-/**
- * Gets the best multiple for a work-group's size. It is the size of a warp, if the device says it
- * (cl_nv_device_attribute_query), else CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of a small
- * kernel that is built for it.
- *
- * @param device    the device
- * @param context   nullable: one is made, and released; where the kernel is built
- * @param multiple  out, nullable: work items
- * @param error     return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log
- *                  if the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context context,
                                                  gsize *multiple, GError **error)
@@ -177,20 +164,6 @@ find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **e
   return TRUE;
 }
 
-/**
- * Tells whether a driver miscounts a kernel's arguments. If a structure is passed by value, the
- * arguments after it have other numbers than they should then. Apple's driver for CPUs does so,
- * PoCL's up to 0.13, and 0.14 if a kernel that is built for the device shows it; so does a PoCL
- * whose version cannot be read.
- *
- * @param device   the device
- * @param context  nullable: one is made, and released; where the kernel is built, if one is
- * @param bug      out, nullable, (transfer none): "apple", "pocl" or NULL, constant strings
- * @param error    return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log if
- *                 the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context context, const gchar **bug,
                                       GError **error)

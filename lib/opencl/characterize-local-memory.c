@@ -68,19 +68,6 @@ give_text (gchar **out, gchar *text)
     g_free (text);
 }
 
-/**
- * Gets how many work items one access serves. So many access local memory at the same time. It is
- * known of NVIDIA's devices: 16 before compute capability 2.0, 32 from there on, which is a guess
- * from 3.0 on. It is 1 on CPUs; elsewhere 16, which is a guess.
- *
- * @param device  the device
- * @param count   out, nullable: work items
- * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
- *                if it is none
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint *count,
                                                      gchar **guess, GError **error)
@@ -98,16 +85,6 @@ tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint 
   return TRUE;
 }
 
-/**
- * Gets the width of a bank of local memory, in bytes. It is 4, whatever the device: 4 bytes in a
- * row are in the same bank.
- *
- * @param device  the device
- * @param bytes   out, nullable
- * @param error   return location, or NULL: TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, GError **error)
 {
@@ -137,19 +114,6 @@ check_banks (cl_device_id device, GError **error)
   return FALSE;
 }
 
-/**
- * Gets the number of banks of local memory. Known of NVIDIA's devices: 16 before compute capability
- * 2.0, 32 from there on; it is a guess from 3.0 on. Elsewhere 16, which is a guess.
- *
- * @param device  the device
- * @param count   out, nullable: banks
- * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
- *                if it is none
- * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local memory is
- *                global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **guess,
                                      GError **error)
@@ -168,18 +132,6 @@ tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **
   return TRUE;
 }
 
-/**
- * Gets the bytes of local memory that a kernel can use for itself. NVIDIA's devices before compute
- * capability 2.0 pass arguments in it: 4 bytes are taken off for each, and 256 if their number is
- * not known.
- *
- * @param device  the device
- * @param n_args  how many arguments the kernel has; negative: not known
- * @param bytes   out, nullable
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *bytes, GError **error)
 {
@@ -237,28 +189,6 @@ get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory,
   return TRUE;
 }
 
-/**
- * Computes how often local memory accesses take turns. It is tarn_local_memory_conflict() with what
- * tarn_opencl_simultaneous_work_items_on_local_access() and tarn_opencl_local_memory_bank_count()
- * say of the device.
- *
- * @param device        the device
- * @param item_size     bytes of an element
- * @param rank          axes, at least 1
- * @param shape         elements along each axis, in C order, at least 1
- * @param stored_shape  nullable: @p shape; the elements that there is room for along each axis
- * @param multiplicity  out, nullable: how often; 1 if there is no conflict
- * @param explanation   out, nullable, (transfer full): which work items access the same bank, for
- *                      g_free(); NULL if there is no conflict
- * @param guess         out, nullable, (transfer full): what of it is a guess and why, for g_free();
- *                      NULL if nothing is. An @p item_size that is not
- *                      tarn_opencl_local_memory_access_granularity() makes it one.
- * @param error         return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local
- *                      memory is global memory; TARN_OPENCL_ERROR of a failing query,
- *                      TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_why_not_local_access_conflict_free (cl_device_id device, gsize item_size, guint rank,
                                                 const gsize *shape, const gsize *stored_shape,

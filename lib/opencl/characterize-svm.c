@@ -47,18 +47,6 @@ has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **erro
   return TRUE;
 }
 
-/**
- * Tells whether a device has coarse-grain SVM in buffers. Host and device take turns with such a
- * buffer, by mapping it: CL_DEVICE_SVM_COARSE_GRAIN_BUFFER. A device older than OpenCL 2.0 has no
- * SVM of any kind.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supported, GError **error)
 {
@@ -68,18 +56,6 @@ tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supporte
   return has (device, COARSE_GRAIN_BUFFER, supported, error);
 }
 
-/**
- * Tells whether a device has fine-grain SVM in buffers. Host and device may access such a buffer at
- * the same time, without mapping it: CL_DEVICE_SVM_FINE_GRAIN_BUFFER. A device older than OpenCL
- * 2.0 has not.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported, GError **error)
 {
@@ -89,17 +65,6 @@ tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported,
   return has (device, FINE_GRAIN_BUFFER, supported, error);
 }
 
-/**
- * Tells whether a device can access all of the host's memory. It need not be allocated as SVM, but
- * may come from malloc(): CL_DEVICE_SVM_FINE_GRAIN_SYSTEM. A device older than OpenCL 2.0 cannot.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported, GError **error)
 {
@@ -109,18 +74,6 @@ tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported,
   return has (device, FINE_GRAIN_SYSTEM, supported, error);
 }
 
-/**
- * Tells whether fine-grain SVM in buffers has atomics. Host and device both see them, on SVM as
- * tarn_opencl_has_fine_grain_buffer_svm() asks for: CL_DEVICE_SVM_ATOMICS beside
- * CL_DEVICE_SVM_FINE_GRAIN_BUFFER.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *supported,
                                                GError **error)
@@ -131,18 +84,6 @@ tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *su
   return has (device, FINE_GRAIN_BUFFER | ATOMICS, supported, error);
 }
 
-/**
- * Tells whether a device has atomics on host memory. Host and device both see them, on SVM as
- * tarn_opencl_has_fine_grain_system_svm() asks for: CL_DEVICE_SVM_ATOMICS beside
- * CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gboolean *supported,
                                                GError **error)

@@ -48,17 +48,6 @@ has_extension (cl_device_id device, const gchar *name, gboolean *supported, GErr
   return TRUE;
 }
 
-/**
- * Tells whether kernels for a device can have doubles. They can if it has the extension
- * cl_khr_fp64.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error)
 {
@@ -68,17 +57,6 @@ tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError
   return has_extension (device, "cl_khr_fp64", supported, error);
 }
 
-/**
- * Tells whether a device has doubles as AMD's first drivers did. They had them as the extension
- * cl_amd_fp64.
- *
- * @param device     the device
- * @param supported  out, nullable
- * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                   TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported, GError **error)
 {
@@ -88,18 +66,6 @@ tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported, GE
   return has_extension (device, "cl_amd_fp64", supported, error);
 }
 
-/**
- * Gets the compute capability of an NVIDIA device. It is asked for by cl_nv_device_attribute_query,
- * and has two parts, as in 9.0 for an H100.
- *
- * @param device  the device
- * @param major   out, nullable: its first part
- * @param minor   out, nullable: its second part; both are 0 if the device has none
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of a query that failed otherwise than
- *                because the driver does not know it; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *minor, GError **error)
 {
@@ -146,18 +112,6 @@ find_simd_group_size (cl_device_id device, gsize *size, GError **error)
   return TRUE;
 }
 
-/**
- * Gets the number of work items that run in step. It is the size of a warp, if the device says it;
- * 32 on NVIDIA's; what tarn_opencl_reasonable_work_group_size_multiple() says on AMD's GPUs; 1 on
- * CPUs.
- *
- * @param device  the device
- * @param size    out, nullable: work items; 0 if it is not known
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of what failed,
- *                TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **error)
 {
@@ -178,17 +132,6 @@ tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **erro
   return TRUE;
 }
 
-/**
- * Gets build options that trade accuracy for speed. They are for clBuildProgram(), and make kernels
- * faster and their floating-point results less accurate (OpenCL 3.0 specification, section 5.8.6.3,
- * "Options Controlling Math Intrinsics").
- *
- * @param device  the device
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
- * @return (transfer full): options with a space between them, for g_free(), or NULL with @p error
- *         set; any thread may call it
- * @since 0.1
- */
 gchar *
 tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **error)
 {
@@ -216,21 +159,6 @@ parse_pocl_version (const gchar *version, guint *major, guint *minor)
          && g_ascii_strcasecmp (name, "pocl") == 0;
 }
 
-/**
- * Gets the version of PoCL, if a platform is PoCL.
- *
- * @param platform        the platform
- * @param fallback_major   stored if its version cannot be read
- * @param fallback_minor   stored if its version cannot be read
- * @param major           out, nullable: the first part
- * @param minor           out, nullable: the second part; both are 0 if the platform is not PoCL
- * @param guess           out, nullable, (transfer full): that the version could not be read, a
- *                        sentence for g_free(); NULL if it could, or the platform is not PoCL
- * @param error           return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- *                        TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, guint fallback_minor,
                               guint *major, guint *minor, gchar **guess, GError **error)
@@ -271,17 +199,6 @@ tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, gui
   return TRUE;
 }
 
-/**
- * Tells whether a driver keeps the programs that it builds. It has what clBuildProgram() makes of a
- * source then, and a program need not keep it itself: PoCL and NVIDIA's do, AMD's "Accelerated
- * Parallel Processing" does not.
- *
- * @param device  the device
- * @param answer  out, nullable: TARN_OPENCL_UNKNOWN for others
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_has_src_build_cache (cl_device_id device, TarnOpenclAnswer *answer, GError **error)
 {

@@ -170,33 +170,6 @@ _tarn_opencl_is_absent (const GError *error)
          && !g_atomic_int_get (&has_library);
 }
 
-/**
- * Gives Tarn the OpenCL functions that it is to call. A program that opens OpenCL itself calls this
- * once, before any other function of libtarn-opencl. Other programs need not call it: Tarn calls
- * the functions that the process has under OpenCL's names, from a library that the program is
- * linked with or from the program itself. If there are none, Tarn opens libOpenCL.so.1.
- *
- *     static gpointer
- *     find (const gchar *name, gpointer library)
- *     {
- *       gpointer function = NULL;
- *
- *       g_module_symbol (library, name, &function);
- *       return function;
- *     }
- *
- *     tarn_opencl_set_functions (find, library, &error);
- *
- * @param find       finds a function by its name, such as "clCreateBuffer"; NULL where there is
- *                   none. OpenCL 1.2's must be there. It is called in this call, and later for
- *                   tarn_opencl_get_function(), from any thread.
- * @param user_data  for @p find; it must be valid until the process ends
- * @param error      return location, or NULL: TARN_ERROR_NO_DRIVER, naming a function that
- *                   @p find did not find; TARN_ERROR_INVALID_ARGUMENT if Tarn has OpenCL's
- *                   functions already; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError **error)
 {
@@ -219,19 +192,6 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
   return FALSE;
 }
 
-/**
- * Gets an OpenCL function where Tarn has its own from. A program that is not linked with OpenCL
- * calls OpenCL with it.
- *
- *     cl_int (*finish) (cl_command_queue) = tarn_opencl_get_function ("clFinish", &error);
- *
- * @param name   the function's name
- * @param error  return location, or NULL: TARN_ERROR_NO_DRIVER where there is no OpenCL, with the
- *               reason; TARN_ERROR_NOT_SUPPORTED where it has no such function; TARN_ERROR_FORKED
- * @return the function, valid until the process ends, or NULL with @p error set; any thread may
- *         call it
- * @since 0.1
- */
 gpointer
 tarn_opencl_get_function (const gchar *name, GError **error)
 {

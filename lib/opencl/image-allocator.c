@@ -225,15 +225,6 @@ _tarn_opencl_is_image (const TarnBlock *block)
   return tarn_allocator_is_of (tarn_block_get_allocator (block), image_free);
 }
 
-/**
- * Gets the image of a block. The block is from a pool of images.
- *
- * @param block  a block in use; a block of another kind of memory is a programming error. Any
- *               thread may call it.
- * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
- *         it out again
- * @since 0.1
- */
 cl_mem
 tarn_opencl_block_get_image (const TarnBlock *block)
 {

@@ -151,37 +151,6 @@ make_pool (cl_command_queue queue, TarnOpenclImageKinds *kinds, TarnPool *buffer
   return allocator != NULL ? tarn_pool_new (allocator, options, error) : NULL;
 }
 
-/**
- * Makes a pool of images. Freed images are held, and handed out again where a request has the same
- * flags, format and descriptor. Queues, threads, limits, out of memory, recordings and snapshots
- * are as with a pool of buffers: see tarn_opencl_image_pool_get_pool().
- *
- * A new image is made by clCreateImage, and moved to the queue's device at once by
- * clEnqueueMigrateMemObjects; on NVIDIA's devices, where that is not safe in threads, by filling
- * one pixel. The host waits for neither.
- *
- * The bytes of an image are those of its pixels, and a few more where kinds of images would have
- * the same number. A driver may take more, for rows that it pads or images that it tiles: OpenCL
- * does not say how much.
- *
- * @param queue    a queue of the device, which must have images; retained, as its context is. It
- * makes memory ready.
- * @param buffers  nullable: a pool with which the images share a limit and a reclaim group; a
- *                 reference is taken. The bytes of all images, held ones included, are charged to
- *                 it (tarn_pool_charge()), so that its limit is that of both. Near the limit, and
- *                 out of memory, held buffers make room for images, and held images for buffers. If
- *                 the pool is in no group, it and the images are put in a new one.
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. limit_bytes is a limit
- *                 of the images alone. hold_bytes is, where it is 0, an eighth of the device's
- *                 memory (CL_DEVICE_GLOBAL_MEM_SIZE), since images of a size that does not come
- *                 again are of no use; G_MAXSIZE: there is no bound. leading_bits_in_bin_id means
- *                 nothing.
- * @param error    return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device without images or
- *                 older than OpenCL 1.2; TARN_ERROR_FORKED; TARN_ERROR_NO_DRIVER;
- *                 TARN_ERROR_INVALID_ARGUMENT; or TARN_OPENCL_ERROR
- * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnOpenclImagePool *
 tarn_opencl_image_pool_new (cl_command_queue queue, TarnPool *buffers,
                             const TarnPoolOptions *options, GError **error)
@@ -212,13 +181,6 @@ tarn_opencl_image_pool_new (cl_command_queue queue, TarnPool *buffers,
   return self;
 }
 
-/**
- * Takes a reference on a pool of images.
- *
- * @param pool  a pool of images; any thread may call it
- * @return (transfer full): @p pool
- * @since 0.1
- */
 TarnOpenclImagePool *
 tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool)
 {
@@ -229,14 +191,6 @@ tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool)
   return pool;
 }
 
-/**
- * Releases a reference on a pool of images. With the last one, held images are released; images in
- * use stay valid until their blocks are freed.
- *
- * @param pool  (transfer full): a pool of images; NULL is allowed. Any thread may call it. In a
- *              child of fork () it does nothing.
- * @since 0.1
- */
 void
 tarn_opencl_image_pool_unref (TarnOpenclImagePool *pool)
 {
@@ -256,27 +210,6 @@ tarn_opencl_image_pool_unref (TarnOpenclImagePool *pool)
   g_free (pool);
 }
 
-/**
- * Allocates an image from a pool. Its content is undefined. An image that is held has the same
- * flags, format and descriptor; fields of the descriptor that its type of image does not use, such
- * as the height of a 1D image, do not matter.
- *
- * @param pool    a pool of images; any thread may call it
- * @param flags   for clCreateImage; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
- *                with CL_MEM_READ_WRITE
- * @param format  for clCreateImage
- * @param desc    for clCreateImage: a 1D, 2D or 3D image, or an array of 1D or 2D images. Pitches,
- *                num_mip_levels, num_samples and buffer must be 0.
- * @param queue   nullable: that is to use the image, as for tarn_opencl_pool_allocate()
- * @param error   return location, or NULL: as tarn_opencl_pool_allocate();
- *                TARN_ERROR_INVALID_ARGUMENT for a descriptor that a pool cannot serve;
- *                TARN_ERROR_INVALID_SIZE for more bytes than can be counted; TARN_OPENCL_ERROR with
- *                CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR, and with
- *                clCreateImage's status, such as CL_IMAGE_FORMAT_NOT_SUPPORTED
- * @return (transfer full): a block for tarn_block_free(), whose image is
- *         tarn_opencl_block_get_image(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_flags flags,
                                  const cl_image_format *format, const cl_image_desc *desc,
@@ -300,16 +233,6 @@ tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_flags flags,
   return block;
 }
 
-/**
- * Gets the pool behind a pool of images. It is for counters, limits and trimming: all of
- * tarn_pool_get_stats(), tarn_pool_trim(), tarn_pool_set_limit_bytes(), tarn_pool_find() and so on
- * hold for images. It is no pool to allocate from: tarn_pool_allocate() there is
- * TARN_ERROR_INVALID_SIZE, or gives an image that happens to have so many bytes.
- *
- * @param pool  a pool of images; any thread may call it
- * @return (transfer none): valid as long as @p pool; take a reference to keep it longer
- * @since 0.1
- */
 TarnPool *
 tarn_opencl_image_pool_get_pool (TarnOpenclImagePool *pool)
 {

@@ -232,31 +232,6 @@ make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gcon
   return create_kernel (program, key.kernel_name, error);
 }
 
-/**
- * Makes a memo of kernels, which builds each program once. Its first argument is a cl_context, its
- * key a TarnOpenclKernelKey, its value a cl_kernel of the calling thread alone, which is free to
- * set its arguments. A program is built once for each context, device, source and options, whatever
- * kernels of it are asked for, and however many threads ask.
- *
- *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
- *     cl_kernel kernel;
- *
- *     key.source = source;
- *     key.kernel_name = "scale";
- *     key.device = device;
- *     if (!tarn_opencl_kernel_memo_get (kernels, context, &key, &kernel, &error))
- *       ...
- *     clSetKernelArg (kernel, 0, sizeof x, &x);
- *     ...
- *     clReleaseKernel (kernel);
- *
- * The kernel of a thread that has ended is given to a later one. Programs and kernels retain their
- * context: tarn_memo_forget_everywhere() lets go of it. tarn_memo_get() gives kernels, too, as a
- * gpointer; a key without source, kernel_name or device is TARN_ERROR_INVALID_ARGUMENT there.
- *
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_opencl_kernel_memo_new (void)
 {
@@ -271,21 +246,6 @@ tarn_opencl_kernel_memo_new (void)
   return tarn_opencl_context_memo_new (&ops, make_kernel, programs, NULL);
 }
 
-/**
- * Gets the kernel of the calling thread. It is tarn_memo_get() for a memo of
- * tarn_opencl_kernel_memo_new().
- *
- * @param memo     the memo
- * @param context  where the kernel is built
- * @param key      the kernel; source, kernel_name and device must be set
- * @param kernel   out: a reference of the caller's, for clReleaseKernel ()
- * @param error    return location, or NULL: as tarn_memo_get(); TARN_OPENCL_ERROR with the driver's
- *                 status, and of what does not compile the build log, of which more than 64 KiB are
- *                 left out; TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this
- *                 version of the library does not have
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context, const TarnOpenclKernelKey *key,
                              cl_kernel *kernel, GError **error)

@@ -336,36 +336,6 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
   return TRUE;
 }
 
-/**
- * Measures the banks of a device's local memory. Whether it has any, how many, and how wide they
- * are, no OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose
- * conflicts explain best how long they took are the answer. It makes a context and a queue of its
- * own, and takes up to about two seconds beside compiling; what else the device does meanwhile
- * makes the answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
- *
- * Known are 8 to 128 banks, in powers of two, of 4, 8 or 16 bytes, together at most 1024 bytes,
- * that all work items of a warp (sub-group, wave; at most 64) access at a time, or half of them.
- *
- * A memory explains a share, 0 to 1: of how the patterns' times vary, relative to each
- * time, the part that goes in proportion to the conflicts that they have in this memory (R squared
- * of a least-squares line, whose worst twentieth of patterns is left out). There are banks if the
- * best memory explains 0.9 or more, and the slowest pattern takes at least 1.5 times as long as the
- * fastest. The confidence then is what it explains, times 1 - its unexplained part / that of the
- * next best: 0 if the two cannot be told apart. Without banks it is 1 - what the best one explains,
- * times the slowest pattern's slowdown (0 if it is as fast as the fastest, 1 from 1.5 times on).
- *
- * @param device  the device
- * @param result  out: start from TARN_OPENCL_LOCAL_MEMORY_INIT, whose struct_size says how much is
- *                filled; unchanged on failure
- * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device that cannot time
- *                commands, or says that they take no time, has no compiler, takes fewer than 16
- *                work items in a work-group, or has too little local memory;
- *                TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for what else fails, with the build
- *                log if it is the build; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set. Any thread may call it, one at a time for a device if
- *         the answer is to be good.
- * @since 0.1
- */
 gboolean
 tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *result,
                                   GError **error)

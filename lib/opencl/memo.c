@@ -65,20 +65,6 @@ memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer use
   return tarn_memo_new (&ops, func, user_data, destroy);
 }
 
-/**
- * Makes a memoized function of a cl_context and a key. It is tarn_memo_new() with a first argument
- * that is retained as long as anything is kept for it. So it lives until
- * tarn_memo_forget_everywhere() or one of its like is called for it: before it is released for the
- * last time. NULL is none: there is no current context in OpenCL, and to ask for it is a
- * programming error.
- *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
- * @param func       computes a value
- * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                               GDestroyNotify destroy)
@@ -86,17 +72,6 @@ tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointe
   return memo_new (0, ops, func, user_data, destroy);
 }
 
-/**
- * Makes a memoized function of a cl_command_queue and a key. Otherwise as
- * tarn_opencl_context_memo_new().
- *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
- * @param func       computes a value
- * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                             GDestroyNotify destroy)
@@ -104,17 +79,6 @@ tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer 
   return memo_new (1, ops, func, user_data, destroy);
 }
 
-/**
- * Makes a memoized function of a cl_device_id and a key. Otherwise as
- * tarn_opencl_context_memo_new().
- *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
- * @param func       computes a value
- * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                              GDestroyNotify destroy)

@@ -204,43 +204,12 @@ check_block (const gchar *function, const TarnBlock *block)
   return FALSE;
 }
 
-/**
- * Allocates a block from a pool, for use on a queue. It is tarn_pool_allocate_ordered() for a
- * cl_command_queue. The pool retains the queue as long as it remembers it: the caller may release
- * it at any time.
- *
- * Order is made of markers, barriers and waits for events. A device that does not keep what OpenCL
- * promises of these gives no order, and no error.
- *
- * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
- * @param size   bytes; 0 is allowed
- * @param queue  nullable: as tarn_pool_allocate(); of the allocator's context; an out-of-order
- *               queue waits even for itself
- * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
- *               a queue of another context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL
- *               1.2, or TARN_OPENCL_ERROR with the driver's status
- * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, GError **error)
 {
   return tarn_pool_allocate_ordered (pool, size, queue, error);
 }
 
-/**
- * Records that commands on a queue use a block. It is tarn_block_record_use() for a
- * cl_command_queue.
- *
- * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
- * @param queue  a queue of the allocator's context; retained
- * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a queue of another
- *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
- *               TARN_ERROR_FORKED, or TARN_OPENCL_ERROR with the driver's status
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
- * @since 0.1
- */
 gboolean
 tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error)
 {
@@ -253,14 +222,6 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
   return tarn_block_record_use (block, queue, error);
 }
 
-/**
- * Frees a block that a queue may still use. It is tarn_block_free_on() for a cl_command_queue.
- *
- * @param block  (transfer full): a block of one of libtarn-opencl's allocators or of a pool over
- *               one; NULL is allowed. Any thread may call it.
- * @param queue  nullable: of the allocator's context; retained
- * @since 0.1
- */
 void
 tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue)
 {
@@ -268,20 +229,6 @@ tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue)
     tarn_block_free_on (block, queue);
 }
 
-/**
- * Moves a block to one queue, which waits for the others. It waits for everything that
- * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
- * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().
- *
- * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; a
- *               block of 0 bytes, too, although there is nothing to wait for
- * @param queue  a queue of the allocator's context; for shared virtual memory in order, as in
- * PyOpenCL; retained
- * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR
- *               with CL_INVALID_VALUE for shared virtual memory and an out-of-order queue
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
- * @since 0.1
- */
 gboolean
 tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error)
 {
@@ -297,15 +244,6 @@ tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GErro
   return tarn_block_move_to_queue (block, queue, error);
 }
 
-/**
- * Gets the queue that a block is used on. It is what the block was allocated for, moved to or first
- * recorded with. A block of 0 bytes has one as any other.
- *
- * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
- *               thread may call it, while none moves the block or records a use
- * @return (transfer none): valid as long as the block is its own; NULL: none
- * @since 0.1
- */
 cl_command_queue
 tarn_opencl_block_get_queue (const TarnBlock *block)
 {

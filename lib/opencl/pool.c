@@ -11,31 +11,6 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/**
- * Makes a pool of buffers as most programs want it. It is over a heap, which is over
- * tarn_opencl_immediate_allocator_new(), and has little more than what is in use, whatever sizes
- * the program asks for, and seldom calls the driver.
- *
- * Its buffers are sub-buffers of larger ones. To kernels and commands they are buffers as any
- * other; but clCreateSubBuffer makes none of them, their CL_MEM_ASSOCIATED_MEMOBJECT is the larger
- * buffer, and they are aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only. Some drivers fail at copies
- * between sub-buffers and images (PoCL 3.1 to 6.0, also at clEnqueueCopyBufferRect; rusticl of Mesa
- * 22.3). For a program to which that matters, TARN_POOL_WHOLE_BUFFERS makes a pool straight over
- * the allocator, and tarn_opencl_block_create_sub_buffer() makes a part of any block. In a context
- * of several devices name a queue in each request (tarn_opencl_pool_allocate()): then no buffer has
- * blocks of two queues in it, which some drivers would move as a whole.
- *
- * @param queue    a queue of the device; retained, as its context is. It makes memory ready.
- * @param flags    for clCreateBuffer, as tarn_opencl_immediate_allocator_new() takes them; 0 for
- *                 CL_MEM_READ_WRITE
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
- *                 heap's, too: no more is taken of the driver. tarn_pool_set_limit_bytes()
- *                 changes both. TarnPoolOptions.heap has other options of the heap.
- * @param error    return location, or NULL: as tarn_opencl_immediate_allocator_new(),
- *                 tarn_heap_allocator_new() and tarn_pool_new()
- * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnPool *
 tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags, const TarnPoolOptions *options,
                       GError **error)
@@ -47,20 +22,6 @@ tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags, const TarnPool
                                    options, error);
 }
 
-/**
- * Makes a pool for a device, without a queue of the program's. Otherwise it is as
- * tarn_opencl_pool_new(). The pool has a queue of its own, on which it makes fresh memory ready:
- * other queues wait for that when they first use it.
- *
- * @param context  where buffers belong; retained
- * @param device   a device of the context, where memory is to be
- * @param flags    as for tarn_opencl_pool_new()
- * @param options  as for tarn_opencl_pool_new()
- * @param error    return location, or NULL: as tarn_opencl_pool_new(); TARN_OPENCL_ERROR where no
- *                 queue can be made, such as for a device of another context
- * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnPool *
 tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem_flags flags,
                                  const TarnPoolOptions *options, GError **error)
@@ -83,15 +44,6 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
   return pool;
 }
 
-/**
- * Finds the block in use that has a buffer. It is tarn_pool_find() for a cl_mem.
- *
- * @param pool    a pool with TARN_POOL_FINDABLE, over an allocator of buffers
- * @param buffer  the result of tarn_opencl_block_get_buffer()
- * @return (transfer none): the block, or NULL where no block in use has that buffer; valid until
- *         tarn_block_free(). Any thread may call it.
- * @since 0.1
- */
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
@@ -152,22 +104,6 @@ write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue 
   return FALSE;
 }
 
-/**
- * Allocates a block and fills it with bytes of the host. It does what CL_MEM_COPY_HOST_PTR does in
- * clCreateBuffer. The bytes are copied before it returns, and the caller may change them; the host
- * waits for no command that is on the queue. Commands that come later on the queue find them in the
- * block; another queue has to wait for this one.
- *
- * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
- * @param bytes  the block's contents; may be NULL for 0 bytes
- * @param size   bytes
- * @param queue  for which the block is allocated, and which fills it
- * @param error  return location, or NULL: as tarn_opencl_pool_allocate(), and what OpenCL says of
- *               the command, such as CL_INVALID_OPERATION where the pool's flags are
- *               CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS
- * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, gsize size,
                                 cl_command_queue queue, GError **error)
@@ -254,24 +190,6 @@ create_sub_buffer (cl_mem buffer, cl_mem_flags flags, gsize origin, gsize size, 
   return NULL;
 }
 
-/**
- * Makes a cl_mem of a part of a block. It also does so of a block that is a sub-buffer itself:
- * clCreateSubBuffer takes no sub-buffer, so the part is made of the larger buffer. The caller
- * releases the part before freeing the block. A pool that asks for reference counts
- * (tarn_opencl_immediate_allocator_new()) keeps the block aside until the part is released.
- *
- * @param block   a block in use, of an allocator of buffers or of a pool over one; any thread may
- *                call it
- * @param flags   for clCreateSubBuffer; 0: the larger buffer's
- * @param origin  bytes from the beginning of the block: a multiple of
- *                CL_DEVICE_MEM_BASE_ADDR_ALIGN, which is in bits
- * @param size    bytes, more than 0
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a part that is not
- * within the block; TARN_OPENCL_ERROR with clCreateSubBuffer's status; TARN_ERROR_OUT_OF_MEMORY;
- * TARN_ERROR_FORKED
- * @return (transfer full): the part, for clReleaseMemObject (), or NULL with @p error set
- * @since 0.1
- */
 cl_mem
 tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags, gsize origin, gsize size,
                                      GError **error)

@@ -256,24 +256,6 @@ to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
   return devices;
 }
 
-/**
- * Chooses the OpenCL devices that tests are to run on. They are those that a text chooses, in the
- * strict syntax of tarn_selection_resolve(); without one, what the environment says: TARN_TEST in
- * the strict syntax, else PYOPENCL_TEST as PyOpenCL reads it, else every device.
- *
- * A platform without a device is passed over, and without any OpenCL there is no device. A driver
- * that answers with an error is reported in a g_message() by name, and a device that it says
- * nothing of is left out.
- *
- * @param selection  nullable: the environment
- * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
- *                   is from and what there was to choose from; TARN_ERROR_FORKED in a child of
- *                   fork ()
- * @return (transfer full): an array of TarnOpenclDevice, which may be empty, for
- *         g_ptr_array_unref(), or NULL with @p error set. Any thread may call it, while none
- *         changes the environment.
- * @since 0.1
- */
 GPtrArray *
 tarn_opencl_select_test_devices (const gchar *selection, GError **error)
 {

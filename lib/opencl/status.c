@@ -8,13 +8,6 @@
 #include "common/quark-private.h"
 #include "common/shorten-private.h"
 
-/**
- * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. Their code is OpenCL's status, a
- * cl_int.
- *
- * @return the quark, the same for the life of the process; any thread may call it
- * @since 0.1
- */
 GQuark
 tarn_opencl_error_quark (void)
 {
@@ -103,14 +96,6 @@ static const struct
   { NO_PLATFORM, "CL_PLATFORM_NOT_FOUND_KHR" },
 };
 
-/**
- * Gets the name of an OpenCL status, such as "CL_INVALID_VALUE".
- *
- * @param status  the status of an OpenCL function
- * @return (transfer none): a constant string, "unknown status" for what has no name; any thread may
- *         call it
- * @since 0.1
- */
 const gchar *
 tarn_opencl_status_name (cl_int status)
 {
@@ -120,23 +105,6 @@ tarn_opencl_status_name (cl_int status)
   return "unknown status";
 }
 
-/**
- * Gets the OpenCL status that says what an error says. It is for programs that pass on statuses.
- *
- * TARN_OPENCL_ERROR's code is the status already. For TARN_ERROR's codes it is
- *
- * - OUT_OF_MEMORY, LIMIT: CL_MEM_OBJECT_ALLOCATION_FAILURE
- * - INVALID_SIZE: CL_INVALID_BUFFER_SIZE
- * - INVALID_ARGUMENT, INVALID_SELECTION: CL_INVALID_VALUE
- * - NO_DEVICE: CL_DEVICE_NOT_FOUND
- * - NO_DRIVER: CL_PLATFORM_NOT_FOUND_KHR, which is -1001
- * - NO_CONTEXT, CONTEXT_LOST: CL_INVALID_CONTEXT
- * - NOT_SUPPORTED, FORKED, RECURSION: CL_INVALID_OPERATION
- *
- * @param error  nullable: what a function has set; any thread may call this
- * @return the status; CL_SUCCESS for NULL, CL_OUT_OF_RESOURCES for any other error
- * @since 0.1
- */
 cl_int
 tarn_opencl_error_to_status (const GError *error)
 {

@@ -236,34 +236,6 @@ check_own_queue (cl_command_queue queue, cl_context context, GError **error)
          && _tarn_opencl_check_in_order (queue, error);
 }
 
-/**
- * Makes an allocator of shared virtual memory (clSVMAlloc). Every device of the context must be of
- * OpenCL 2.0 or later and have it coarse-grain.
- *
- * With a queue, blocks are bound to it from the start: freed without a pool, they go as the last
- * command on it (clEnqueueSVMFree), and a pool hands them out for it where a request names no
- * queue. Without one the memory of a block that no queue was named for goes at once (clSVMFree):
- * the caller has waited for what uses it.
- *
- * Where there is no memory left, an allocation waits for what queues have still to free, as long as
- * they do: one that frees nothing for a second may be waiting for the host, and is not waited for.
- *
- * A part of a block (TarnAllocatorOps.part_new) is an address within it, aligned as the block is.
- * It goes to kernels and commands as the block's address does, but not to clSVMFree or
- * clEnqueueSVMFree.
- *
- * @param context    where memory belongs; retained
- * @param alignment  bytes, for clSVMAlloc; 0: the largest that any type of OpenCL C needs
- * @param flags      for clSVMAlloc; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
- *                   with CL_MEM_READ_WRITE
- * @param queue      nullable: of the context, in order; retained
- * @param error      return location, or NULL: TARN_ERROR_NOT_SUPPORTED, naming the device and what
- *                   it lacks; TARN_ERROR_INVALID_ARGUMENT for a queue of another context;
- *                   TARN_OPENCL_ERROR with the driver's status, and with CL_INVALID_VALUE for an
- *                   out-of-order queue; TARN_ERROR_FORKED
- * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnAllocator *
 tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfield flags,
                                cl_command_queue queue, GError **error)
@@ -300,15 +272,6 @@ _tarn_opencl_is_svm (const TarnBlock *block)
   return tarn_allocator_is_of (tarn_block_get_allocator (block), svm_free);
 }
 
-/**
- * Gets the address of a block of shared virtual memory. It is the same on host and devices.
- *
- * @param block  a block in use; a block of another kind of memory is a programming error. Any
- *               thread may call it.
- * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
- *         for it if it can
- * @since 0.1
- */
 gpointer
 tarn_opencl_block_get_svm (const TarnBlock *block)
 {

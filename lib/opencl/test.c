@@ -69,22 +69,6 @@ add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnO
   _tarn_device_tests_add (get_tests (), selector, path, run_case, item);
 }
 
-/**
- * Adds a test to g_test's once for each chosen OpenCL device. Devices are chosen by TARN_TEST, else
- * by PYOPENCL_TEST, else they are all: see tarn_opencl_select_test_devices(). The path says which
- * one it is: test "pool/reuse" is "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that
- * is named twice is one test.
- *
- * Where no device is chosen, one test of the whole program, "/opencl/no-device", is skipped and
- * says so; a choice that cannot be made is one that fails and says why.
- *
- * Call it in the thread that calls g_test_run (), after g_test_init ().
- *
- * @param path  where the test stands among those of its device; a `/` before it changes nothing
- * @param func  the test
- * @param data  for @p func; nullable, not freed
- * @since 0.1
- */
 void
 tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer data)
 {
@@ -124,18 +108,6 @@ devices_of (const GPtrArray *chosen, guint platform)
   return devices;
 }
 
-/**
- * Adds a test once for each platform with a chosen device. Otherwise it is as
- * tarn_opencl_test_add(). The path has the platform alone, as in "/opencl/0/pool/reuse"; the test
- * is given all chosen devices of it.
- *
- * Call it in the thread that calls g_test_run (), after g_test_init ().
- *
- * @param path  where the test stands among those of its platform; a `/` before it changes nothing
- * @param func  the test
- * @param data  for @p func; nullable, not freed
- * @since 0.1
- */
 void
 tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, gconstpointer data)
 {
@@ -158,17 +130,6 @@ tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, g
     }
 }
 
-/**
- * Makes a context on all devices of a test. What earlier tests have left in memos is cleared
- * before, as tarn_memo_clear_all() does: some drivers have few contexts.
- *
- * @param test   the argument of the test function
- * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
- *               TARN_ERROR_FORKED in a child of fork ()
- * @return (transfer full): for clReleaseContext (), or NULL with @p error set. Any thread may call
- *         it.
- * @since 0.1
- */
 cl_context
 tarn_opencl_test_create_context (const TarnOpenclTest *test, GError **error)
 {

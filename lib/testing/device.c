@@ -36,13 +36,6 @@ struct _TarnTestingDevice
 
 /* Life */
 
-/**
- * Makes a device with a budget.
- *
- * @param bytes  its budget; G_MAXUINT64 never runs out
- * @return (transfer full) the device, for tarn_testing_device_free(); any thread may use it
- * @since 0.1
- */
 TarnTestingDevice *
 tarn_testing_device_new (guint64 bytes)
 {
@@ -56,13 +49,6 @@ tarn_testing_device_new (guint64 bytes)
   return device;
 }
 
-/**
- * Frees a device. It ends the test, and says why, if there is a fault that nobody took, memory that
- * was not freed, or an allocator that is still referenced.
- *
- * @param device  the device, which no other thread uses any more; NULL is allowed
- * @since 0.1
- */
 void
 tarn_testing_device_free (TarnTestingDevice *device)
 {
@@ -191,14 +177,6 @@ allocator_gone (gpointer user_data)
   _tarn_mutex_unlock (&device->lock);
 }
 
-/**
- * Makes an allocator of a device's memory. It is for a pool, or for use without one. What it has
- * is TarnMemory::address, a number that was never handed out before. There may be several.
- *
- * @param device  the device, which must outlive the allocator; any thread may call it
- * @return (transfer full) the allocator, for tarn_allocator_unref()
- * @since 0.1
- */
 TarnAllocator *
 tarn_testing_device_allocator_new (TarnTestingDevice *device)
 {
@@ -218,13 +196,6 @@ tarn_testing_device_allocator_new (TarnTestingDevice *device)
 
 /* Settings by the test */
 
-/**
- * Sets the budget of a device. It may be less than is in use.
- *
- * @param device  the device; any thread may call it
- * @param bytes   all that may be in use at a time; G_MAXUINT64 never runs out
- * @since 0.1
- */
 void
 tarn_testing_device_set_budget (TarnTestingDevice *device, guint64 bytes)
 {
@@ -233,14 +204,6 @@ tarn_testing_device_set_budget (TarnTestingDevice *device, guint64 bytes)
   _tarn_mutex_unlock (&device->lock);
 }
 
-/**
- * Sets the most bytes of one allocation. Requests above that fail with #TARN_ERROR_NOT_SUPPORTED,
- * which is not out-of-memory.
- *
- * @param device  the device; any thread may call it
- * @param size    bytes; G_MAXSIZE, as at the start: any
- * @since 0.1
- */
 void
 tarn_testing_device_set_max_size (TarnTestingDevice *device, gsize size)
 {
@@ -249,14 +212,6 @@ tarn_testing_device_set_max_size (TarnTestingDevice *device, gsize size)
   _tarn_mutex_unlock (&device->lock);
 }
 
-/**
- * Sets what the allocators' reclaim function does. A request that finds no room calls it.
- *
- * @param device     the device; called before other threads use it
- * @param func       a function; NULL, as at the start: nothing is freed
- * @param user_data  for the function
- * @since 0.1
- */
 void
 tarn_testing_device_set_reclaim (TarnTestingDevice *device, TarnTestingReclaim func,
                                  gpointer user_data)
@@ -265,14 +220,6 @@ tarn_testing_device_set_reclaim (TarnTestingDevice *device, TarnTestingReclaim f
   device->reclaim_data = user_data;
 }
 
-/**
- * Sets what each free calls first. No lock is held then, and the memory still counts as in use.
- *
- * @param device     the device; called before other threads use it
- * @param func       a function; NULL, as at the start: none
- * @param user_data  for the function
- * @since 0.1
- */
 void
 tarn_testing_device_set_free_hook (TarnTestingDevice *device, TarnTestingHook func,
                                    gpointer user_data)
@@ -281,15 +228,6 @@ tarn_testing_device_set_free_hook (TarnTestingDevice *device, TarnTestingHook fu
   device->free_hook_data = user_data;
 }
 
-/**
- * Has an allocation fail with #TARN_ERROR_OUT_OF_MEMORY. It takes the place of what was asked for
- * by this function before.
- *
- * @param device    the device; any thread may call it
- * @param nth       the call from now on that fails, 1 being the next one; 0: none
- * @param for_ever  whether all that follow fail, too
- * @since 0.1
- */
 void
 tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean for_ever)
 {
@@ -300,15 +238,6 @@ tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean for_eve
   _tarn_mutex_unlock (&device->lock);
 }
 
-/**
- * Has a share of all allocations fail. They are chosen at random, and fail with
- * #TARN_ERROR_OUT_OF_MEMORY: again the same ones with the same seed of GLib's tests, and in a
- * program that has no such tests.
- *
- * @param device  the device; any thread may call it
- * @param share   0, as at the start: none, up to 1: all
- * @since 0.1
- */
 void
 tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share)
 {
@@ -324,14 +253,6 @@ tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share)
 
 /* Answers to the test */
 
-/**
- * Tells whether an allocation failed because it was told to. It counts since the last
- * tarn_testing_device_fail() or tarn_testing_device_fail_share().
- *
- * @param device  the device; any thread may call it
- * @return whether one has
- * @since 0.1
- */
 gboolean
 tarn_testing_device_has_failed (TarnTestingDevice *device)
 {
@@ -343,13 +264,6 @@ tarn_testing_device_has_failed (TarnTestingDevice *device)
   return has_failed;
 }
 
-/**
- * Gets the bytes that are allocated and not freed.
- *
- * @param device  the device; any thread may call it
- * @return bytes, as asked for
- * @since 0.1
- */
 guint64
 tarn_testing_device_get_used_bytes (TarnTestingDevice *device)
 {
@@ -361,13 +275,6 @@ tarn_testing_device_get_used_bytes (TarnTestingDevice *device)
   return bytes;
 }
 
-/**
- * Gets the number of allocations that are not freed.
- *
- * @param device  the device; any thread may call it
- * @return how many
- * @since 0.1
- */
 guint
 tarn_testing_device_get_live (TarnTestingDevice *device)
 {
@@ -379,14 +286,6 @@ tarn_testing_device_get_live (TarnTestingDevice *device)
   return n;
 }
 
-/**
- * Counts the calls that asked the device for memory. Those that failed are included. It is what a
- * pool did not have itself.
- *
- * @param device  the device; any thread may call it
- * @return how many since the device was made
- * @since 0.1
- */
 guint
 tarn_testing_device_get_allocate_calls (TarnTestingDevice *device)
 {
@@ -398,13 +297,6 @@ tarn_testing_device_get_allocate_calls (TarnTestingDevice *device)
   return n;
 }
 
-/**
- * Counts the calls that gave memory back. Mistaken ones are included.
- *
- * @param device  the device; any thread may call it
- * @return how many since the device was made
- * @since 0.1
- */
 guint
 tarn_testing_device_get_free_calls (TarnTestingDevice *device)
 {
@@ -416,13 +308,6 @@ tarn_testing_device_get_free_calls (TarnTestingDevice *device)
   return n;
 }
 
-/**
- * Gets the size that was asked for last. Whether there was room makes no difference.
- *
- * @param device  the device; any thread may call it
- * @return bytes; 0: it was never asked
- * @since 0.1
- */
 gsize
 tarn_testing_device_get_last_size (TarnTestingDevice *device)
 {
@@ -434,13 +319,6 @@ tarn_testing_device_get_last_size (TarnTestingDevice *device)
   return size;
 }
 
-/**
- * Takes the first fault of whoever used a device. It is forgotten then.
- *
- * @param device  the device; any thread may call it
- * @return (transfer full) (nullable) what was done to which memory, for g_free (); NULL: nothing
- * @since 0.1
- */
 gchar *
 tarn_testing_device_steal_fault (TarnTestingDevice *device)
 {
@@ -480,14 +358,6 @@ describe_ledger (const TarnTestingDevice *device)
   return g_string_free (text, FALSE);
 }
 
-/**
- * Describes what is allocated and not freed. It says how much, and the memory and size of each,
- * up to ten.
- *
- * @param device  the device; any thread may call it
- * @return (transfer full) (nullable) a line of text, for g_free (); NULL: all is freed
- * @since 0.1
- */
 gchar *
 tarn_testing_device_describe_leaks (TarnTestingDevice *device)
 {
@@ -500,14 +370,6 @@ tarn_testing_device_describe_leaks (TarnTestingDevice *device)
   return text;
 }
 
-/**
- * Ends the test unless all that was allocated was freed. A message names memory and sizes; memory
- * that was freed wrongly counts as well. What a pool holds is not freed: tarn_pool_free_held() or
- * tarn_pool_unref() comes first.
- *
- * @param device  the device; any thread may call it
- * @since 0.1
- */
 void
 tarn_testing_assert_no_leaks (TarnTestingDevice *device)
 {

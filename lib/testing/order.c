@@ -13,16 +13,6 @@ struct _TarnTestingOrder
   TarnAllocatorOps on_pages, on_queues; /* the functions that the allocator's functions call */
 };
 
-/**
- * Makes queues over a device with virtual memory or parts of memory.
- *
- * @param bytes  the budget, as tarn_testing_pages_new() has it
- * @param kind   the memory of which heaps make blocks
- * @param flags  as tarn_testing_queues_new() has them; with virtual memory not
- * #TARN_TESTING_QUEUES_FREES_IN_ORDER
- * @return (transfer full) both together, for tarn_testing_order_free(); any thread may use them
- * @since 0.1
- */
 TarnTestingOrder *
 tarn_testing_order_new (guint64 bytes, TarnTestingPagesKind kind, guint flags)
 {
@@ -40,12 +30,6 @@ tarn_testing_order_new (guint64 bytes, TarnTestingPagesKind kind, guint flags)
   return order;
 }
 
-/**
- * Frees both, as tarn_testing_pages_free() and tarn_testing_queues_free() do.
- *
- * @param order  both, which no other thread uses any more; NULL is allowed
- * @since 0.1
- */
 void
 tarn_testing_order_free (TarnTestingOrder *order)
 {
@@ -56,26 +40,12 @@ tarn_testing_order_free (TarnTestingOrder *order)
   g_free (order);
 }
 
-/**
- * Gets the device.
- *
- * @param order  both; any thread may call it
- * @return (transfer none) the device
- * @since 0.1
- */
 TarnTestingPages *
 tarn_testing_order_get_pages (TarnTestingOrder *order)
 {
   return order->pages;
 }
 
-/**
- * Gets the queues, to make some, run them, and take their faults.
- *
- * @param order  both; any thread may call it
- * @return (transfer none) the queues
- * @since 0.1
- */
 TarnTestingQueues *
 tarn_testing_order_get_queues (TarnTestingOrder *order)
 {
@@ -117,14 +87,6 @@ note_use_of_addresses (TarnTestingQueues *queues, gpointer handle, TarnMemory gr
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/**
- * Says that memory has another owner from here on. It is tarn_testing_queues_own() for all of it.
- *
- * @param order   both; any thread may call it
- * @param memory  memory of a block, from a heap over the allocator
- * @param size    its bytes
- * @since 0.1
- */
 void
 tarn_testing_order_own (TarnTestingOrder *order, TarnMemory memory, gsize size)
 {
@@ -132,17 +94,6 @@ tarn_testing_order_own (TarnTestingOrder *order, TarnMemory memory, gsize size)
     tarn_testing_queues_own (order->queues, get_granule (order, memory, at));
 }
 
-/**
- * Puts a command on a queue that uses all of some memory. It is as tarn_testing_queue_put().
- *
- * @param order    both; any thread may call it
- * @param queue    a queue
- * @param memory   memory of a block, from a heap over the allocator
- * @param size     its bytes
- * @param command  its effect
- * @param value    the value that it writes, or must find; unused by other commands
- * @since 0.1
- */
 void
 tarn_testing_order_put (TarnTestingOrder *order, gpointer queue, TarnMemory memory, gsize size,
                         TarnTestingCommand command, guint value)
@@ -156,14 +107,6 @@ tarn_testing_order_put (TarnTestingOrder *order, gpointer queue, TarnMemory memo
     }
 }
 
-/**
- * Uses memory from the host, now, as tarn_testing_queues_touch() does.
- *
- * @param order   both; any thread may call it
- * @param memory  memory of a block, from a heap over the allocator
- * @param size    its bytes
- * @since 0.1
- */
 void
 tarn_testing_order_touch (TarnTestingOrder *order, TarnMemory memory, gsize size)
 {
@@ -304,14 +247,6 @@ free_memory (gpointer user_data, TarnMemory memory, gsize size)
   order->on_pages.free (order->pages, memory, size);
 }
 
-/**
- * Makes an allocator for heaps: virtual memory or parts, and queues. A heap over it needs
- * #TARN_TESTING_ORDER_GRANULE for its alignment.
- *
- * @param order  both, which must outlive the allocator; any thread may call it
- * @return (transfer full) the allocator, for tarn_allocator_unref()
- * @since 0.1
- */
 TarnAllocator *
 tarn_testing_order_allocator_new (TarnTestingOrder *order)
 {

@@ -47,14 +47,6 @@ _tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address)
   return _tarn_testing_find_stretch (pages->backings, mapping->backing);
 }
 
-/**
- * Makes a device with virtual memory or parts of memory.
- *
- * @param bytes  its budget; G_MAXUINT64 never runs out
- * @param kind   the memory of which heaps make blocks
- * @return (transfer full) the device, for tarn_testing_pages_free(); any thread may use it
- * @since 0.1
- */
 TarnTestingPages *
 tarn_testing_pages_new (guint64 bytes, TarnTestingPagesKind kind)
 {
@@ -72,13 +64,6 @@ tarn_testing_pages_new (guint64 bytes, TarnTestingPagesKind kind)
   return pages;
 }
 
-/**
- * Frees a device. It ends the test if anything is left: memory, parts, mappings, addresses, or an
- * allocator that is still referenced.
- *
- * @param pages  the device, which no other thread uses any more; NULL is allowed
- * @since 0.1
- */
 void
 tarn_testing_pages_free (TarnTestingPages *pages)
 {
@@ -108,13 +93,6 @@ allocator_gone (gpointer user_data)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/**
- * Makes an allocator of a device's memory, for a heap. There may be several.
- *
- * @param pages  the device, which must outlive the allocator; any thread may call it
- * @return (transfer full) the allocator, for tarn_allocator_unref()
- * @since 0.1
- */
 TarnAllocator *
 tarn_testing_pages_allocator_new (TarnTestingPages *pages)
 {
@@ -131,13 +109,6 @@ tarn_testing_pages_allocator_new (TarnTestingPages *pages)
 
 /* Settings by the test, and answers to it */
 
-/**
- * Sets the budget of a device. It may be less than is in use.
- *
- * @param pages  the device; any thread may call it
- * @param bytes  all that may be in use at a time; G_MAXUINT64 never runs out
- * @since 0.1
- */
 void
 tarn_testing_pages_set_budget (TarnTestingPages *pages, guint64 bytes)
 {
@@ -146,13 +117,6 @@ tarn_testing_pages_set_budget (TarnTestingPages *pages, guint64 bytes)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/**
- * Sets the most addresses of one reservation. A larger one is out of memory.
- *
- * @param pages  the device; any thread may call it
- * @param size   bytes; G_MAXSIZE, as at the start: any
- * @since 0.1
- */
 void
 tarn_testing_pages_set_max_addresses (TarnTestingPages *pages, gsize size)
 {
@@ -161,14 +125,6 @@ tarn_testing_pages_set_max_addresses (TarnTestingPages *pages, gsize size)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/**
- * Sets what each call of the allocator calls first. No lock is held then.
- *
- * @param pages      the device; called before other threads use it
- * @param func       a function; NULL, as at the start: none
- * @param user_data  for the function
- * @since 0.1
- */
 void
 tarn_testing_pages_set_hook (TarnTestingPages *pages, TarnTestingHook func, gpointer user_data)
 {
@@ -176,15 +132,6 @@ tarn_testing_pages_set_hook (TarnTestingPages *pages, TarnTestingHook func, gpoi
   pages->hook_data = user_data;
 }
 
-/**
- * Has a call that can fail do so, with #TARN_ERROR_OUT_OF_MEMORY. It takes the place of what was
- * asked for before.
- *
- * @param pages     the device; any thread may call it
- * @param nth       the call from now on that fails, 1 being the next one; 0: none
- * @param for_ever  whether all that follow fail, too
- * @since 0.1
- */
 void
 tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever)
 {
@@ -195,14 +142,6 @@ tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/**
- * Has a device refuse to map a backing at a second address. From now on such calls fail with
- * #TARN_ERROR_NOT_SUPPORTED, although its allocators say that they can do so
- * (TarnAllocatorOps.backing_aliases).
- *
- * @param pages  the device; any thread may call it
- * @since 0.1
- */
 void
 tarn_testing_pages_refuse_aliases (TarnTestingPages *pages)
 {
@@ -236,16 +175,6 @@ is_in_piece (TarnTestingPages *pages, guint64 start, guint64 size)
   return piece != NULL && start + size <= piece->start + piece->size;
 }
 
-/**
- * Tells whether somebody may use memory. Then all of it is mapped, or it is a part of that size
- * at least.
- *
- * @param pages   the device; any thread may call it
- * @param memory  memory of a block, from a heap over the device
- * @param size    bytes
- * @return whether it is
- * @since 0.1
- */
 gboolean
 tarn_testing_pages_is_usable (TarnTestingPages *pages, TarnMemory memory, gsize size)
 {
@@ -270,16 +199,6 @@ tarn_testing_pages_is_usable (TarnTestingPages *pages, TarnMemory memory, gsize 
   return is_usable;
 }
 
-/**
- * Gets a number for one byte of memory, wherever it is. No other byte ever has it. It ends the
- * test if nobody may use that byte.
- *
- * @param pages   the device; any thread may call it
- * @param memory  memory of a block, from a heap over the device
- * @param offset  a byte of it
- * @return the number
- * @since 0.1
- */
 guint64
 tarn_testing_pages_locate (TarnTestingPages *pages, TarnMemory memory, gsize offset)
 {
@@ -309,16 +228,6 @@ tarn_testing_pages_locate (TarnTestingPages *pages, TarnMemory memory, gsize off
   return (number << 32) + offset;
 }
 
-/**
- * Gets the number of one byte of a piece of memory. Blocks are parts of it. It ends the test if
- * there is no such piece.
- *
- * @param pages   the device; any thread may call it
- * @param piece   memory of the device's own allocator
- * @param offset  a byte of it
- * @return the number that tarn_testing_pages_locate() gets for it in a part
- * @since 0.1
- */
 guint64
 tarn_testing_pages_locate_in_piece (TarnTestingPages *pages, TarnMemory piece, gsize offset)
 {
@@ -330,14 +239,6 @@ tarn_testing_pages_locate_in_piece (TarnTestingPages *pages, TarnMemory piece, g
   return (number << 32) + offset;
 }
 
-/**
- * Tells whether a call failed because it was told to. It counts since the last
- * tarn_testing_pages_fail().
- *
- * @param pages  the device; any thread may call it
- * @return whether one has
- * @since 0.1
- */
 gboolean
 tarn_testing_pages_has_failed (TarnTestingPages *pages)
 {
@@ -349,13 +250,6 @@ tarn_testing_pages_has_failed (TarnTestingPages *pages)
   return has_failed;
 }
 
-/**
- * Gets the bytes that are allocated and not freed. They may be mapped or not.
- *
- * @param pages  the device; any thread may call it
- * @return bytes
- * @since 0.1
- */
 guint64
 tarn_testing_pages_get_used_bytes (TarnTestingPages *pages)
 {
@@ -367,13 +261,6 @@ tarn_testing_pages_get_used_bytes (TarnTestingPages *pages)
   return bytes;
 }
 
-/**
- * Counts the reservations of addresses that were not given back.
- *
- * @param pages  the device; any thread may call it
- * @return how many
- * @since 0.1
- */
 guint
 tarn_testing_pages_get_reserved (TarnTestingPages *pages)
 {
@@ -385,13 +272,6 @@ tarn_testing_pages_get_reserved (TarnTestingPages *pages)
   return n;
 }
 
-/**
- * Counts the calls of functions that can fail, those that did included.
- *
- * @param pages  the device; any thread may call it
- * @return how many since the device was made
- * @since 0.1
- */
 guint
 tarn_testing_pages_get_calls (TarnTestingPages *pages)
 {
@@ -403,13 +283,6 @@ tarn_testing_pages_get_calls (TarnTestingPages *pages)
   return n;
 }
 
-/**
- * Counts the pieces of memory that were ever allocated.
- *
- * @param pages  the device; any thread may call it
- * @return how many since the device was made
- * @since 0.1
- */
 guint
 tarn_testing_pages_get_allocations (TarnTestingPages *pages)
 {

@@ -354,14 +354,6 @@ _tarn_testing_queues_ops_init (TarnTestingQueues *queues, TarnAllocatorOps *ops)
   ops->frees_in_order = (queues->flags & TARN_TESTING_QUEUES_FREES_IN_ORDER) != 0;
 }
 
-/**
- * Makes an allocator of the queues' memory. That goes from queue to queue in order: it is for a
- * pool, and tarn_pool_allocate_ordered(). There may be several.
- *
- * @param queues  the queues, which must outlive the allocator; any thread may call it
- * @return (transfer full) the allocator, for tarn_allocator_unref()
- * @since 0.1
- */
 TarnAllocator *
 tarn_testing_queues_allocator_new (TarnTestingQueues *queues)
 {
@@ -378,13 +370,6 @@ tarn_testing_queues_allocator_new (TarnTestingQueues *queues)
 
 /* Settings by the test, and answers to it */
 
-/**
- * Has memory be made ready by a command on a queue. The command writes it, as some drivers do.
- *
- * @param queues  the queues; any thread may call it
- * @param handle  a queue; NULL, as at the start: no command does
- * @since 0.1
- */
 void
 tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer handle)
 {
@@ -393,16 +378,6 @@ tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer handle)
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/**
- * Sets what the next call of one kind calls. It is called once, before that does anything and
- * with no lock held: what other threads might do just then.
- *
- * @param queues     the queues; any thread may call it
- * @param call       the call, other than #TARN_TESTING_CALL_ANY
- * @param func       a function; NULL: none
- * @param user_data  for the function
- * @since 0.1
- */
 void
 tarn_testing_queues_set_hook (TarnTestingQueues *queues, TarnTestingCall call, TarnTestingHook func,
                               gpointer user_data)
@@ -414,16 +389,6 @@ tarn_testing_queues_set_hook (TarnTestingQueues *queues, TarnTestingCall call, T
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/**
- * Has calls of one kind fail with #TARN_ERROR_FAILED. It takes the place of what was asked for
- * before.
- *
- * @param queues    the queues; any thread may call it
- * @param call      the call, up to #TARN_TESTING_CALL_ANY
- * @param nth       the call from now on that fails, 1 being the next one; 0: none
- * @param for_ever  whether all that follow fail, too
- * @since 0.1
- */
 void
 tarn_testing_queues_fail (TarnTestingQueues *queues, TarnTestingCall call, guint nth,
                           gboolean for_ever)
@@ -447,13 +412,6 @@ sum_refs (TarnTestingQueues *queues)
   return n;
 }
 
-/**
- * Counts the events that were recorded and not released.
- *
- * @param queues  the queues; any thread may call it
- * @return how many
- * @since 0.1
- */
 guint
 tarn_testing_queues_get_events (TarnTestingQueues *queues)
 {
@@ -465,13 +423,6 @@ tarn_testing_queues_get_events (TarnTestingQueues *queues)
   return n;
 }
 
-/**
- * Counts the references on queues. They are from queue_ref, and were not given back.
- *
- * @param queues  the queues; any thread may call it
- * @return how many, of all queues
- * @since 0.1
- */
 guint
 tarn_testing_queues_get_refs (TarnTestingQueues *queues)
 {
@@ -483,13 +434,6 @@ tarn_testing_queues_get_refs (TarnTestingQueues *queues)
   return n;
 }
 
-/**
- * Counts the calls that have failed because they were told to.
- *
- * @param queues  the queues; any thread may call it
- * @return how many since the last tarn_testing_queues_fail()
- * @since 0.1
- */
 guint
 tarn_testing_queues_get_failed (TarnTestingQueues *queues)
 {
@@ -501,14 +445,6 @@ tarn_testing_queues_get_failed (TarnTestingQueues *queues)
   return n;
 }
 
-/**
- * Counts the calls of one kind, those that failed included.
- *
- * @param queues  the queues; any thread may call it
- * @param call    the call
- * @return how many since the queues were made
- * @since 0.1
- */
 guint
 tarn_testing_queues_get_calls (TarnTestingQueues *queues, TarnTestingCall call)
 {

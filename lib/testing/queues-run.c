@@ -82,15 +82,6 @@ run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
   return TRUE;
 }
 
-/**
- * Runs one command or wait of a queue. It is the first, or on an out-of-order queue any that can
- * run, by chance.
- *
- * @param queues  the queues; any thread may call it
- * @param handle  a queue
- * @return whether one ran; FALSE: none can
- * @since 0.1
- */
 gboolean
 tarn_testing_queue_run_one (TarnTestingQueues *queues, gpointer handle)
 {
@@ -104,14 +95,6 @@ tarn_testing_queue_run_one (TarnTestingQueues *queues, gpointer handle)
   return has_run;
 }
 
-/**
- * Runs what is on a queue until nothing can run there.
- *
- * @param queues  the queues; any thread may call it
- * @param handle  a queue
- * @return how many commands and waits ran
- * @since 0.1
- */
 guint
 tarn_testing_queue_run (TarnTestingQueues *queues, gpointer handle)
 {
@@ -122,13 +105,6 @@ tarn_testing_queue_run (TarnTestingQueues *queues, gpointer handle)
   return n;
 }
 
-/**
- * Runs one command or wait of any queue, by chance. It may be of one that is gone.
- *
- * @param queues  the queues; any thread may call it
- * @return whether one ran; FALSE: none can
- * @since 0.1
- */
 gboolean
 tarn_testing_queues_run_one (TarnTestingQueues *queues)
 {
@@ -144,13 +120,6 @@ tarn_testing_queues_run_one (TarnTestingQueues *queues)
   return has_run;
 }
 
-/**
- * Runs all that is on the queues, in some order that is allowed. It ends the test if queues wait
- * for each other for ever.
- *
- * @param queues  the queues; any thread may call it, and no other puts commands there meanwhile
- * @since 0.1
- */
 void
 tarn_testing_queues_run_all (TarnTestingQueues *queues)
 {

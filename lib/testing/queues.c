@@ -51,15 +51,6 @@ _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
   va_end (arguments);
 }
 
-/**
- * Takes the first fault of whoever used queues. It is forgotten then: a hazard, or another of
- * those that TarnTestingQueues lists.
- *
- * @param queues  the queues; any thread may call it
- * @return (transfer full) (nullable) which queue did what to which memory, for g_free (); NULL:
- *         nothing
- * @since 0.1
- */
 gchar *
 tarn_testing_queues_steal_fault (TarnTestingQueues *queues)
 {
@@ -130,16 +121,6 @@ queue_free (gpointer data)
   g_free (queue);
 }
 
-/**
- * Makes a queue. Its pointer may be that of one that is gone, as a driver's may; its number in
- * messages is not.
- *
- * @param queues    the queues that it is one of; any thread may call it
- * @param in_order  whether its commands run one after the other
- * @return (transfer none) the queue, for tarn_testing_queue_destroy(), or else until
- *         tarn_testing_queues_free()
- * @since 0.1
- */
 gpointer
 tarn_testing_queue_new (TarnTestingQueues *queues, gboolean in_order)
 {
@@ -159,15 +140,6 @@ tarn_testing_queue_new (TarnTestingQueues *queues, gboolean in_order)
   return GUINT_TO_POINTER (FIRST_HANDLE + i);
 }
 
-/**
- * Destroys a queue: nobody may name it any more. What is on it runs all the same. While something
- * has a reference, as a pool has by queue_ref, the queue lives on; but with
- * #TARN_TESTING_QUEUES_RECORDS_ALL it is gone at once.
- *
- * @param queues  the queues; any thread may call it
- * @param handle  a queue, which is destroyed once
- * @since 0.1
- */
 void
 tarn_testing_queue_destroy (TarnTestingQueues *queues, gpointer handle)
 {
@@ -181,16 +153,6 @@ tarn_testing_queue_destroy (TarnTestingQueues *queues, gpointer handle)
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/**
- * Sets whether a queue is being captured. Meanwhile it can be neither recorded nor made to wait,
- * nor be allocated for: these calls fail with #TARN_ERROR_NOT_SUPPORTED, and so does
- * event_record_all.
- *
- * @param queues        the queues; any thread may call it
- * @param handle        a queue
- * @param is_capturing  whether it is; FALSE at the start
- * @since 0.1
- */
 void
 tarn_testing_queue_set_capturing (TarnTestingQueues *queues, gpointer handle, gboolean is_capturing)
 {
@@ -288,15 +250,6 @@ check_live (TarnTestingQueues *queues, const TarnTestingMemory *memory,
   _tarn_testing_queues_fault (queues, "%s %s, which was freed", who, text);
 }
 
-/**
- * Says that memory has another owner from here on. Whatever the owners before have put on queues
- * comes before each command on it, whether it reads or writes. A test says so where it hands
- * memory out again, and need not where it is enough that what reads and what writes do not meet.
- *
- * @param queues  the queues; any thread may call it
- * @param memory  memory of their allocator
- * @since 0.1
- */
 void
 tarn_testing_queues_own (TarnTestingQueues *queues, TarnMemory memory)
 {
@@ -311,14 +264,6 @@ tarn_testing_queues_own (TarnTestingQueues *queues, TarnMemory memory)
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/**
- * Uses memory from the host, now. It is a fault if commands may still use it that the host was
- * not told are done.
- *
- * @param queues  the queues; any thread may call it
- * @param memory  memory of their allocator
- * @since 0.1
- */
 void
 tarn_testing_queues_touch (TarnTestingQueues *queues, TarnMemory memory)
 {
@@ -385,17 +330,6 @@ _tarn_testing_queues_put_wait (TarnTestingQueue *queue, const TarnTestingClock *
   g_array_append_val (queue->items, item);
 }
 
-/**
- * Puts a command on a queue, behind what is there. What is wrong with its order is a fault at once,
- * whenever it runs.
- *
- * @param queues   the queues; any thread may call it
- * @param handle   a queue
- * @param memory   memory of the queues' allocator: tarn_block_get_memory()
- * @param command  its effect
- * @param value    the value that it writes, or must find; unused by other commands
- * @since 0.1
- */
 void
 tarn_testing_queue_put (TarnTestingQueues *queues, gpointer handle, TarnMemory memory,
                         TarnTestingCommand command, guint value)
@@ -410,15 +344,6 @@ tarn_testing_queue_put (TarnTestingQueues *queues, gpointer handle, TarnMemory m
   _tarn_mutex_unlock (&queues->lock);
 }
 
-/**
- * Has a queue wait for another one, as its owner does. What is put on it from now on comes after
- * what is on the other one now. Tarn knows nothing of it.
- *
- * @param queues  the queues; any thread may call it
- * @param handle  the queue that waits
- * @param other   the queue that it waits for
- * @since 0.1
- */
 void
 tarn_testing_queue_follow (TarnTestingQueues *queues, gpointer handle, gpointer other)
 {
@@ -438,16 +363,6 @@ tarn_testing_queue_follow (TarnTestingQueues *queues, gpointer handle, gpointer 
 
 /* Life */
 
-/**
- * Makes queues over a device with a budget. There are none at first: tarn_testing_queue_new().
- * What is left to chance goes by the seed of GLib's tests, and is the same each time in a program
- * that has no such tests.
- *
- * @param bytes  the budget of the device, as tarn_testing_device_new() has it
- * @param flags  the allocator's behaviour: TarnTestingQueuesFlags, or 0
- * @return (transfer full) the queues, for tarn_testing_queues_free(); any thread may use them
- * @since 0.1
- */
 TarnTestingQueues *
 tarn_testing_queues_new (guint64 bytes, guint flags)
 {
@@ -466,13 +381,6 @@ tarn_testing_queues_new (guint64 bytes, guint flags)
   return queues;
 }
 
-/**
- * Frees queues. It ends the test, and says why, if there is a fault that nobody took, an event, a
- * reference on a queue, memory, or an allocator that is still referenced.
- *
- * @param queues  the queues, which no other thread uses any more; NULL is allowed
- * @since 0.1
- */
 void
 tarn_testing_queues_free (TarnTestingQueues *queues)
 {
@@ -493,13 +401,6 @@ tarn_testing_queues_free (TarnTestingQueues *queues)
   g_free (queues);
 }
 
-/**
- * Ends the test if there is a fault of the queues. A message names the queue, the memory and its
- * size: see TarnTestingQueues.
- *
- * @param queues  the queues; any thread may call it
- * @since 0.1
- */
 void
 tarn_testing_assert_no_hazards (TarnTestingQueues *queues)
 {
@@ -509,28 +410,12 @@ tarn_testing_assert_no_hazards (TarnTestingQueues *queues)
     _tarn_testing_end (G_STRFUNC, fault);
 }
 
-/**
- * Gets the device under the queues. It is for its budget, its ledger, and
- * tarn_testing_assert_no_leaks().
- *
- * @param queues  the queues; any thread may call it
- * @return (transfer none) the device
- * @since 0.1
- */
 TarnTestingDevice *
 tarn_testing_queues_get_device (TarnTestingQueues *queues)
 {
   return queues->device;
 }
 
-/**
- * Counts the commands and waits that are on a queue and not done.
- *
- * @param queues  the queues; any thread may call it
- * @param handle  a queue
- * @return how many
- * @since 0.1
- */
 guint
 tarn_testing_queue_get_pending (TarnTestingQueues *queues, gpointer handle)
 {

@@ -2,7 +2,7 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# For each library: what its map lists, what it exports, what its header declares, what is documented
+# For each library: what its map lists, what it exports, what its header declares, what is documented there
 # and what its Debian package says is the same.
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -31,23 +31,29 @@ exported_with_nodes () { # LIBRARY
     | grep -v '^TARN_' | sort -u
 }
 
-# A comment that begins with two stars, at most three lines above the name.
-documented () { # FOLDER
-  awk 'FNR == 1 { end = 0 }
-       /^\/\*\*$/ { open = 1 }
-       /^ \*\/$/ && open { end = FNR; open = 0 }
-       /^tarn_[a-z0-9_]* \(/ { if (end && FNR - end <= 3) print $1; end = 0 }' $(find "$1" -name '*.c') | sort -u
+# Prints the functions that have a comment with two stars right above their declaration, and before
+# each what the comment says of it: "owns" if the caller owns what is returned, else "-".  Inline
+# functions are in no library.
+list_documented () {
+  cat "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*/*.h "$top_srcdir"/include/tarn/*.h.in | awk '
+    /^\/\*\*$/ { open = 1; note = "-" }
+    open && /@return \(transfer full\)/ { note = "owns" }
+    /^ \*\/$/ && open { open = 0; documented = 1; next }
+    /^(static|typedef|#|$)/ { documented = 0 }
+    documented && match ($0, /tarn_[a-z0-9_]* \(/) {
+      print note, substr ($0, RSTART, RLENGTH - 2)
+      documented = 0
+    }'
+}
+
+documented () {
+  list_documented | cut -d ' ' -f 2 | sort -u
 }
 
 # Functions whose documentation says that what they return is the caller's; but a reference that is
 # taken need not be used.
-owning () { # FOLDER
-  find "$1" -name '*.c' -exec awk '
-    FNR == 1 { open = owns = 0 }
-    /^\/\*\*$/ { open = 1; owns = 0 }
-    open && /@return \(transfer full\)/ { owns = 1 }
-    /^ \*\/$/ { open = 0 }
-    /^tarn_[a-z0-9_]* \(/ { if (owns && $1 !~ /_ref$/) print $1; owns = 0 }' {} + | sort -u
+owning () {
+  list_documented | sed -n 's/^owns //p' | grep -v '_ref$' | sort -u
 }
 
 # Declarations that have the compiler warn where the result is not used.
@@ -70,7 +76,7 @@ library () { # NAME FOLDER HEADER: of names that begin with the header's
   else
     grep "^$(echo "$1" | tr - _)_" "$scratch/all" >"$scratch/declared"
   fi
-  documented "$top_srcdir/$2" >"$scratch/documented"
+  documented | grep -Fx -f "$scratch/declared" >"$scratch/documented"
   check "lib$1: the map lists something" test -s "$scratch/mapped"
   check "lib$1: the map is sorted" same map mapped
   check "lib$1: mapped = exported" same mapped exported
@@ -102,10 +108,19 @@ else
   skip libtarn-cuda "not built"
 fi
 library tarn-testing lib/testing tarn/testing/cuda.h
-for folder in core opencl cuda testing; do
-  owning "$top_srcdir/lib/$folder"
-done | sort -u >"$scratch/owning"
+owning >"$scratch/owning"
 warning "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*/*.h >"$scratch/warning"
 check "there are functions that give ownership" test -s "$scratch/owning"
 check "what gives ownership warns where it is not used" same owning warning
+
+# Two comments for one function would differ one day.
+documented_at_definition () {
+  find "$top_srcdir/lib" -name '*.c' -exec awk '
+    FNR == 1 { end = 0 }
+    /^\/\*\*$/ { open = 1 }
+    /^ \*\/$/ && open { end = FNR; open = 0 }
+    /^tarn_[a-z0-9_]* \(/ { if (end && FNR - end <= 3) print FILENAME ": " $1; end = 0 }' {} +
+}
+check "the headers have the documentation, and not the sources" \
+  test -z "$(documented_at_definition)"
 done_testing

@@ -170,7 +170,23 @@ typedef struct
   gchar *(*describe_live) (void);
 } TarnTestingCuda;
 
+/**
+ * Gets the control of the fake CUDA driver. There is one if that is the driver which the program
+ * finds.
+ *
+ * @return (transfer none) (nullable) what it does for a test, for as long as the process runs;
+ *         NULL: the driver is a real one, or there is none; any thread may call it
+ * @since 0.1
+ */
 const TarnTestingCuda *tarn_testing_cuda_get (void);
+
+/**
+ * Ends the test if anything of the fake CUDA driver's is alive. A message names memory, sizes,
+ * contexts, streams, events and modules. What a pool holds is alive; it goes first. On another
+ * driver, and without one, it does nothing. Any thread may call it.
+ *
+ * @since 0.1
+ */
 void tarn_testing_cuda_assert_no_leaks (void);
 
 G_END_DECLS

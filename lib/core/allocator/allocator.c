@@ -502,21 +502,6 @@ read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
   return FALSE;
 }
 
-/**
- * Makes an allocator from a backend's functions. This is all that a backend outside this library
- * needs.
- *
- * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
- *                   error to leave out allocate or free, or some only of the ordering functions,
- *                   or of those of virtual memory or of contents, to have an alignment or
- *                   granularity that is no power of two, or to set what this version of the
- *                   library does not know.
- * @param user_data  for the functions
- * @param destroy    nullable; called with @p user_data when the last reference and the last block
- *                   are gone, by the thread that dropped it
- * @return (transfer full): the allocator; any thread may use it
- * @since 0.1
- */
 TarnAllocator *
 tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy)
 {
@@ -554,13 +539,6 @@ _tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
   return allocator;
 }
 
-/**
- * Takes a reference on an allocator.
- *
- * @param allocator  an allocator, or a pool seen as one
- * @return (transfer full): @p allocator; any thread may call it
- * @since 0.1
- */
 TarnAllocator *
 tarn_allocator_ref (TarnAllocator *allocator)
 {
@@ -584,12 +562,6 @@ _tarn_allocator_try_ref (TarnAllocator *allocator)
   return FALSE;
 }
 
-/**
- * Drops a reference on an allocator. Blocks still in use keep what they need alive.
- *
- * @param allocator  an allocator, or a pool seen as one; NULL is allowed. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_allocator_unref (TarnAllocator *allocator)
 {
@@ -600,15 +572,6 @@ tarn_allocator_unref (TarnAllocator *allocator)
     allocator->klass->dispose (allocator);
 }
 
-/**
- * Tells whether an allocation may succeed without memory behind it. With clCreateBuffer alone it
- * does: out-of-memory then comes from a later command, where nothing can be given back any more. A
- * pool is as deferred as its upstream allocator.
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it
- * @return whether it is deferred
- * @since 0.1
- */
 gboolean
 tarn_allocator_is_deferred (TarnAllocator *allocator)
 {
@@ -616,18 +579,6 @@ tarn_allocator_is_deferred (TarnAllocator *allocator)
   return allocator->ops.deferred;
 }
 
-/**
- * Tells whether an allocator is a backend's own. It is if its memory goes back by a function that
- * only this backend has. An accessor of blocks asks it of tarn_block_get_allocator(), which is the
- * direct allocator, whatever pools are in between.
- *
- * @param allocator  an allocator, or a pool seen as one, which is no backend's; any thread may call
- *                   it
- * @param func       TarnAllocatorOps.free, as the backend gave it to tarn_allocator_new()
- * @return whether it was made with that function; then tarn_allocator_get_user_data() is the
- *         backend's, too
- * @since 0.1
- */
 gboolean
 tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func)
 {
@@ -636,16 +587,6 @@ tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func)
   return allocator->ops.free == func;
 }
 
-/**
- * Gets the allocator at the bottom, where memory comes from in the end. Of a pool or a heap that is
- * the backend's, of a backend's itself. It is for backends, which know their own by
- * tarn_allocator_is_of().
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it
- * @return (transfer none): a direct allocator, valid as long as @p allocator; for a block in use
- *         tarn_block_get_allocator() gets the same
- * @since 0.1
- */
 TarnAllocator *
 tarn_allocator_get_direct (TarnAllocator *allocator)
 {
@@ -653,15 +594,6 @@ tarn_allocator_get_direct (TarnAllocator *allocator)
   return _tarn_allocator_get_backend (allocator);
 }
 
-/**
- * Gets the name of an allocator. It is for messages, not to know one by; tarn_allocator_is_of() is
- * for that.
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it
- * @return (transfer none): TarnAllocatorOps.name or TarnPoolOptions.name, valid as long as
- *         @p allocator; NULL: it was given none
- * @since 0.1
- */
 const gchar *
 tarn_allocator_get_name (TarnAllocator *allocator)
 {
@@ -669,13 +601,6 @@ tarn_allocator_get_name (TarnAllocator *allocator)
   return allocator->ops.name;
 }
 
-/**
- * Gets the user_data that tarn_allocator_new() was given.
- *
- * @param allocator  an allocator that the caller made; any thread may call it
- * @return (transfer none): the user_data
- * @since 0.1
- */
 gpointer
 tarn_allocator_get_user_data (TarnAllocator *allocator)
 {
@@ -683,18 +608,6 @@ tarn_allocator_get_user_data (TarnAllocator *allocator)
   return allocator->user_data;
 }
 
-/**
- * Gets the functions of an allocator. They are for an adaptor that passes calls on to it. Those of
- * a heap over virtual memory lend virtual memory of the heap's upstream allocator. What is lent
- * counts as the heap's: its limit holds for both, and what is idle in the heap goes back when there
- * is no more.
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it. It has to live
- *                   until what the functions gave has gone back.
- * @param ops        out: start from TARN_ALLOCATOR_OPS_INIT; what this version of the library does
- *                   not know becomes 0
- * @since 0.1
- */
 void
 tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops)
 {
@@ -703,18 +616,6 @@ tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops)
   _tarn_struct_write (ops, &allocator->ops, sizeof allocator->ops);
 }
 
-/**
- * Allocates a block, from a pool or without one. A direct allocator that is out of memory asks its
- * own reclaim function and tries once more; a pool does what tarn_pool_allocate() says.
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it
- * @param size       bytes; 0 is allowed
- * @param error      return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_INVALID_SIZE
- *                   for more than G_MAXSSIZE bytes, TARN_ERROR_FORKED in a child of fork (), or
- *                   what the backend says
- * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -726,17 +627,6 @@ tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
   return allocator->klass->allocate_block (allocator, size, error);
 }
 
-/**
- * Allocates bare memory, without a block. It is for an allocator that is built on another one;
- * everybody else works with blocks.
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it
- * @param size       bytes; 0 is allowed
- * @param memory     out: the memory; written on success only
- * @param error      return location, or NULL: as tarn_allocator_allocate()
- * @return whether there was memory; give it back with tarn_allocator_free_memory()
- * @since 0.1
- */
 gboolean
 tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                 GError **error)
@@ -750,15 +640,6 @@ tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory
   return allocator->klass->allocate_memory (allocator, size, memory, error);
 }
 
-/**
- * Gives back what tarn_allocator_allocate_memory() stored. In a child of fork () it does nothing,
- * and a pool counts it.
- *
- * @param allocator  where the memory is from; any thread may call it
- * @param memory     the memory, all of the union as it was stored
- * @param size       bytes, as asked for then
- * @since 0.1
- */
 void
 tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {

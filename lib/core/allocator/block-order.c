@@ -244,20 +244,6 @@ _tarn_direct_free_used (TarnBlock *block)
   drop_uses_but (block, NULL);
 }
 
-/**
- * Records that commands on a queue use a block. The queue is another one than the block was
- * allocated for: when the block is freed, its memory is not used again before everything that is on
- * the queue by then is done.
- *
- * @param block  a block in use
- * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
- *               function with its own type, such as tarn_opencl_block_record_use()
- * @param error  return location, or NULL: TARN_ERROR_NOT_SUPPORTED if its allocator has no queues;
- *               what the backend says of the queue; TARN_ERROR_FORKED in a child of fork ()
- * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
- *         time for a block
- * @since 0.1
- */
 gboolean
 tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 {
@@ -272,18 +258,6 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
   return block->source->klass->record_use (block, queue, error);
 }
 
-/**
- * Moves a block to one queue, which waits for the others. It waits for everything that
- * they have been given so far; the block is that queue's alone afterwards. For the host there is
- * tarn_block_wait().
- *
- * @param block  a block in use
- * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
- *               tarn_cuda_block_move_to_stream()
- * @param error  return location, or NULL: as tarn_block_record_use()
- * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
- * @since 0.1
- */
 gboolean
 tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 {
@@ -298,17 +272,6 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
   return block->source->klass->move_to_queue (block, queue, error);
 }
 
-/**
- * Has the host wait for the queues that use a block. It waits for everything that they were given
- * so far; the block is no queue's afterwards.
- *
- * @param block  a block in use
- * @param error  return location, or NULL: what the backend says; TARN_ERROR_FORKED in a child of
- *               fork ()
- * @return TRUE, also for a block that was no queue's, or FALSE with @p error set; any thread may
- *         call it, one at a time for a block
- * @since 0.1
- */
 gboolean
 tarn_block_wait (TarnBlock *block, GError **error)
 {
@@ -321,14 +284,6 @@ tarn_block_wait (TarnBlock *block, GError **error)
   return block->source->klass->move_to_queue (block, NULL, error);
 }
 
-/**
- * Gets the queue that a block is used on.
- *
- * @param block  a block in use; any thread may call it, while none moves the block or records a use
- * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none.
- *         What it is of CUDA's default streams only tarn_cuda_block_get_stream() can tell.
- * @since 0.1
- */
 gpointer
 tarn_block_get_queue (const TarnBlock *block)
 {

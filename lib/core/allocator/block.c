@@ -111,14 +111,6 @@ _tarn_block_retire (TarnBlock *block)
   return FALSE;
 }
 
-/**
- * Gets the memory of a block, in its backend's terms. A backend has an accessor with its own type,
- * such as tarn_opencl_block_get_buffer().
- *
- * @param block  a block in use; any thread may call it
- * @return (transfer none): valid until tarn_block_free()
- * @since 0.1
- */
 TarnMemory
 tarn_block_get_memory (const TarnBlock *block)
 {
@@ -128,13 +120,6 @@ tarn_block_get_memory (const TarnBlock *block)
   return block->memory;
 }
 
-/**
- * Gets the size that was asked for when a block was allocated.
- *
- * @param block  a block in use; any thread may call it
- * @return bytes
- * @since 0.1
- */
 gsize
 tarn_block_get_size (const TarnBlock *block)
 {
@@ -142,14 +127,6 @@ tarn_block_get_size (const TarnBlock *block)
   return block->size;
 }
 
-/**
- * Gets the size of the memory behind a block. It is at least what was asked for, and all of it may
- * be used.
- *
- * @param block  a block in use; any thread may call it
- * @return bytes
- * @since 0.1
- */
 gsize
 tarn_block_get_alloc_size (const TarnBlock *block)
 {
@@ -157,13 +134,6 @@ tarn_block_get_alloc_size (const TarnBlock *block)
   return block->alloc_size;
 }
 
-/**
- * Gets the direct allocator that a block's memory comes from. Pools in between are passed over.
- *
- * @param block  a block in use; any thread may call it
- * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()
- * @since 0.1
- */
 TarnAllocator *
 tarn_block_get_allocator (const TarnBlock *block)
 {
@@ -171,16 +141,6 @@ tarn_block_get_allocator (const TarnBlock *block)
   return _tarn_allocator_get_backend (block->source);
 }
 
-/**
- * Takes a reference on a block. Each holder of a reference frees the block, and the last of them
- * gives its memory back. It is for handles that are counted; a block that has one owner needs none,
- * and its free is faster.
- *
- * @param block  a block in use, of which the caller has a reference; any thread may call it
- * @return (transfer full): @p block, for tarn_block_free(); in a child of fork () no reference is
- *         taken, as none is dropped there
- * @since 0.1
- */
 TarnBlock *
 tarn_block_ref (TarnBlock *block)
 {
@@ -191,16 +151,6 @@ tarn_block_ref (TarnBlock *block)
   return block;
 }
 
-/**
- * Frees a block: gives its memory back to the pool or to the allocator it is from. The pool's or
- * allocator's last reference may be gone; a block's memory keeps what it needs alive. To free a
- * block twice is a programming error, and reported as g_critical wherever it can be seen, which it
- * is not where two threads do it at the same moment. In a child of fork () nothing is done, and a
- * pool counts it. Where tarn_block_ref() has given out references, the last one frees the block.
- *
- * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_block_free (TarnBlock *block)
 {
@@ -208,20 +158,6 @@ tarn_block_free (TarnBlock *block)
     block->source->klass->free_block (block);
 }
 
-/**
- * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
- * unless the block is that queue's anyway, and frees the block. The memory is not used again before
- * the queue has done what it was given so far. It is for programs that know only at the end which
- * queue they used.
- *
- * If the queue cannot be recorded, the block stays in use, and a message says why: nobody could
- * tell when its memory may be used again.
- *
- * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
- * @param queue  nullable: as for tarn_block_record_use(); NULL: as tarn_block_free(). A backend has
- *               a function with its own type, such as tarn_opencl_block_free_on().
- * @since 0.1
- */
 void
 tarn_block_free_on (TarnBlock *block, gpointer queue)
 {

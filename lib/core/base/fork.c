@@ -41,19 +41,6 @@ _tarn_watch_fork (void)
   _tarn_once_with_messages (&once, install);
 }
 
-/**
- * Tells whether this process may call the driver. A backend asks before it calls it from anywhere
- * but the functions of TarnAllocatorOps, before which Tarn has asked already. Drivers do not
- * survive fork (): their calls hang in a child. A process that forks before it first asks is not
- * concerned.
- *
- * @param error  return location, or NULL: TARN_ERROR_FORKED. GLib before 2.76 may hang when it
- *               makes an error in a child of a process whose other threads make errors, too: pass
- *               NULL there, to this function and all others.
- * @return FALSE with @p error set in a child of a process that was told TRUE, or had an allocator;
- *         any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_check_fork (GError **error)
 {

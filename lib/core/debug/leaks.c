@@ -188,19 +188,6 @@ _tarn_leaks_forget (TarnGuarded *self)
   _tarn_mutex_unlock (&lock);
 }
 
-/**
- * Checks all memory that is debugged, by TARN_DEBUG or TarnPoolOptions.debug. It looks at the
- * guards of each block in use, and at the contents of freed blocks in quarantine. It logs a
- * g_critical () for each mistake, as the library does when it finds one by itself. What was written
- * beside a block is logged and counted once, and not again when the block is freed.
- *
- * The backend reads memory after the commands that were put on its queue, and only the caller waits
- * for that. Commands that write to blocks in use do not disturb it. If another thread frees a block
- * meanwhile, its memory goes back after the check.
- *
- * @return how many mistakes were found since the program began; any thread may call it
- * @since 0.1
- */
 gsize
 tarn_debug_check (void)
 {

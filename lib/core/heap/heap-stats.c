@@ -50,15 +50,6 @@ _tarn_heap_get_generation (const TarnHeap *heap)
   return __atomic_load_n (&heap->generation, __ATOMIC_ACQUIRE);
 }
 
-/**
- * Gets what a heap has, all at one moment.
- *
- * @param heap   an allocator; any thread may call it
- * @param stats  out: start from TARN_HEAP_STATS_INIT; what this version of the library does not
- *               know becomes 0, and in a child of fork () largest_free_bytes does
- * @return FALSE, with @p stats as it was: @p heap is no heap
- * @since 0.1
- */
 gboolean
 tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
 {

@@ -168,17 +168,6 @@ _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
     forget (memo, &which);
 }
 
-/**
- * Forgets what a memo keeps for a first argument. Then it does the same for the memo's upstream, of
- * which nothing is kept here either then. Results that are being computed go to the threads that
- * wait for them, and are not kept. Afterwards no reference on the first argument is the memo's, nor
- * on a value, except those of calls that are under way. In a child of fork () nothing is done.
- *
- * @param memo       a memo; any thread may call it
- * @param first_arg  the first argument; NULL stands for the current one, if the memo has such a
- *                   thing
- * @since 0.1
- */
 void
 tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
 {
@@ -203,12 +192,6 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   _tarn_memo_end_call (memo, has_begun);
 }
 
-/**
- * Forgets everything that a memo keeps: tarn_memo_forget() for all first arguments.
- *
- * @param memo  a memo; any thread may call it
- * @since 0.1
- */
 void
 tarn_memo_clear (TarnMemo *memo)
 {
@@ -288,14 +271,6 @@ clear_kind (const gchar *kind)
     tarn_memo_clear (g_ptr_array_index (list, i));
 }
 
-/**
- * Forgets what every memo of the process keeps for a first argument. Call it before the last
- * reference on a context is given back, or before the context is destroyed. Each memo does as in
- * tarn_memo_forget().
- *
- * @param first_arg  the first argument; any thread may call it
- * @since 0.1
- */
 void
 tarn_memo_forget_everywhere (gpointer first_arg)
 {
@@ -310,13 +285,6 @@ tarn_memo_forget_everywhere (gpointer first_arg)
     tarn_memo_forget (g_ptr_array_index (list, i), first_arg);
 }
 
-/**
- * Clears every memo of the process with first arguments of one kind. Each does as in
- * tarn_memo_clear().
- *
- * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
- * @since 0.1
- */
 void
 tarn_memo_clear_kind (const gchar *kind)
 {
@@ -325,13 +293,6 @@ tarn_memo_clear_kind (const gchar *kind)
   clear_kind (kind);
 }
 
-/**
- * Clears every memo of the process, as tarn_memo_clear() does. PyOpenCL calls this
- * clear_first_arg_caches(). Call it before the end of a program whose driver is to be left with
- * nothing; any thread may call it.
- *
- * @since 0.1
- */
 void
 tarn_memo_clear_all (void)
 {

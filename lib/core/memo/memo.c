@@ -228,29 +228,6 @@ is_fit (const TarnMemo *memo, gconstpointer key)
   return memo->ops.key_type != TARN_MEMO_KEY_TUPLE || _tarn_tuple_is_valid (key);
 }
 
-/**
- * Gets the value of a memo for a first argument and a key. It is the one that is kept, or else the
- * function computes it now. Threads that ask for the same entry meanwhile wait for it and get the
- * same value, or the same error; others do not wait. An error is not kept; a value of NULL is.
- *
- * A computation that asks for its own entry, also by way of others and of other threads, is
- * refused there with TARN_ERROR_RECURSION.
- *
- * @param memo       a memo, which the caller has a reference on, or a call that is under way keeps
- * @param first_arg  the first argument, alive during the call; NULL stands for the current one if
- *                   the memo has such a thing, is refused by OpenCL's memos, and is one like others
- *                   elsewhere
- * @param key        the key; not NULL, and of a tuple every part of a known type, or it is a
- *                   programming error and FALSE; NULL is one like others if keys are
- *                   TARN_MEMO_KEY_CUSTOM
- * @param value      out, nullable: the value; a reference of the caller's if the memo's values can
- *                   be referenced, else valid until it is forgotten
- * @param error      return location, or NULL: what the function says; TARN_ERROR_RECURSION;
- *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, where that can
- *                   be seen; TARN_ERROR_FORKED in a child of fork ()
- * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *value,
                GError **error)
@@ -350,22 +327,6 @@ new_with_ops (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDe
   return memo;
 }
 
-/**
- * Makes a memoized function.
- *
- * Values are kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all
- * memos of the process, or until the last reference on the memo is gone. References on first
- * arguments are kept as long, so a context lives until it is forgotten: forget it before its last
- * other reference goes. Nothing is done at exit, when a driver may be gone: what is to be given
- * back then, clear before.
- *
- * @param ops        nullable: first arguments, keys and values are pointers, and nobody's; copied
- * @param func       computes a value
- * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data, once, after everything else is given back
- * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
- * @since 0.1
- */
 TarnMemo *
 tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                GDestroyNotify destroy)
@@ -388,13 +349,6 @@ tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
   return memo;
 }
 
-/**
- * Takes a reference on a memo.
- *
- * @param memo  a memo; any thread may call it
- * @return (transfer full): @p memo
- * @since 0.1
- */
 TarnMemo *
 tarn_memo_ref (TarnMemo *memo)
 {
@@ -449,13 +403,6 @@ memo_free (TarnMemo *memo)
   g_free (memo);
 }
 
-/**
- * Drops a reference on a memo. With the last one everything that is kept is given back; calls that
- * compute or wait meanwhile count as references. In a child of fork () nothing is done.
- *
- * @param memo  a memo; NULL is allowed. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_memo_unref (TarnMemo *memo)
 {
@@ -479,15 +426,6 @@ read_stats (TarnMemo *memo, TarnMemoStats *stats)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/**
- * Stores how often a memo was asked, and how much it keeps. The numbers are exact while no call is
- * under way. In a child of fork () all of them are 0.
- *
- * @param memo   a memo; any thread may call it
- * @param stats  out: start from TARN_MEMO_STATS_INIT, whose struct_size says how much is to be
- *               filled
- * @since 0.1
- */
 void
 tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats)
 {

@@ -184,13 +184,6 @@ parts_equal (const TarnMemoKeyPart *a, const TarnMemoKeyPart *b)
     }
 }
 
-/**
- * Hashes a TarnMemoKeyTuple: a GHashFunc.
- *
- * @param tuple  a TarnMemoKeyTuple
- * @return the same for equal tuples; any thread may call it
- * @since 0.1
- */
 guint
 tarn_memo_key_tuple_hash (gconstpointer tuple)
 {
@@ -216,15 +209,6 @@ _tarn_tuple_is_valid (const TarnMemoKeyTuple *tuple)
   return TRUE;
 }
 
-/**
- * Tells whether two tuples are equal: a GEqualFunc. They are if they have equal values of equal
- * types in the same order.
- *
- * @param a  a TarnMemoKeyTuple
- * @param b  a TarnMemoKeyTuple
- * @return whether they are equal; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b)
 {
@@ -240,14 +224,6 @@ tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b)
   return TRUE;
 }
 
-/**
- * Copies a tuple. The strings are copied with it; bytes are referenced.
- *
- * @param tuple  a TarnMemoKeyTuple
- * @return (transfer full): a TarnMemoKeyTuple, for tarn_memo_key_tuple_free(); any thread may call
- *         it
- * @since 0.1
- */
 gpointer
 tarn_memo_key_tuple_copy (gconstpointer tuple)
 {
@@ -271,12 +247,6 @@ tarn_memo_key_tuple_copy (gconstpointer tuple)
   return copy;
 }
 
-/**
- * Frees a copy of a tuple.
- *
- * @param tuple  from tarn_memo_key_tuple_copy(); NULL is allowed. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_memo_key_tuple_free (gpointer tuple)
 {

@@ -300,16 +300,6 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/**
- * Notes that a block is freed here, for messages. Another thread, or another function, gives it
- * back later with tarn_block_free(), until which it stays in use. What TARN_DEBUG finds of it
- * afterwards names the calling thread, and its stack, as those that freed it. Without TARN_DEBUG in
- * the environment nothing is done.
- *
- * @param block  a block in use; NULL is allowed. Any thread may call it, but not while another one
- *               frees the block.
- * @since 0.1
- */
 void
 tarn_debug_note_free (TarnBlock *block)
 {

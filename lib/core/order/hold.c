@@ -167,14 +167,6 @@ change_bound (TarnPool *pool, gsize hold_bytes)
   return take_above_bound (pool);
 }
 
-/**
- * Gets the most bytes that a pool is to hold. It is what tarn_pool_set_hold_bytes(), or before it
- * TarnPoolOptions, said.
- *
- * @param pool  a pool; any thread may call it
- * @return bytes; 0 and G_MAXSIZE as TarnPoolOptions.hold_bytes has them
- * @since 0.1
- */
 gsize
 tarn_pool_get_hold_bytes (TarnPool *pool)
 {
@@ -190,18 +182,6 @@ tarn_pool_get_hold_bytes (TarnPool *pool)
   return hold_bytes;
 }
 
-/**
- * Sets the most bytes that a pool holds from now on. It changes TarnPoolOptions.hold_bytes. If the
- * pool holds more, it frees blocks at once: those that nobody uses, the oldest first, and if these
- * are not enough the largest others, for which the call waits as tarn_pool_trim() does. Threads
- * give up what they keep for themselves, and begin anew. A pool that tarn_pool_stop_holding() was
- * called for goes on to hold nothing.
- *
- * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
- * @param hold_bytes  bytes. 0: no bound, except over a heap, where the pool holds little;
- *                    G_MAXSIZE: no bound, even over a heap
- * @since 0.1
- */
 void
 tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes)
 {

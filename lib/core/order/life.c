@@ -162,21 +162,6 @@ warn_if_deferred (TarnPool *pool)
                pool->base.label, pool->upstream->label);
 }
 
-/**
- * Makes a pool over an allocator. Over a deferred allocator it says in one g_message() that it
- * cannot see memory run out.
- *
- * @param upstream  where memory comes from; the pool keeps a reference. Another pool does all that
- *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
- * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
- * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
- *                  range, or one that this version of the library does not have, or a TARN_LIMIT
- *                  that cannot be read; the backend's, if TARN_LIMIT is a share of the device's
- *                  memory and the driver fails to say how much that is;
- *                  TARN_ERROR_FORKED in a child of fork ()
- * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
- * @since 0.1
- */
 TarnPool *
 tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error)
 {
@@ -252,15 +237,6 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   return pool;
 }
 
-/**
- * Gets whether TARN_DEBUG or an option of its own looks at a pool's blocks. Then the pool holds
- * nothing, and reads and fills memory when a block is allocated and freed; see
- * TarnPoolOptions.debug.
- *
- * @param pool  a pool; any thread may call it
- * @return TRUE if guards, poison or leaks are looked for, FALSE with check alone and without any
- * @since 0.1
- */
 gboolean
 tarn_pool_is_debugged (TarnPool *pool)
 {
@@ -268,13 +244,6 @@ tarn_pool_is_debugged (TarnPool *pool)
   return pool->policy.is_debugged;
 }
 
-/**
- * Takes a reference on a pool.
- *
- * @param pool  a pool; any thread may call it
- * @return (transfer full): @p pool
- * @since 0.1
- */
 TarnPool *
 tarn_pool_ref (TarnPool *pool)
 {
@@ -283,13 +252,6 @@ tarn_pool_ref (TarnPool *pool)
   return pool;
 }
 
-/**
- * Drops a reference on a pool. With the last one the pool gives back what it holds; blocks in use
- * stay valid, and go straight back to the upstream allocator when they are freed.
- *
- * @param pool  a pool; NULL is allowed. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_pool_unref (TarnPool *pool)
 {

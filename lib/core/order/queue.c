@@ -426,25 +426,6 @@ forget_handle (TarnPool *pool, gpointer handle, GError **error)
   return is_forgotten;
 }
 
-/**
- * Tells a pool that a queue will be destroyed before its commands are done. They may still use
- * memory of the pool, held or not, and a later queue may get the same handle. The call is needed
- * only if a backend cannot keep queues alive, as on CUDA; OpenCL retains them. If the commands are
- * done, you may leave it out. But then other queues get memory that was freed on this one only when
- * memory runs out, or a limit is reached. Over a heap the pool holds none of the queue's memory
- * afterwards, except memory that other queues used, too, and memory of a heap that has already
- * forgotten the queue for another pool. The call waits for other threads that are
- * freeing blocks of the queue, because they may need the queue.
- *
- * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
- * @param queue  the queue, alive, which is given no more commands that use the pool's memory
- * @param error  return location, or NULL: what the backend says when no event can be recorded on
- *               the queue; TARN_ERROR_RECURSION from inside a function of the backend, where the
- *               call would have to wait for a call that may be waiting for this one
- * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set: then the
- *         queue must not be destroyed yet, and the call can be made again
- * @since 0.1
- */
 gboolean
 tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 {

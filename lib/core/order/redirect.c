@@ -142,29 +142,6 @@ _tarn_pool_end_redirect (TarnPool *pool)
   drop (pool, redirect);
 }
 
-/**
- * Sets the function that may name another pool for requests of queues. It is for backends: those
- * that have memory apart for some commands, such as a graph's. tarn_cuda_pool_begin_graph() sets
- * one, and tarn_cuda_pool_end_graph() removes it.
- *
- * The function is asked before any memory is looked for, by tarn_pool_allocate_ordered() and its
- * like. A block of the other pool is that pool's: it is counted, recorded and freed there, and what
- * the allocator of tarn_block_get_allocator() offers is that pool's as well. tarn_pool_find() of @p
- * pool finds it if both pools have TARN_POOL_FINDABLE, and the other one serves no third pool; then
- * the other one keeps a reference on @p pool.
- *
- * While there is a function, requests and frees of the pool take a slower way. Requests that began
- * before this returns may be served without it.
- *
- * @param pool       a pool; any thread may call it, but not from within @p func
- * @param func       nullable: every request is the pool's own again
- * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
- *                   unless the function is removed.
- * @param destroy    nullable; called with @p user_data once another function was set, or the pool's
- *                   last reference is gone, and no call of @p func is running. In a child of fork
- *                   () nothing is set, and it is not called.
- * @since 0.1
- */
 void
 tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpointer user_data,
                              GDestroyNotify destroy)

@@ -407,31 +407,6 @@ allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GErr
   return block;
 }
 
-/**
- * Allocates a block from a pool. It has at least @p size bytes, and is one that the pool holds, or
- * else a fresh one from the upstream allocator, as large as every size of its bin needs.
- *
- * When upstream is out of memory, or is a pool at its limit, its own reclaim function and then the
- * pool's are asked once; then held blocks are given back, the largest first, until there is room;
- * last, the exact size is tried where rounding had added bytes. Any other error upstream leads to
- * the exact size at once. A block of an exact size is given back when it is freed.
- *
- * A request that would exceed the pool's limit does not ask upstream. Held blocks are given back,
- * the largest first, as many as it takes, if that is enough; else the pool's reclaim functions are
- * asked once, and the exact size is tried where rounding had added bytes. What other threads are
- * giving back, or asking upstream for, is waited for.
- *
- * @param pool   a pool; any thread may call it
- * @param size   bytes; 0 is allowed
- * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
- *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
- *               exceeded; TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's
- *               bytes could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or
- *               an error of the backend, of which TARN_ERROR_CONTEXT_LOST makes the pool stop
- *               holding
- * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 {
@@ -450,31 +425,6 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   return block;
 }
 
-/**
- * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
- * cl_command_queue or a CUstream. Memory that other queues used before comes only when they are
- * done with it, or else the queue waits for that. tarn_block_record_use() tells of further queues.
- *
- * Memory that only one in-order queue has used is reused by it without a call of the driver, and
- * without a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other
- * queues have it once it is idle, and fresh memory until then. The queue waits only for memory that
- * queues hand on: that several of them used, that was moved to its queue
- * (tarn_block_move_to_queue()), and that is of a size of which there was not enough for each. The
- * host waits only where there is no other memory left.
- *
- * A request that names no queue waits on the host where this one has the queue wait. Memory that
- * was neither allocated nor recorded with a queue is idle as soon as it is freed.
- *
- * @param pool   a pool; any thread may call it
- * @param size   bytes; 0 is allowed
- * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
- *               function with its own type, such as tarn_opencl_pool_allocate().
- * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
- *               allocator has no queues, or what the backend says of the queue
- * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
- *         lives; or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
 {
@@ -530,25 +480,6 @@ allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, 
   return block;
 }
 
-/**
- * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
- * more than the pool's memory has anyway, such as 4 KiB or 2 MiB. A block that needs more is given
- * back when it is freed, and is not held: use it for what lives long.
- *
- * Over a heap the block's address is a multiple of the alignment; where memory is a cl_mem, which
- * has no address on the host, its offset in the larger buffer is. Without a heap the memory is as
- * the driver gives it.
- *
- * @param pool       a pool; any thread may call it
- * @param size       bytes; 0 is allowed
- * @param alignment  bytes, a power of two
- * @param queue      nullable: as for tarn_pool_allocate_ordered()
- * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an alignment that is
- *                   no power of two; TARN_ERROR_NOT_SUPPORTED where the pool is over no heap, and
- *                   the driver's memory is aligned to less; as tarn_pool_allocate_ordered()
- * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer queue,
                             GError **error)

@@ -103,34 +103,6 @@ flush (TarnPool *pool, gpointer queue)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/**
- * Reserves memory in a pool. Requests of so many bytes together are then served without a call of
- * the driver. It counts what the pool has already, and waits for nobody's frees.
- *
- * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
- * sizes of that queue. The heap keeps it like all that nobody uses, for
- * TarnHeapOptions.idle_seconds: raise that (tarn_heap_set_idle_seconds()) for memory that is to
- * stay longer before it is used. Requests of up to 256 KiB have segments of their own. Where
- * segments cannot move (OpenCL, page-locked and managed memory) they have up to 64 MiB each, or
- * 1/512 of the limit if that is less, and larger requests have segments of their own, too.
- *
- * Without a heap the pool holds one block, which serves one request of the same bin. Call this once
- * for each block that is needed, while the others are in use.
- *
- * The bytes count in the pool's limit while the call lasts, and in its peaks. A pool that
- * TARN_DEBUG looks at holds nothing: there the call only sees whether there is so much memory.
- *
- * @param pool   a pool; any thread may call it
- * @param bytes  how many; 0: nothing is done
- * @param queue  nullable: whose requests are to have the memory, as for
- *               tarn_pool_allocate_ordered(); NULL: those that name no queue. Others get it once it
- *               is idle.
- * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), where there is no memory
- *               for so many bytes; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not
- *               hold them: see TarnPoolOptions.hold_bytes
- * @return TRUE, or FALSE with @p error set
- * @since 0.1
- */
 gboolean
 tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error)
 {

@@ -86,32 +86,6 @@ get_end_time (gint64 microseconds)
   return microseconds < 0 || microseconds > G_MAXINT64 - now ? G_MAXINT64 : now + microseconds;
 }
 
-/**
- * Allocates a block, and waits until other threads have freed enough. It is
- * tarn_pool_allocate_ordered() for programs whose threads share a device that has not enough for
- * all of them at a time. Where there is no memory (tarn_error_is_no_memory()), the request is tried
- * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the
- * pool's limit is raised, or less is charged to it (tarn_pool_uncharge()).
- *
- * It fails at once, as without a timeout, where a wait is of no use: if none of these pools has a
- * block in use or a charge, if @p size is more than the pool's limit, and inside reclaim functions
- * and functions of a backend. It does not see what is freed elsewhere: by other programs, or by
- * pools that are in no group with this one. If the calling thread itself has the memory that is
- * missing, nobody can free it, and the call waits until the timeout.
- *
- * Those who wait have no turns: whoever asks first after a free may get the memory. While a request
- * waits, all requests and frees of these pools take a lock.
- *
- * @param pool          a pool; any thread may call it, and threads may wait at a time
- * @param size          bytes; 0 is allowed
- * @param queue         nullable: as for tarn_pool_allocate_ordered()
- * @param microseconds  the longest wait, of which the last attempt may take a little more; 0: none;
- *                      below 0: as long as it takes
- * @param error         return location, or NULL: as tarn_pool_allocate_ordered(), of the last
- *                      attempt
- * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
- * @since 0.1
- */
 TarnBlock *
 tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue, gint64 microseconds,
                             GError **error)

@@ -65,16 +65,6 @@ _tarn_pool_free_watched (TarnBlock *block)
   _tarn_pool_free_block (block);
 }
 
-/**
- * Finds the block in use that has a piece of memory. It is for programs that hand on a cl_mem or an
- * address and have no place for the block. It takes constant time.
- *
- * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
- * @param memory  as tarn_block_get_memory() returns it: an address within a block is not found
- * @return (transfer none): the block, or NULL where no block in use has that memory; valid until
- *         tarn_block_free(). Any thread may call it.
- * @since 0.1
- */
 TarnBlock *
 tarn_pool_find (TarnPool *pool, TarnMemory memory)
 {
@@ -84,14 +74,6 @@ tarn_pool_find (TarnPool *pool, TarnMemory memory)
   return memory.address != 0 && !_tarn_forked () ? _tarn_index_find (&pool->index, memory) : NULL;
 }
 
-/**
- * Hides a block from tarn_pool_find(). It is for adaptors that take blocks of a pool and hand out
- * parts of them, of which one has the memory that the whole has.
- *
- * @param block  a block in use; of a pool without TARN_POOL_FINDABLE, and of no pool, it is hidden
- *               anyway. Any thread may call it, but not while another one frees the block.
- * @since 0.1
- */
 void
 tarn_block_hide (TarnBlock *block)
 {
@@ -120,22 +102,6 @@ set_not_found_error (const TarnPool *pool, TarnMemory memory, GError **error)
                  pool->base.label, memory.address);
 }
 
-/**
- * Frees the block in use that has a piece of memory. It is tarn_pool_find() and
- * tarn_block_free_on() in one, for programs that have no place for blocks.
- *
- *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
- *
- * @param pool    a pool with TARN_POOL_FINDABLE; any thread may call it
- * @param memory  as tarn_block_get_memory() returned it
- * @param queue   nullable: as for tarn_block_free_on()
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT where no block in use has
- *                that memory, for it was freed before; TARN_ERROR_NOT_SUPPORTED for a pool without
- *                TARN_POOL_FINDABLE; as tarn_block_record_use() for the queue
- * @return TRUE, or FALSE with @p error set and nothing freed; in a child of fork () TRUE, and
- *         nothing is done
- * @since 0.1
- */
 gboolean
 tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error)
 {

@@ -88,15 +88,6 @@ _tarn_tags_add_new (GByteArray *bytes, gboolean all)
   _tarn_mutex_unlock (&lock);
 }
 
-/**
- * Calls what the calling thread asks for from now on by a name, until tarn_tag_pop(). Tags are what
- * recordings (tarn_trace_start()), snapshots (tarn_snapshot_write()) and messages say of blocks. A
- * block has the tag that was pushed last when it was asked for. Each text is kept for the rest of
- * the process: there should not be too many.
- *
- * @param tag  text in UTF-8; copied; any thread may call it
- * @since 0.1
- */
 void
 tarn_tag_push (const gchar *tag)
 {
@@ -116,12 +107,6 @@ tarn_tag_push (const gchar *tag)
   g_array_append_val (thread->tags, number);
 }
 
-/**
- * Ends the latest tag of the calling thread. Without one it is a programming error, and reported as
- * g_critical.
- *
- * @since 0.1
- */
 void
 tarn_tag_pop (void)
 {

@@ -38,14 +38,6 @@ _tarn_selection_is_kind (const gchar *name)
   return FALSE;
 }
 
-/**
- * Adds a kind of platforms that a selection may name. tarn_selection_resolve() passes over entries
- * for it where it is given none of them. A backend of a kind of its own calls it before anybody
- * chooses devices: at best in a constructor. "opencl" and "cuda" are known.
- *
- * @param kind  a letter, then letters, digits and hyphens; copied. Any thread may call it.
- * @since 0.1
- */
 void
 tarn_selection_add_kind (const gchar *kind)
 {

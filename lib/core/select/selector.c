@@ -107,14 +107,6 @@ name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
   return g_strconcat (kind, ":", device, NULL);
 }
 
-/**
- * Formats a UUID as `uuid=` takes it in a selection. It looks like
- * "00112233-4455-6677-8899-aabbccddeeff".
- *
- * @param bytes  16 of them, as a driver gives them
- * @return (transfer full): a string for g_free(). Any thread may call it.
- * @since 0.1
- */
 gchar *
 tarn_selection_format_uuid (const guint8 *bytes)
 {
@@ -129,18 +121,6 @@ tarn_selection_format_uuid (const guint8 *bytes)
   return g_string_free (text, FALSE);
 }
 
-/**
- * Makes a text that chooses one device. It goes on to do so where devices come and go: it is by
- * names, by UUID or PCI address where there is one; by places only where nothing else tells it from
- * the others.
- *
- * @param platforms    the platforms; not kept
- * @param n_platforms  how many
- * @param item         one of the devices
- * @return (transfer full): a selection of TARN_SELECTION_STRICT, for g_free(). Any thread may call
- *         it.
- * @since 0.1
- */
 gchar *
 tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
                               TarnSelectionItem item)

@@ -27,17 +27,6 @@ set_followed (TarnFollowReason reason, gboolean follows)
     _tarn_allocators_open_anew ();
 }
 
-/**
- * Has blocks be followed, so that it is known who asked for each. Snapshots (tarn_snapshot_write())
- * then say what blocks in use have as tags (tarn_tag_push()), and so do the messages of
- * TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, which name the largest holders. Meanwhile a
- * request that a thread's own blocks serve takes some 50 ns more.
- *
- * @param follow  whether to follow those that are asked for from now on; recordings, and what else
- *                follows blocks, do so in any case. Any thread may call it; in a child of fork ()
- * it does nothing.
- * @since 0.1
- */
 void
 tarn_snapshot_set_follow (gboolean follow)
 {
@@ -191,21 +180,6 @@ init_semaphore (void)
   sem_init (&wake_up, 0, 0);
 }
 
-/**
- * Gives a signal over to the library, which then writes snapshots. Whenever the process receives
- * the signal, a thread of the library's writes one, as tarn_snapshot_write() does. Blocks are
- * followed from now on. A signal that was given over before is given back, unless this one is
- * refused. What goes wrong with a file is a message (g_message).
- *
- * @param number  a signal that has no handler, such as SIGUSR2
- * @param path    the file: %p is the number of the process, %n that of the snapshot, from 1 on;
- *                NULL: the signal is given back, and does what it does by default
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if there is no such signal,
- *                it cannot be handled, or has a handler already; G_THREAD_ERROR;
- *                TARN_ERROR_FORKED in a child of fork ()
- * @return whether that is done; any thread may call it
- * @since 0.1
- */
 gboolean
 tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
 {

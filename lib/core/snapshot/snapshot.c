@@ -468,29 +468,6 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
   return is_written;
 }
 
-/**
- * Writes what memory all pools and heaps of the process have at one moment. In the file are each
- * pool's blocks, with their sizes and the queue that uses them; each heap's pieces, and what is in
- * use in them; options and counters. tarn-view draws it, and the guide describes its form, which is
- * JSON. Other threads that allocate or free wait while they are looked at: some 0.1 microseconds
- * for each block there is.
- *
- * Blocks in use have a tag (tarn_tag_push()), a thread and an age if they were asked for while
- * blocks were followed: since tarn_snapshot_set_follow(), tarn_snapshot_on_signal(),
- * tarn_trace_start(), or the program's start where TARN_SNAPSHOT_ON_OOM or TARN_TRACE was in its
- * environment; and the stack if TARN_TRACE_STACKS was there, or a recording asks for it.
- *
- * With TARN_SNAPSHOT_ON_OOM=FILE in its environment (%p is the number of the process) a program
- * leaves one when a pool fails a request with TARN_ERROR_OUT_OF_MEMORY or TARN_ERROR_LIMIT: the
- * latest, but none within a second of another. It is not read in a set-user-ID program.
- *
- * @param path   the file. It is replaced once all is written, and only its owner may read it then.
- *               A device or a pipe is written to instead; a symbolic link is an error.
- * @param error  return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_FORKED in a child
- *               of fork ()
- * @return whether the file is written; any thread may call it, also in a reclaim function
- * @since 0.1
- */
 gboolean
 tarn_snapshot_write (const gchar *path, GError **error)
 {

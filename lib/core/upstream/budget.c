@@ -29,24 +29,6 @@ _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes, gu
          || _tarn_call (backend, get_memory, device_bytes, free_bytes, error);
 }
 
-/**
- * Stores how much memory a pool can have. That is what the device has, what is free of it, what the
- * pool has taken, and the most that it can have now. A program chooses the size of its work by it.
- * Other processes take memory at any time, so a request may fail all the same
- * (tarn_error_is_no_memory()).
- *
- * The bytes of a device are from CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of
- * the context's device with the least memory if it has several. Of OpenCL's drivers AMD's say how
- * much is free (cl_amd_device_attribute_query).
- *
- * @param pool    a pool; any thread may call it
- * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.
- *                Written on success only.
- * @param error   return location, or NULL: the backend's, if the driver fails; TARN_ERROR_FORKED in
- *                a child of fork ()
- * @return TRUE, or FALSE with @p error set. That the driver does not say something is no error.
- * @since 0.1
- */
 gboolean
 tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error)
 {

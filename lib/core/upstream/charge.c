@@ -44,25 +44,6 @@ tell_holders (TarnPool *pool, GError *error)
   _tarn_snapshot_note_out_of_memory (error->message);
 }
 
-/**
- * Counts memory that the program takes beside a pool within the pool's limit. The pool then has so
- * many bytes fewer for its blocks. If the limit leaves no room, the pool frees held blocks, the
- * largest first, or asks its reclaim functions, as tarn_pool_allocate() does. The caller allocates
- * the memory itself, by clCreateBuffer for example, after charging it, and calls
- * tarn_pool_uncharge() when it has freed the memory, or could not allocate it. In a pool without a
- * limit the bytes count as soon as tarn_pool_set_limit_bytes() sets one. They are not part of
- * TarnPoolStats: tarn_pool_get_charged_bytes() gets them. A heap that follows the pool's limit
- * (TarnHeapOptions.follows_pool_limit) gets so much less memory, too.
- *
- * @param pool   a pool; any thread may call it. The caller keeps a reference until it has
- *               uncharged the bytes.
- * @param bytes  bytes to add to the charge; 0: nothing is done
- * @param error  return location, or NULL: TARN_ERROR_LIMIT if the pool's limit leaves no room, even
- *               after reclaim functions were asked; TARN_ERROR_INVALID_SIZE if a size cannot count
- *               so many bytes; TARN_ERROR_FORKED in a child of fork ()
- * @return TRUE, or FALSE with @p error set and nothing charged
- * @since 0.1
- */
 gboolean
 tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error)
 {
@@ -89,15 +70,6 @@ tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error)
   return FALSE;
 }
 
-/**
- * Takes back what tarn_pool_charge() counted. Requests that wait for room within the limit look
- * again.
- *
- * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
- * @param bytes  bytes to take off the charge, at most tarn_pool_get_charged_bytes(); more is a
- *               programming error
- * @since 0.1
- */
 void
 tarn_pool_uncharge (TarnPool *pool, gsize bytes)
 {
@@ -121,13 +93,6 @@ tarn_pool_uncharge (TarnPool *pool, gsize bytes)
   g_return_if_fail (is_charged);
 }
 
-/**
- * Gets the bytes that count within a pool's limit beside its blocks.
- *
- * @param pool  a pool; any thread may call it
- * @return bytes: what tarn_pool_charge() added, less what tarn_pool_uncharge() took back
- * @since 0.1
- */
 gsize
 tarn_pool_get_charged_bytes (TarnPool *pool)
 {

@@ -238,12 +238,6 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_allocator_trim (upstream);
 }
 
-/**
- * Gives every held block back to the upstream allocator.
- *
- * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
- * @since 0.1
- */
 void
 tarn_pool_free_held (TarnPool *pool)
 {
@@ -253,14 +247,6 @@ tarn_pool_free_held (TarnPool *pool)
     _tarn_pool_trim (pool, 0, FALSE);
 }
 
-/**
- * Gives held blocks back until at most @p keep_bytes are held. They go to the upstream allocator,
- * the largest first.
- *
- * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
- * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
- * @since 0.1
- */
 void
 tarn_pool_trim (TarnPool *pool, gsize keep_bytes)
 {
@@ -270,13 +256,6 @@ tarn_pool_trim (TarnPool *pool, gsize keep_bytes)
     _tarn_pool_trim (pool, keep_bytes, FALSE);
 }
 
-/**
- * Gives held blocks back, and from now on each block when it is freed. They go to the upstream
- * allocator.
- *
- * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
- * @since 0.1
- */
 void
 tarn_pool_stop_holding (TarnPool *pool)
 {

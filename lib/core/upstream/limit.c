@@ -316,14 +316,6 @@ _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsi
   return _tarn_allocator_try (pool->upstream, reservation->size, memory, error);
 }
 
-/**
- * Gets the most bytes that a pool is to manage. It is what tarn_pool_set_limit_bytes(), or before
- * it TarnPoolOptions, said.
- *
- * @param pool  a pool; any thread may call it
- * @return bytes; 0: as many as there are
- * @since 0.1
- */
 gsize
 tarn_pool_get_limit_bytes (TarnPool *pool)
 {
@@ -370,18 +362,6 @@ _tarn_pool_tell_limit (TarnPool *pool)
   return (heap != NULL && _tarn_heap_set_pool_limit (heap, limit)) || has_more;
 }
 
-/**
- * Sets the most bytes that a pool is to manage from now on. Where it manages more, held blocks are
- * given back, the largest first, as many as it takes; blocks in use stay, and requests that no held
- * block serves are TARN_ERROR_LIMIT until there is room for them. Requests that are asking the
- * upstream allocator meanwhile go by the limit that there was. A heap that follows it
- * (TarnHeapOptions.follows_pool_limit) gives idle pieces back, too, if it has more, and then all
- * held blocks go, and the call waits for queues that use them.
- *
- * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
- * @param limit_bytes  bytes; 0: as many as there are
- * @since 0.1
- */
 void
 tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 {

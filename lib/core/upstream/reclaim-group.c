@@ -14,13 +14,6 @@
 #include "base/fork-private.h"
 #include "pool/cache-private.h"
 
-/**
- * Makes a group of pools that give back for one another. It is for pools whose memory is one
- * device's, whatever allocators they are over: see tarn_pool_set_reclaim_group().
- *
- * @return (transfer full): a group without pools, which any thread may use
- * @since 0.1
- */
 TarnReclaimGroup *
 tarn_reclaim_group_new (void)
 {
@@ -35,13 +28,6 @@ tarn_reclaim_group_new (void)
   return group;
 }
 
-/**
- * Takes a reference on a reclaim group.
- *
- * @param group  a group; any thread may call it
- * @return (transfer full): @p group
- * @since 0.1
- */
 TarnReclaimGroup *
 tarn_reclaim_group_ref (TarnReclaimGroup *group)
 {
@@ -50,12 +36,6 @@ tarn_reclaim_group_ref (TarnReclaimGroup *group)
   return group;
 }
 
-/**
- * Drops a reference on a reclaim group. The pools of a group keep it alive.
- *
- * @param group  a group; NULL is allowed; any thread may call it
- * @since 0.1
- */
 void
 tarn_reclaim_group_unref (TarnReclaimGroup *group)
 {
@@ -143,20 +123,6 @@ leave_group (TarnPool *pool, TarnReclaimGroup *group)
     tarn_reclaim_group_unref (group);
 }
 
-/**
- * Puts a pool in a reclaim group, in place of the one it was in. When a pool runs out of memory and
- * holds nothing any more, the other pools of its group give back what they hold, the one that holds
- * most first and of that the largest blocks first, until the request succeeds or nobody holds
- * anything. Reclaim functions of other pools are not asked, and limits are each pool's own.
- *
- * Pools are to be in one group if what one gives back is room for another, as on one device:
- * OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its
- * group with its last reference.
- *
- * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
- * @param group  nullable: none from now on; the pool keeps a reference
- * @since 0.1
- */
 void
 tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -176,14 +142,6 @@ tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
     }
 }
 
-/**
- * Gets the group of pools that give back for a pool.
- *
- * @param pool  a pool; any thread may call it
- * @return (transfer full): what tarn_pool_set_reclaim_group() set, for tarn_reclaim_group_unref(),
- *         or NULL: there is none, or this is a child of fork ()
- * @since 0.1
- */
 TarnReclaimGroup *
 tarn_pool_get_reclaim_group (TarnPool *pool)
 {

@@ -49,21 +49,6 @@ _tarn_reclaim_funcs_new (void)
   return g_ptr_array_new_with_free_func (reclaim_func_unref);
 }
 
-/**
- * Adds a function that is asked to give back when memory has run out. It is asked when the upstream
- * allocator is out of memory, after the allocator's own reclaim function and the functions added
- * before; and where a request would exceed the pool's limit, after the functions added before.
- *
- * @param pool       a pool; any thread may call it
- * @param func       the function to ask; any thread that allocates may call it
- * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
- *                   unless the function is removed.
- * @param destroy    nullable; called with @p user_data once @p func was removed, or the pool's last
- *                   reference is gone, and no call of it is running
- * @return the function's number, never 0, but in a child of fork (), where nothing is added and
- *         @p destroy is not called
- * @since 0.1
- */
 guint
 tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_data,
                             GDestroyNotify destroy)
@@ -103,15 +88,6 @@ steal_by_id (GPtrArray *funcs, guint id)
   return NULL;
 }
 
-/**
- * Removes a reclaim function from a pool. A call of it that another thread is in may still be
- * running afterwards; none begins.
- *
- * @param pool  a pool; any thread may call it, also from inside a reclaim function
- * @param id    the number that tarn_pool_add_reclaim_func() returned
- * @return FALSE if the pool has no such function, or not any more, and in a child of fork ()
- * @since 0.1
- */
 gboolean
 tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 {

@@ -5,19 +5,6 @@
 
 #include "frameworks-private.h"
 
-/**
- * Allocates for CuPy, as cupy.cuda.CFunctionAllocator calls it. The guide has the few lines of
- * Python that a program needs, which turn NULL into CuPy's OutOfMemoryError. The memory is of
- * tarn_cuda_get_shared_pool().
- *
- * @param param   the address of a TarnCudaStreamFunc that tells CuPy's current stream, or NULL:
- *                what is allocated is for the default stream
- * @param size    bytes; 0 gives NULL
- * @param device  as cuDeviceGet() gives it
- * @return the address, for tarn_cuda_cupy_free(), or NULL with a g_message() that says why. Any
- *         thread may call it.
- * @since 0.1
- */
 void *
 tarn_cuda_cupy_malloc (void *param, gsize size, int device)
 {
@@ -36,15 +23,6 @@ tarn_cuda_cupy_malloc (void *param, gsize size, int device)
   return NULL;
 }
 
-/**
- * Frees what tarn_cuda_cupy_malloc() gave, for what is put on its stream later. The address is
- * enough. Any thread may call it.
- *
- * @param param   not looked at
- * @param memory  the address; NULL is allowed; one that is not in use is a g_critical()
- * @param device  not looked at
- * @since 0.1
- */
 void
 tarn_cuda_cupy_free (void *param, void *memory, int device)
 {

@@ -71,27 +71,6 @@ throw_error (gsize size, CUdevice device, GError *error)
   _tarn_cuda_torch_throw (is_memory, make_message (size, device, error));
 }
 
-/**
- * Allocates for PyTorch, as torch.cuda.memory.CUDAPluggableAllocator calls it:
- *
- *     import torch
- *     tarn = torch.cuda.memory.CUDAPluggableAllocator (
- *         "libtarn-cuda.so.0", "tarn_cuda_torch_malloc", "tarn_cuda_torch_free")
- *     torch.cuda.memory.change_current_allocator (tarn)
- *
- * before anything is on the GPU. The memory is of tarn_cuda_get_shared_pool(). What else PyTorch
- * takes is in the guide; a program that uses several streams needs tarn_cuda_torch_record_stream().
- *
- * In a process that has PyTorch's libraries it does not return if there is no memory, or if
- * anything else is wrong, but throws: torch.OutOfMemoryError, or RuntimeError.
- *
- * @param size    bytes; 0 or less gives NULL
- * @param device  as cuDeviceGet() gives it
- * @param stream  a stream of the device's primary context, on which the memory is used and freed;
- * NULL is the default stream. It must not be capturing.
- * @return the address, for tarn_cuda_torch_free(), or NULL. Any thread may call it.
- * @since 0.1
- */
 void *
 tarn_cuda_torch_malloc (gssize size, int device, CUstream stream)
 {
@@ -107,16 +86,6 @@ tarn_cuda_torch_malloc (gssize size, int device, CUstream stream)
   return NULL;
 }
 
-/**
- * Frees what tarn_cuda_torch_malloc() gave, for what is put on its stream later. The address is
- * enough. Any thread may call it.
- *
- * @param memory  the address; NULL is allowed; one that is not in use is a g_critical()
- * @param size    not looked at
- * @param device  not looked at
- * @param stream  not looked at: memory is freed on the stream that it was allocated for
- * @since 0.1
- */
 void
 tarn_cuda_torch_free (void *memory, gssize size, int device, CUstream stream)
 {
@@ -126,15 +95,6 @@ tarn_cuda_torch_free (void *memory, gssize size, int device, CUstream stream)
   _tarn_cuda_framework_free (G_STRFUNC, memory);
 }
 
-/**
- * Records that a stream uses PyTorch's memory. It is for CUDAPluggableAllocator's
- * set_record_stream_fn(), and what tensor.record_stream() calls. The memory is not handed out again
- * before that stream is done with what was put on it until it is freed. Any thread may call it.
- *
- * @param memory  the address of what tarn_cuda_torch_malloc() gave; NULL is allowed
- * @param stream  a stream of the device's primary context
- * @since 0.1
- */
 void
 tarn_cuda_torch_record_stream (void *memory, CUstream stream)
 {
@@ -157,13 +117,6 @@ free_held (TarnCudaShared *shared)
   tarn_pool_free_held (shared->pool);
 }
 
-/**
- * Returns memory that is not in use to the driver. Give it to CUDAPluggableAllocator's
- * set_reset_fn(): then torch.cuda.empty_cache() calls it. While PyTorch captures a graph it does
- * nothing, because the host would have to wait for the device. Any thread may call it.
- *
- * @since 0.1
- */
 void
 tarn_cuda_torch_empty_cache (void)
 {
@@ -171,15 +124,6 @@ tarn_cuda_torch_empty_cache (void)
     _tarn_cuda_shared_foreach (free_held);
 }
 
-/**
- * Limits what PyTorch may have of a device. It is for CUDAPluggableAllocator's
- * set_memory_fraction_fn(), and what torch.cuda.set_per_process_memory_fraction() calls; it takes
- * the place of TARN_CUDA_LIMIT. Any thread may call it.
- *
- * @param fraction  the part of the device's memory, above 0 and at most 1
- * @param device    as cuDeviceGet() gives it
- * @since 0.1
- */
 void
 tarn_cuda_torch_set_memory_fraction (double fraction, int device)
 {
@@ -202,20 +146,6 @@ tarn_cuda_torch_set_memory_fraction (double fraction, int device)
                                MAX (1, (gsize) (fraction * (gdouble) shared->total_bytes)));
 }
 
-/**
- * Says which of PyTorch's pools the next capture takes. It is for
- * CUDAPluggableAllocator's set_begin_allocate_to_pool(), and what torch.cuda.graph() calls before a
- * capture. Any thread may call it and its companions. What is then allocated for a stream that
- * captures is apart from all else, and stays so until the last graph of that pool is gone. With its
- * two companions CUDA graphs work; without, an allocation in a capture is an error.
- *
- * @param device  as cuDeviceGet() gives it
- * @param id      PyTorch's name of the pool: the same for graphs that share memory
- * @param filter  not looked at: which streams are meant, as a std::function, of which the address
- *                is passed. It is those that capture; of several captures at once on a device,
- *                those that the calling thread began
- * @since 0.1
- */
 void
 tarn_cuda_torch_begin_allocate_to_pool (int device, TarnCudaTorchPoolId id, void *filter)
 {
@@ -226,14 +156,6 @@ tarn_cuda_torch_begin_allocate_to_pool (int device, TarnCudaTorchPoolId id, void
     throw_error (0, device, error);
 }
 
-/**
- * Says that a capture is over. It is for CUDAPluggableAllocator's set_end_allocate_to_pool_fn().
- * Any thread may call it.
- *
- * @param device  as was given to tarn_cuda_torch_begin_allocate_to_pool()
- * @param id      the same
- * @since 0.1
- */
 void
 tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id)
 {
@@ -241,16 +163,6 @@ tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id)
     _tarn_cuda_graph_memory_end (device, id);
 }
 
-/**
- * Says that a graph is gone. It is for CUDAPluggableAllocator's set_release_pool(). Any thread may
- * call it. After the last of a
- * pool its memory goes back to the others, once the device is done with what was given to it, for
- * which the host waits.
- *
- * @param device  as was given to tarn_cuda_torch_begin_allocate_to_pool()
- * @param id      the same
- * @since 0.1
- */
 void
 tarn_cuda_torch_release_pool (int device, TarnCudaTorchPoolId id)
 {
