@@ -17,7 +17,8 @@
 #              tests as a process of its own, 8 of them eight at a time.  A driver may crash in a test
 #              without the layer: it has to with the layer
 #   hashcat    a search for a word of four digits (hashcat)
-#   darktable  nine of its filters, whose image has to be the same to the byte (darktable)
+#   darktable  nine of its filters, whose image has to be the same to the byte (darktable clinfo); it compiles all
+#              its kernels first, which takes minutes: PROGRAMS_SECONDS=900
 #   others     what OTHERS, a file, has: a name and a command a line; lines of standard output are the results, but
 #              for those that OTHERS_VARY (an extended regular expression) fits
 # -n TIMES runs each TIMES times without the layer and with it, in turns, once its kernels are compiled,
@@ -130,7 +131,7 @@ compare () { # NAME COMMAND...
     grep -a '^Tarn' "$work/$how/err" | head -n 20
   done
   # The layer says nothing, but for numbers that were asked for, unless something is wrong.
-  if grep -aE '^\(?Tarn|Tarn-(WARNING|CRITICAL)|\*\*' "$work/debug/err" | grep -v '^Tarn: OpenCL buffers'; then
+  if grep -aE '^\(?Tarn|Tarn-(WARNING|CRITICAL)|^\*\*( |$)|\*\*:' "$work/debug/err" | grep -v '^Tarn: OpenCL buffers'; then
     fail "$name: debugging finds a mistake"
   fi
   for trace in "$work"/trace.[0-9]*; do
