@@ -51,7 +51,7 @@ static const gchar style[]
 typedef struct
 {
   gdouble min, max;
-  guint base;          /* of the logarithm; 0: the axis is linear */
+  guint base;          /* the logarithm's; 0: the axis is linear */
   gdouble first, last; /* pixels */
   gdouble inset;       /* pixels that are left free at both ends */
 } Axis;

@@ -31,7 +31,7 @@ typedef struct
   gboolean has_queues;    /* each thread has a queue; traces have their own queues and threads */
   gboolean has_one_queue; /* all threads share one queue */
   guint64 lag;            /* steps by which simulated queues are late */
-  Results *results;       /* of the current measure */
+  Results *results;       /* those of the current measure */
   Report *report;         /* takes the results */
   const gchar *step;      /* for the line of progress */
 } Bench;
