@@ -400,7 +400,7 @@ check "... also without a fault" overruns_always
 check "... one that notices all" every 0 good --debug all
 leaks_debugged () {
   every 1 leak --debug all && finds_only "clCreateBuffer:2, leaked: 1 cl_mem" \
-    && grep -q '1 blocks are in use when the program ends, 4096 bytes' "$scratch/out"
+    && grep -q '1 block is in use when the program ends, 4096 bytes' "$scratch/out"
 }
 check "... one that leaks" leaks_debugged
 is_unexpected () {
