@@ -99,7 +99,9 @@ begin (Program *self)
   self->to = make_buffer (self, &status);
   if (is_way ("crash") || !has_failed (status, "buffer"))
     return 1;
-  if (is_way ("leak"))
+  if (is_way ("leak-reference"))
+    clRetainMemObject (self->from);
+  if (is_way ("leak") || is_way ("leak-reference"))
     self->from = NULL;
   return 0;
 }

@@ -363,6 +363,10 @@ leaks () {
 }
 check "one that leaks" leaks
 check "... with --no-leaks" every 0 leak --no-leaks
+leaks_references () {
+  every 1 leak-reference && finds_only "clCreateBuffer:2, leaked: 2 references to cl_mem"
+}
+check "one that leaks two references to a buffer" leaks_references
 # As long as the slowest machine takes for one that does not hang.
 hangs () {
   every 1 hang --fail-all --timeout 15 --jobs 2 \

@@ -94,6 +94,17 @@ compare_names (gconstpointer a, gconstpointer b)
   return strcmp (a, b);
 }
 
+/* Adds @n of a kind that were leaked.  Objects of OpenCL are counted by references: two may be of
+ * one object. */
+static void
+append_leaked (GString *text, const gchar *kind, guint64 n)
+{
+  const gchar *words = g_str_has_prefix (kind, "cl_") && n > 1 ? "references to " : "";
+
+  g_string_append_printf (text, "%s%" G_GUINT64_FORMAT " %s%s", text->len > 0 ? ", " : "", n, words,
+                          g_str_equal (kind, FAULTS_REQUESTS) ? "bytes of Tarn's" : kind);
+}
+
 /* Describes the objects that the trial leaves beyond those that a good run leaves.  Returns NULL if
  * there are none. */
 static gchar *
@@ -112,9 +123,7 @@ find_leak (const Verdict *verdict, const Trial *trial)
       if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
         continue;
       if (n > usual)
-        g_string_append_printf (text, "%s%" G_GUINT64_FORMAT " %s", text->len > 0 ? ", " : "",
-                                n - usual,
-                                g_str_equal (kind, FAULTS_REQUESTS) ? "bytes of Tarn's" : kind);
+        append_leaked (text, kind, n - usual);
     }
   g_list_free (kinds);
   return text->len > 0 ? g_strconcat ("leaked: ", text->str, NULL) : NULL;
