@@ -65,6 +65,8 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
       || (plain != flags && !_tarn_layer_get_settings ()->may_debug))
     return NULL;
   self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  if (self != NULL)
+    _tarn_layer_expect_images_if_asked (self);
   if (!can_serve (self, plain, size) || _tarn_layer_ask_flags (self, flags, &real) != CL_SUCCESS)
     return NULL;
   *pool = _tarn_layer_context_get_pool (self, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST

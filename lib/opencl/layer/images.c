@@ -319,9 +319,38 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
   return create_any (&request, status);
 }
 
-/* A program that asks which images can be made of buffers is likely to make some.  Where they can
- * be made neither of sub-buffers nor of their addresses, buffers have to be the driver's own from
- * now on: later there would be nothing that an image could be made of. */
+/* Programs that are likely to make images of buffers */
+
+static gboolean asks_how_large; /* atomic: of any device */
+
+/* Where images can be made neither of sub-buffers nor of their addresses, buffers have to be the
+ * driver's own from now on: later there would be nothing that an image could be made of. */
+static void
+expect_images (LayerContext *context)
+{
+  if (!__atomic_load_n (&context->wants_images, __ATOMIC_ACQUIRE)
+      && _tarn_layer_context_may_serve (context)
+      && !(context->notes_addresses && _tarn_layer_ask_addresses (context))
+      && !_tarn_layer_ask_images (context))
+    __atomic_store_n (&context->wants_images, TRUE, __ATOMIC_RELEASE);
+}
+
+void
+_tarn_layer_expect_images_if_asked (LayerContext *context)
+{
+  if (__atomic_load_n (&asks_how_large, __ATOMIC_ACQUIRE))
+    expect_images (context);
+}
+
+cl_int CL_API_CALL
+layer_clGetDeviceInfo (cl_device_id device, cl_device_info name, size_t size, void *value,
+                       size_t *size_ret)
+{
+  if (name == CL_DEVICE_IMAGE_MAX_BUFFER_SIZE)
+    __atomic_store_n (&asks_how_large, TRUE, __ATOMIC_RELEASE);
+  return _tarn_layer_driver->clGetDeviceInfo (device, name, size, value, size_ret);
+}
+
 cl_int CL_API_CALL
 layer_clGetSupportedImageFormats (cl_context handle, cl_mem_flags flags, cl_mem_object_type type,
                                   cl_uint n, cl_image_format *formats, cl_uint *n_ret)
@@ -329,10 +358,8 @@ layer_clGetSupportedImageFormats (cl_context handle, cl_mem_flags flags, cl_mem_
   LAYER_AUTO LayerContext *context
       = type == CL_MEM_OBJECT_IMAGE1D_BUFFER ? _tarn_layer_find (LAYER_CONTEXT, handle) : NULL;
 
-  if (context != NULL && _tarn_layer_context_may_serve (context)
-      && !(context->notes_addresses && _tarn_layer_ask_addresses (context))
-      && !_tarn_layer_ask_images (context))
-    __atomic_store_n (&context->wants_images, TRUE, __ATOMIC_RELEASE);
+  if (context != NULL)
+    expect_images (context);
   return _tarn_layer_driver->clGetSupportedImageFormats (handle, flags, type, n, formats, n_ret);
 }
 

@@ -363,6 +363,10 @@ void _tarn_layer_context_poll (LayerContext *self, gboolean now);
 /* Returns TRUE if buffers and images may come from pools. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
+/* Leaves a context's buffers to the driver from now on, if images of buffers require that and the
+ * program has asked a device about such images. */
+void _tarn_layer_expect_images_if_asked (LayerContext *context);
+
 /* Returns the pool of a kind of memory, which the first request makes.  Returns NULL if there can
  * be none. */
 TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
@@ -804,6 +808,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateImage2D)                                                                              \
   F (clCreateImage3D)                                                                              \
   F (clCreateImageWithProperties)                                                                  \
+  F (clGetDeviceInfo)                                                                              \
   F (clGetSupportedImageFormats)                                                                   \
   F (clGetImageInfo)                                                                               \
   F (clGetMemObjectInfo)  /* describe.c */                                                         \

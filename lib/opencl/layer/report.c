@@ -37,7 +37,7 @@ _tarn_layer_describe_reason (LayerReason reason)
           [LAYER_FLAGS] = "with flags or properties that the layer does not know",
           [LAYER_TOO_LARGE] = "larger than the device's largest buffer",
           [LAYER_FOR_IMAGES] = ("made after an image of a buffer, a kernel that reads such images, "
-                                "or a question which of them there are"),
+                                "or a question about them"),
           [LAYER_NO_POOL] = "made where there was no pool, or one without memory" };
 
   return texts[reason];

@@ -245,6 +245,17 @@ images (World *world)
   show_images (world);
 }
 
+/* Also, the program asks how large they can be. */
+static void
+images_measured (World *world)
+{
+  size_t most = 0;
+
+  promise_need_images (world);
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, sizeof most, &most, NULL));
+  show_images (world);
+}
+
 static void
 images_asked_about (World *world)
 {
@@ -705,6 +716,7 @@ const Promise promises_others[] = { { "svm", svm, FALSE },
                                     { "svm-arguments", svm_arguments, FALSE },
                                     { "images", images, FALSE },
                                     { "images-asked-about", images_asked_about, FALSE },
+                                    { "images-measured", images_measured, FALSE },
                                     { "images-unannounced", images_unannounced, FALSE },
                                     { "images-flat", images_flat, FALSE },
                                     { "images-copies", images_copies, FALSE },
