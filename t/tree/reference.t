@@ -220,7 +220,7 @@ search_has_all_names () {
   sed -n 's/^<li><a href="[^"]*">\([A-Za-z_]*\)\( ()\)*<.*/\1/p' "$reference/html/search.html" \
     | sort -u >"$scratch/listed"
   [ -s "$scratch/listed" ] && ! comm -23 "$scratch/public" "$scratch/listed" | grep . || return
-  for name in TarnPoolOptions.limit_bytes 'Staying within memory' 'What threads keep'; do
+  for name in TarnPoolOptions.limit_bytes 'Staying within memory' 'A block that several queues use'; do
     grep -q "^<li.*<a href=\"[^\"]*\">$name</a>" "$reference/html/search.html" \
       || { echo "no $name"; return 1; }
   done

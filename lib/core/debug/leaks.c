@@ -93,9 +93,9 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
 
   if (n == 0)
     return;
-  g_string_append_printf (
-      text, "%s: %" G_GSIZE_FORMAT " %s in use when %s, %" G_GSIZE_FORMAT " bytes", self->label, n,
-      n == 1 ? "block is" : "blocks are", when, bytes);
+  g_string_append_printf (text,
+                          "%s: %" G_GSIZE_FORMAT " %s in use when %s, %" G_GSIZE_FORMAT " bytes",
+                          self->label, n, n == 1 ? "block is" : "blocks are", when, bytes);
   for (guint i = 0; i < groups->len; i++)
     {
       const Group *group = groups->pdata[i];
