@@ -2,16 +2,17 @@
  * SPDX-License-Identifier: MIT
  *
  * Pieces at two addresses.  An idle piece can move within its queue although commands of the queue
- * may still use it: it is mapped at the new address as well, and what uses that comes later on the
- * same queue.  The old mapping, an alias, ends when an event says that those commands are done.
- * Until then the piece can neither go back nor move to another queue.
+ * may still use it: it is mapped at the new address as well, and commands that use the new address
+ * come later on the same queue.  The old mapping, an alias, ends when an event says that the
+ * earlier commands are done.  Until then the piece can neither be returned nor move to another
+ * queue.
  *
- * The lock is held in all of this. */
+ * The lock is held in all functions here. */
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if an idle piece can serve a range now: where it is quiet, or can move within its
- * queue before it is. */
+/* Returns TRUE if an idle piece can move to a range now: if it is quiet, or if it can be mapped at
+ * two addresses within its queue. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 {
@@ -25,7 +26,7 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
          && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
 }
 
-/* Notes that a piece which has moved within a queue is still mapped at its old address. */
+/* Notes that a piece which moved within a queue is still mapped at its old address. */
 void
 _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                        guint64 start)
@@ -41,7 +42,7 @@ _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *r
   region->n_pieces++;
 }
 
-/* Ends the oldest alias of a queue, which no command uses. */
+/* Unmaps the oldest alias of a queue, which no command uses.  Releases the lock meanwhile. */
 static void
 end_alias (TarnHeapQueue *queue)
 {
@@ -57,8 +58,8 @@ end_alias (TarnHeapQueue *queue)
   alias->region->n_pieces--;
 }
 
-/* Ends the aliases that no command uses any more, as far as events are known to be done.  For who
- * changes what pieces there are. */
+/* Unmaps the aliases that no command uses any more, as far as events are known to be done.  The
+ * caller has set is_changing. */
 void
 _tarn_heap_end_aliases (TarnHeap *heap)
 {
@@ -74,7 +75,7 @@ _tarn_heap_end_aliases (TarnHeap *heap)
     }
 }
 
-/* Drops the aliases of a queue whose pieces are lost: the addresses stay mapped. */
+/* Drops the aliases of a queue whose pieces are lost.  Their addresses stay mapped. */
 void
 _tarn_queue_lose_aliases (TarnHeapQueue *queue)
 {

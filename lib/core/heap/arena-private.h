@@ -1,17 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions by which a pool uses the heap below it, and arenas, from which threads take a heap's
- * memory without its lock.  Each queue of a heap has one, and several where threads wait for each
- * other.
+ * Functions by which a pool uses the heap below it, and arenas, from which threads allocate without
+ * the heap's lock.  Each queue of a heap has one arena, or several if threads wait for each other.
  *
- * These threads may use the ranges of an arena:
+ * A thread may use the ranges of an arena in two cases:
  *
- *     a thread in a visit by the heap's door, which has the arena's lock
- *     a thread that has the heap's lock, which has the door closed
+ *     it is in a read section of the heap's door, and has the arena's lock
+ *     it has the heap's lock, and the heap's door is closed
  *
- * A visit is one that the thread has begun anyway, by a pool's door: it has one counter for all
- * doors (base/thread-private.h), so that it is enough to look at the second door as well. */
+ * The thread has already begun the read section for a pool's door.  A thread has one counter for
+ * all doors (base/thread-private.h), so it only has to check the second door as well. */
 
 #ifndef TARN_ARENA_PRIVATE_H
 #define TARN_ARENA_PRIVATE_H
@@ -23,16 +22,16 @@ typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
-/* The blocks that a pool gives back to a heap before a request. */
+/* Names the cached blocks that a pool returns to a heap before a request. */
 typedef enum
 {
-  TARN_SPARING_HELD,  /* those of the request's queue in its bins */
-  TARN_SPARING_QUEUE, /* also those of the queue that threads keep */
+  TARN_SPARING_HELD,  /* those of the request's queue in the pool's bins */
+  TARN_SPARING_QUEUE, /* also those of the queue in thread caches */
   TARN_SPARING_ALL
 } TarnSparing;
 
-/* The arenas of a queue as somebody met them.  They are another queue's if its number has changed;
- * its struct lives as long as the heap. */
+/* The arenas of a queue at the time that a caller got this reference.  If the queue's number has
+ * changed since, they belong to another queue.  The struct lives as long as the heap. */
 typedef struct
 {
   TarnHeap *heap;
@@ -42,18 +41,19 @@ typedef struct
 
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
-/* Constants of a heap */
+/* Constants of a heap. */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
-/* Gets the largest request whose memory also serves others once it is free.  It takes the lock. */
+/* Gets the largest request whose memory can serve other requests once it is free.  Takes the
+ * lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
-/* With the lock or without: for tarn_pool_get_generation (). */
+/* For tarn_pool_get_generation ().  Needs no lock. */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 
-/* These take the heap's lock themselves.  @handle: that of an in-order queue, or NULL. */
+/* These take the heap's lock.  @handle: the handle of an in-order queue, or NULL. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
 gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
@@ -69,8 +69,8 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* If the driver makes parts, the pool asks for the part of an extent after it took the extent, and
- * releases the part before it puts the extent back.  Not to be called in a visit. */
+/* If the driver makes parts, the pool asks for an extent's part after it took the extent, and
+ * releases the part before it frees the extent.  Not to be called in a read section. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
@@ -79,18 +79,18 @@ void _tarn_arena_return (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                         gboolean *is_due);
 
-/* The first takes the heap's lock, if it says TRUE; the second needs it, any number of times; the
- * last gives it up. */
+/* The first takes the heap's lock if it returns TRUE.  The second needs the lock, and may be called
+ * any number of times.  The last releases it. */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);
 
-/* With the lock or without */
+/* These need no lock. */
 
 gboolean _tarn_heap_refuses_visits (const TarnHeap *heap);
 gboolean _tarn_arena_is_met (const TarnArenaRef *ref);
 
-/* In a visit. */
+/* In a read section. */
 gboolean _tarn_arena_is_due (const TarnArenaRef *ref);
 TarnExtent *_tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                               gboolean *is_due);

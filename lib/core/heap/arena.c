@@ -1,44 +1,47 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arenas (arena-private.h).  The heap's lock and door, which stand before them, are in heap-door.c.
- */
+ * Arenas (arena-private.h).  The heap's lock and door, which guard them, are in heap-door.c. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* How often a thread that waits for an arena's lock yields before it sleeps, and for how many
- * microseconds. */
+/* The number of times that a thread which waits for an arena's lock yields before it sleeps, and
+ * the microseconds that it sleeps. */
 #define N_YIELDS 100
 #define SLEEP 20
 
-/* How often a thread looks whether the door is open before it waits for the heap's lock. */
+/* The number of times that a thread checks whether the door is open before it waits for the heap's
+ * lock. */
 #define N_LOOKS 64
 
-/* How far the bytes in use may pass their peak before it is counted: so much, or one byte in
- * PEAK_SHARE of it. */
+/* The bytes in use may exceed their noted peak by PEAK_STEP, or by the peak divided by PEAK_SHARE
+ * if that is more, before a new peak is noted. */
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* The extents that must be taken from one event to the next. */
+/* The number of extents that must be taken between two events. */
 #define TAKEN_PER_EVENT 512
 
-/* A queue has more arenas once threads had to wait for the lock of one so often, in so many
- * requests.  A wait costs little.  Memory that is free in an arena is of no use to other queues. */
+/* A queue gets more arenas once MANY_WAITS of TAKES_OF_WAITS requests had to wait for the lock of
+ * one of them.  It does not get them sooner, because a wait costs little, and free memory in an
+ * arena is of no use to other queues. */
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
-/* An arena gets memory of the queue's others once it had none for so many requests, if that is one
- * in POOR_SHARE; and each time for twice as many as the last time, as it might be of no use. */
+/* An arena that has no extent for a request is poor.  Once FIRST_POOR requests found it so, and
+ * these were at least one in POOR_SHARE, it gets pieces from the queue's other arenas.  The number
+ * doubles each time that this happens, at most MAX_SHARED times, because the pieces may not
+ * help. */
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
 
 /* Meeting arenas */
 
-/* Counts that a thread has met another one in an arena.  Returns TRUE if that has happened so often
- * that the queue is to have more of them, if each thread does not have its own.  Where threads have
- * the heap's lock to take memory that is no help. */
+/* Counts that a thread had to wait for another one in an arena.  Returns TRUE if this has happened
+ * so often that the queue should have more arenas, unless each thread already has its own.  Returns
+ * FALSE if threads take memory with the heap's lock, because more arenas would not help then. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
@@ -52,7 +55,7 @@ _tarn_arena_note_wait (TarnArena *arena)
   return TRUE;
 }
 
-/* Adds arenas to the queue of a crowded one. */
+/* Adds arenas to the queue of an arena that too many requests waited for. */
 void
 _tarn_arena_relieve (TarnArena *arena)
 {
@@ -63,14 +66,14 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Returns TRUE if an arena is to get memory of the queue's others. */
+/* Returns TRUE if an arena should get pieces from the queue's other arenas. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Makes an arena get memory of the others of its queue. */
+/* Moves pieces from the queue's other arenas to a poor arena. */
 static void
 enrich (TarnArena *arena)
 {
@@ -81,8 +84,8 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Returns TRUE if an arena is to grow, rather than take what others of its queue have, where the
- * heap has so much room.  What others have is for other threads, if there are any. */
+/* Returns TRUE if an arena should grow, rather than use memory of its queue's other arenas: if the
+ * heap has room for the request, and several threads use the queue, which need that memory. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -91,8 +94,8 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes @size bytes from an arena, or else, if that need not grow, from another one of its queue.
- * The lock is held. */
+/* Takes @size bytes from an arena, or from another one of its queue if the arena should not grow
+ * instead.  Returns NULL if none has a fitting extent.  The lock is held. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
@@ -107,8 +110,9 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Gets the arenas of a queue (@handle NULL: of nobody).  Returns FALSE if the heap cannot meet the
- * queue, or another thread is in a call that makes the heap forget it. */
+/* Gets a reference to the arenas of a queue (@handle NULL: to those for no queue).  Returns FALSE
+ * if the heap cannot add the queue, or another thread is in a call that makes the heap forget
+ * it. */
 gboolean
 _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -127,9 +131,9 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
   return is_met;
 }
 
-/* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether events
- * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
- * for one.  If another thread has the lock, it does all that, and nothing is done here. */
+/* Does the periodic work for a heap, on behalf of a thread that has used the arenas of a queue:
+ * records events and returns memory if they are due, and adds arenas to the queue if threads wait
+ * for one.  Does nothing if another thread has the lock, because that thread does the work. */
 void
 _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {
@@ -142,7 +146,7 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      queue->n_passed = 0; /* many requests have passed */
+      queue->n_passed = 0; /* so that the next check is not skipped */
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
@@ -155,14 +159,14 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   _tarn_heap_unlock (heap);
 }
 
-/* Returns TRUE if the arenas still belong to the queue that was met. */
+/* Returns TRUE if the arenas still belong to the queue of the reference. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {
   return __atomic_load_n (&ref->queue->number, __ATOMIC_RELAXED) == ref->number;
 }
 
-/* Makes an extent that was taken in a visit one that the heap knows by its memory. */
+/* Adds an extent that was taken in a read section to the heap's table, under its memory. */
 void
 _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
@@ -171,8 +175,8 @@ _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
   _tarn_heap_unlock (heap);
 }
 
-/* Puts an extent without a part back, whosever its arena is by now: what the queue was given before
- * it was forgotten is what its last event stands for. */
+/* Frees an extent whose part was released.  Its arena may belong to another queue by now: the last
+ * event of the former queue covers all memory that it had. */
 void
 _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
 {
@@ -181,7 +185,7 @@ _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_unlock (heap);
 }
 
-/* In a visit */
+/* In a read section */
 
 static gboolean
 try_lock (TarnArena *arena)
@@ -196,8 +200,8 @@ unlock (TarnArena *arena)
   __atomic_store_n (&arena->is_taken, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Takes an arena's lock.  Whoever has it is in a visit, too, and waits for nobody: after some dozen
- * instructions it is free, unless the system has taken the processor away. */
+/* Takes an arena's lock.  Its holder is in a read section as well, and waits for nothing: it
+ * releases the lock after a few dozen instructions, unless it is descheduled. */
 static void
 lock (TarnArena *arena)
 {
@@ -214,7 +218,7 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Raises the peak that visits have seen, of all queues together. */
+/* Raises the peak that read sections have seen, which is over all queues together. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {
@@ -232,8 +236,9 @@ note_peak (TarnArena *arena)
                        + (gssize) MAX (PEAK_STEP, heap->stats.peak_used_bytes / PEAK_SHARE);
 }
 
-/* Returns TRUE if a thread that is in a visit may use a heap's arenas.  Where the kernel executes
- * no fences for readers nobody may: the visit may be one without a fence of its own. */
+/* Returns TRUE if a thread in a read section may use a heap's arenas.  If the kernel cannot execute
+ * fences on behalf of readers, no thread may, because the read section may have no fence of its
+ * own. */
 static gboolean
 is_open (const TarnHeap *heap)
 {
@@ -244,8 +249,8 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* Waits until a heap's door is open: another thread that has the lock may have closed it.  Returns
- * FALSE if it stays closed.  The thread is in no visit. */
+/* Waits until a heap's door is open, because another thread that has the lock may have closed it.
+ * Returns FALSE if the door stays closed.  The thread is in no read section. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {
@@ -260,15 +265,15 @@ _tarn_heap_await_door (TarnHeap *heap)
   return is_open (heap);
 }
 
-/* Returns TRUE if a heap's door is closed, for a thread in a visit that got nothing of an arena. */
+/* Returns TRUE if a heap's door is closed.  For a thread in a read section that got no extent. */
 gboolean
 _tarn_heap_refuses_visits (const TarnHeap *heap)
 {
   return !is_open (heap);
 }
 
-/* Returns TRUE if somebody has grown the heap since events were recorded of a queue: others may
- * want what it does not use.  In a visit. */
+/* Returns TRUE if the heap has grown since a thread last looked after this arena's queue: other
+ * queues may need its idle memory.  In a read section. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {
@@ -277,7 +282,8 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
                 != ref->heap->n_growths;
 }
 
-/* Marks an extent that was just taken as in use, though it is not known by its memory. */
+/* Notes that an extent was just taken, and is not in the heap's table.  Sets *memory in a heap of
+ * addresses.  Sets *is_due to TRUE if the queue should record an event. */
 static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
@@ -299,8 +305,8 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
     }
 }
 
-/* Takes @size bytes from an arena whose lock the thread has.  Returns NULL if it has no extent for
- * them. */
+/* Takes @size bytes from an arena whose lock the thread has.  Returns NULL if no free extent is
+ * large enough. */
 static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -317,8 +323,8 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Asks another arena for @size bytes.  Returns FALSE if its lock was taken, and nothing was
- * done. */
+/* Takes @size bytes from another arena, if it seems to have them.  Returns FALSE if another thread
+ * has its lock and @waits is FALSE. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
            TarnExtent **extent)
@@ -334,7 +340,8 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes @size bytes from another arena of the queue: of one whose lock is free, or else of any. */
+/* Takes @size bytes from another arena of the queue: from one whose lock is free if possible, or
+ * else from any. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -355,7 +362,7 @@ take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_d
   return extent;
 }
 
-/* Waits for an arena's lock, and counts that. */
+/* Waits for an arena's lock, and counts the wait. */
 static __attribute__ ((noinline)) void
 wait_for_lock (TarnArena *arena, gboolean *is_due)
 {
@@ -363,8 +370,8 @@ wait_for_lock (TarnArena *arena, gboolean *is_due)
   *is_due |= _tarn_arena_note_wait (arena);
 }
 
-/* Counts that an arena had nothing for a request.  Returns TRUE if it is to get memory of
- * others. */
+/* Counts that an arena had no extent for a request.  Returns TRUE if it should get pieces from the
+ * queue's other arenas. */
 static __attribute__ ((noinline)) gboolean
 note_poor (TarnArena *arena)
 {
@@ -380,9 +387,9 @@ note_poor (TarnArena *arena)
 }
 
 /* Takes an extent of at least @size bytes from the thread's arena of a queue, or else from another
- * one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after the heap.
- * Returns NULL if the arenas are another queue's by now, or there is no such extent, or others use
- * the heap. */
+ * of its arenas.  Stores the user's memory in *memory, and sets *is_due to TRUE if the caller
+ * should look after the heap.  Returns NULL if the arenas belong to another queue by now, no extent
+ * fits, or the heap's door is closed. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -408,7 +415,7 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
   return extent;
 }
 
-/* Does as _tarn_arena_take () does, with the heap's lock, which what is followed needs. */
+/* Takes an extent as _tarn_arena_take () does, but with the heap's lock, which tracing requires. */
 TarnExtent *
 _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                             gboolean *is_due)
@@ -431,8 +438,8 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
   return extent;
 }
 
-/* Makes memory that a queue alone uses an extent which the heap does not know by it any more.
- * Returns NULL if it is another queue's. */
+/* Removes memory that only this queue uses from the heap's table, and gets its extent.  Returns
+ * NULL if it belongs to another queue. */
 TarnExtent *
 _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
 {
@@ -454,8 +461,9 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   return extent;
 }
 
-/* Begins to put extents back to their arena with the heap's lock.  Returns TRUE if it is held until
- * _tarn_arena_end_put ().  Returns FALSE if the arenas are another queue's by now. */
+/* Takes the heap's lock to free extents into the arenas of a queue.  Returns TRUE if the lock is
+ * held until _tarn_arena_end_put ().  Returns FALSE if the arenas belong to another queue by
+ * now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {
@@ -466,7 +474,7 @@ _tarn_arena_begin_put (const TarnArenaRef *ref)
   return FALSE;
 }
 
-/* Puts an extent back.  The heap's lock is held. */
+/* Frees an extent.  The heap's lock is held. */
 void
 _tarn_arena_put_with_lock (TarnExtent *extent)
 {
@@ -484,7 +492,8 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
   _tarn_heap_unlock (ref->heap);
 }
 
-/* Puts an extent back to its arena, or leaves it for others to put back. */
+/* Frees an extent into its arena, or leaves it there for the next holder of the arena's lock to
+ * free. */
 static inline __attribute__ ((always_inline)) void
 put (TarnArena *arena, TarnExtent *extent)
 {
@@ -501,8 +510,9 @@ put (TarnArena *arena, TarnExtent *extent)
     ;
 }
 
-/* Gets the arena that an extent in use can go back to now.  Returns NULL if it is another queue's
- * by now, or the heap's door is not open.  It stays the same as long as the visit lasts. */
+/* Gets the arena that an extent in use can be freed into now.  Returns NULL if the arena belongs to
+ * another queue by now, or the heap's door is not open.  The result stays valid during the read
+ * section. */
 static inline TarnArena *
 get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 {
@@ -514,8 +524,8 @@ get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
   return __atomic_load_n (&arena->queue->number, __ATOMIC_RELAXED) == ref->number ? arena : NULL;
 }
 
-/* Puts an extent back to its arena, of the queue of one that was met.  Returns FALSE if it is
- * another queue's by now, or the heap's door is not open, and nothing was done. */
+/* Frees an extent into its arena.  Returns FALSE, and does nothing, if the arena belongs to another
+ * queue by now, or the heap's door is not open. */
 gboolean
 _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -526,8 +536,8 @@ _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
   return arena != NULL;
 }
 
-/* Says what part was made of an extent that was taken.  Returns FALSE if its arena is another
- * queue's by now. */
+/* Stores the part that was made of an extent which was taken.  Returns FALSE if its arena belongs
+ * to another queue by now. */
 gboolean
 _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory)
 {
@@ -538,8 +548,8 @@ _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory 
   return TRUE;
 }
 
-/* Begins to put an extent back: nobody has its part from now on.  Returns FALSE if its arena is
- * another queue's by now, and nothing was done. */
+/* Begins to free an extent: its part is no longer valid from now on.  Returns FALSE, and does
+ * nothing, if its arena belongs to another queue by now. */
 gboolean
 _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -549,8 +559,8 @@ _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
   return TRUE;
 }
 
-/* Ends it, when the part was released.  Returns FALSE if others use the heap; see
- * _tarn_arena_return (). */
+/* Frees an extent whose part was released.  Returns FALSE if the heap's door is closed; then the
+ * caller uses _tarn_arena_return (). */
 gboolean
 _tarn_arena_put_without_part (const TarnHeap *heap, TarnExtent *extent)
 {

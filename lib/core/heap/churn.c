@@ -1,41 +1,41 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How often pieces may move, and pools give back what threads keep.  A heap that has hardly more
- * than what was in use at most does both again and again where several threads or queues take
- * memory in turn.  Each move costs calls of the driver, and what threads gave back they have to
- * take again.
+ * Bounds how often pieces move, and how often pools return the blocks in thread caches.  A heap
+ * that has hardly more memory than its peak of bytes in use does both again and again if several
+ * threads or queues take memory in turn.  Each move costs driver calls, and threads have to
+ * allocate again what their caches returned.
  *
- * So a heap has a number of each, and more of them as its peak rises and as time goes by.  When
- * they are spent it had too little memory: the room that it may have besides its peak grows by what
- * the request needs, up to a bound.  At that bound memory is worth more than time, and both go on.
- * What was added to the room goes while there is little of either.
+ * So a heap has a budget of each, which grows as its peak rises and as time goes by.  When the
+ * budget is spent, the heap had too little memory: the room that it may have besides its peak grows
+ * by what the request needs, up to a bound.  At that bound memory is worth more than time, and
+ * moves and returns go on.  The room shrinks again while few of them are needed.
  *
- * The lock is held in all of this. */
+ * The lock is held in all functions here. */
 
 #include "heap/heap-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* Requests that may do either: at first, which is also the most that time adds up to, */
+/* The budget of each: at first, which is also the most that it reaches as time passes, */
 #define FIRST 64
-/* one more for so many bytes by which the peak has risen, and one for so much time. */
+/* plus 1 for each PEAK_STEP bytes by which the peak rises, and 1 for each TIME_STEP. */
 #define PEAK_STEP (8 * MIB)
 #define TIME_STEP G_TIME_SPAN_SECOND
 
-/* The most that the room grows by: one byte in EXTRA_SHARE of the peak; with several queues so many
- * for each, but no more than one in EXTRA_SHARE_OF_QUEUES. */
+/* The bound on the room's growth: the peak divided by EXTRA_SHARE.  If the heap has several queues,
+ * EXTRA_OF_ARENA for each, but at most the peak divided by EXTRA_SHARE_OF_QUEUES. */
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* With several arenas one in BEYOND requests lets the room grow beyond that, up to EXTRA_PEAKS
- * times the peak.  Queues that take turns have their peaks at different times, and the sum of these
- * may be as much. */
+/* If the heap has several arenas, one in BEYOND requests lets the room grow beyond that bound, up
+ * to EXTRA_PEAKS times the peak.  Queues that take turns have their peaks at different times, and
+ * the sum of these may be that much. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
-/* After so much time half of what was added to the room is gone. */
+/* The time after which half of the room's growth is gone. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
 void
@@ -44,7 +44,7 @@ _tarn_heap_init_churn (TarnHeap *heap)
   heap->churn = (TarnHeapChurn){ .n_moves = FIRST, .n_flushes = FIRST, .at = _tarn_clock_now () };
 }
 
-/* Adds so many of each. */
+/* Adds @n to both budgets. */
 static void
 add (TarnHeapChurn *churn, guint64 n)
 {
@@ -52,7 +52,7 @@ add (TarnHeapChurn *churn, guint64 n)
   churn->n_flushes = (guint) MIN (churn->n_flushes + n, FIRST);
 }
 
-/* Adds some for the time that has passed, in which the room gets smaller, too. */
+/* Adds to the budgets for the time that has passed, and shrinks the room. */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -66,7 +66,7 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Adds some for a peak that has risen, which takes the place of what was added to the room. */
+/* Adds to the budgets for a peak that has risen.  The peak takes the place of the room's growth. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -80,8 +80,8 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Makes the room grow to @extra bytes beyond its bound, once in BEYOND times.  Returns FALSE if not
- * this time. */
+/* Returns TRUE if the room may grow to @extra bytes although that exceeds its bound, once in BEYOND
+ * calls. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -89,8 +89,8 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Adds what a request is missing to the room.  Returns FALSE if it has grown by as much as it
- * may. */
+/* Adds the bytes that a request is missing to the room.  Returns FALSE if the room must not grow
+ * any more. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -114,8 +114,8 @@ add_some (TarnHeap *heap)
   note_peak (&heap->churn, heap->stats.peak_used_bytes);
 }
 
-/* Decides whether a request that is missing so many bytes moves pieces, or else has the room grow,
- * where the heap may have @target bytes by now. */
+/* Decides whether a request that is missing @missing bytes moves pieces.  If not, the room grows
+ * instead.  @target: the bytes that the heap may have by now. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -126,7 +126,7 @@ _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
   return TRUE;
 }
 
-/* Gets how many bytes the heap can have at most, as far as is known. */
+/* Gets the most bytes that the heap can have, as far as it knows. */
 static gsize
 get_most (const TarnHeap *heap)
 {
@@ -146,8 +146,8 @@ _tarn_heap_get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Decides what a pool gives back before a request of @size bytes has the heap grow.  @keeps: its
- * threads keep blocks that only they use; else there is nothing to be saved. */
+/* Decides which cached blocks a pool returns before the heap grows for a request of @size bytes.
+ * @keeps: its threads cache blocks that only they use; if not, a flush costs nothing. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {

@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Extents: how pieces are split and joined.  The heap's lock is held and its door closed; or, for
- * what is done quickly, the arena's lock is held in a visit.
+ * Extents: how pieces are split and merged.  The heap's lock is held and its door closed; in the
+ * functions that end in _quickly, the arena's lock may be held in a read section instead.
  *
- * Each piece knows the extent that has its first byte.  A free extent may go over many pieces, so
- * that what becomes of them is written to as few as can be: where two extents are joined, the
- * larger one's struct stays, and where one is split, that of what remains. */
+ * Each piece has a pointer to the extent that has its first byte.  A free extent may span many
+ * pieces, so the code updates as few of these pointers as it can: a merge keeps the larger extent's
+ * struct, and a split keeps the struct for the rest. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -23,7 +23,8 @@ end_of_piece (const TarnPiece *piece)
   return piece->start + piece->size;
 }
 
-/* Allocates structs, each with a priority: that of its address, which no program can foresee. */
+/* Allocates a slab of structs.  The priority of each is a hash of its address, which no program can
+ * predict. */
 static __attribute__ ((noinline)) void
 add_slab (TarnArena *arena)
 {
@@ -41,7 +42,7 @@ add_slab (TarnArena *arena)
     }
 }
 
-/* Frees the structs that an arena has allocated, which no arena uses. */
+/* Frees the slabs of an arena.  No arena uses their structs any more. */
 void
 _tarn_arena_free_slabs (TarnArena *arena)
 {
@@ -73,15 +74,16 @@ extent_free (TarnArena *arena, TarnExtent *extent)
   arena->spare = extent;
 }
 
-/* Gets the next piece that has bytes of an extent.  Returns NULL if there is none.  Most extents
- * end in the piece where they begin, and the next one is not looked at. */
+/* Gets the next piece that has bytes of an extent.  Returns NULL if there is none.  Does not load
+ * the next piece in the usual case that the extent ends in this one. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
   return TARN_LIKELY (end_of (extent) <= end_of_piece (piece)) ? NULL : piece->after;
 }
 
-/* Makes the pieces that begin inside an extent know it, or another one that takes its place. */
+/* Sets the extent of all pieces that begin inside @extent to @owner: to itself, or to the extent
+ * that takes its place. */
 static inline void
 tell_pieces (const TarnExtent *extent, TarnExtent *owner)
 {
@@ -93,7 +95,8 @@ tell_pieces (const TarnExtent *extent, TarnExtent *owner)
     piece->extent = owner;
 }
 
-/* Gets the piece that has the byte at an address, from one on that lies before it. */
+/* Finds the piece that has the byte at an address, starting at a piece that does not lie behind
+ * it. */
 static inline TarnPiece *
 find_piece (TarnPiece *piece, guint64 address)
 {
@@ -113,8 +116,8 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
     after->before = extent;
 }
 
-/* Splits the first bytes off a free extent of an arena, which is not in the index, and gets them as
- * another one. */
+/* Splits the first @size bytes off a free extent, which is not in the index.  Returns the new
+ * extent, which has them. */
 static inline TarnExtent *
 split (TarnArena *arena, TarnExtent *extent, gsize size)
 {
@@ -133,11 +136,11 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
   return first;
 }
 
-/* Joins two free neighbours of an arena, which are not in the index. */
+/* Merges two free neighbours, which are not in the index. */
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  gboolean right_stays = left->size < right->size; /* nobody can foresee it: no branch */
+  gboolean right_stays = left->size < right->size; /* unpredictable, so no branch */
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
   TarnHeapRegion *region = left->piece->region;
@@ -154,7 +157,7 @@ join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
   return stays;
 }
 
-/* Takes a piece out of the idle ones of its arena. */
+/* Removes a piece from the idle pieces of its arena. */
 static void
 end_idle (TarnPiece *piece)
 {
@@ -164,8 +167,8 @@ end_idle (TarnPiece *piece)
   arena->idle_bytes -= piece->size;
 }
 
-/* Adds a piece to the idle ones of its arena, since now: whoever has the heap's lock next says when
- * that was. */
+/* Adds a piece to the idle pieces of its arena.  The next thread that has the heap's lock notes the
+ * time. */
 static void
 begin_idle (TarnPiece *piece)
 {
@@ -176,14 +179,14 @@ begin_idle (TarnPiece *piece)
   arena->idle_bytes += piece->size;
 }
 
-/* Adds to the bytes that an arena has in use, since they were counted in the heap. */
+/* Adds to the bytes in use that an arena has not counted in the heap yet. */
 static void
 add_used (TarnArena *arena, gsize bytes)
 {
   __atomic_store_n (&arena->uncounted_bytes, arena->uncounted_bytes + bytes, __ATOMIC_RELAXED);
 }
 
-/* Counts an extent among those that are in use, in each of its pieces. */
+/* Marks an extent as in use, in each of its pieces. */
 static inline void
 begin_use (TarnArena *arena, TarnExtent *extent)
 {
@@ -210,7 +213,8 @@ note_unrecorded (TarnArena *arena, TarnPiece *piece)
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
 
-/* Ends that.  Commands of the queue may still use pieces that are idle now. */
+/* Marks an extent as free, in each of its pieces.  Commands of the queue may still use pieces that
+ * become idle. */
 static inline void
 end_use (TarnArena *arena, TarnExtent *extent)
 {
@@ -227,7 +231,7 @@ end_use (TarnArena *arena, TarnExtent *extent)
   add_used (arena, -extent->size);
 }
 
-/* Takes bytes out of a free extent of a range, which is not in the index any more, for use. */
+/* Allocates @rounded bytes from a free extent, which is not in the index any more. */
 static inline TarnExtent *
 take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
 {
@@ -242,7 +246,8 @@ take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
   return extent;
 }
 
-/* Joins a free extent, which is not in the index, with its free neighbours, and puts it there. */
+/* Merges a free extent, which is not in the index, with its free neighbours, and adds it to the
+ * index. */
 static inline void
 add_free (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -261,7 +266,7 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
   _tarn_free_index_add (&range->free, extent);
 }
 
-/* Puts an extent back that is not used any more. */
+/* Frees an extent. */
 static inline void
 put (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -269,10 +274,10 @@ put (TarnHeapRange *range, TarnExtent *extent)
   add_free (range, extent);
 }
 
-/* In an arena: the caller has its lock, or the heap's. */
+/* The caller has the arena's lock or the heap's. */
 
-/* Takes @size bytes, a multiple of the alignment, out of a range for use.  Returns NULL if no free
- * extent is large enough. */
+/* Allocates @size bytes, a multiple of the alignment, from a range.  Returns NULL if no free extent
+ * is large enough. */
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {
@@ -285,7 +290,7 @@ _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
   return extent;
 }
 
-/* Puts an extent back that is not used any more. */
+/* Frees an extent. */
 void
 _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -293,11 +298,11 @@ _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
   put (range, extent);
 }
 
-/* With the heap's lock. */
+/* The caller has the heap's lock. */
 
-/* Takes @size bytes out of a range for use, rounded up to the alignment if the extent has as many.
- * Returns NULL if no free extent is large enough; or, unless @takes_any, the smallest one that is
- * does not suit. */
+/* Allocates @size bytes from a range, rounded up to the alignment if the free extent has that
+ * many.  Returns NULL if no free extent is large enough, or, unless @takes_any, if the smallest one
+ * that is large enough does not suit. */
 TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
@@ -315,23 +320,23 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Splits the first bytes off an extent that is neither in use nor in the index, and puts one of the
- * two there.  Gets the other one. */
+/* Splits an extent that is neither in use nor in the index after @size bytes, and frees one of the
+ * two parts: the first if @puts_first.  Returns the other one. */
 static TarnExtent *
 split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean puts_first)
 {
   TarnExtent *first = split (range->arena, extent, size);
   TarnExtent *kept = puts_first ? extent : first;
 
-  kept->is_free = FALSE; /* so that the other one is not joined with it */
+  kept->is_free = FALSE; /* so that the other one is not merged with it */
   add_free (range, puts_first ? first : extent);
   kept->is_free = TRUE;
   return kept;
 }
 
-/* Keeps @size bytes of an extent in use, from @offset on, and puts back the rest.  Returns the
- * extent that is kept.  The size is a multiple of the alignment.  So is the offset, unless the
- * piece's own address is not. */
+/* Shrinks an extent in use to @size bytes from @offset on, and frees the rest.  Returns the extent
+ * that remains.  The size is a multiple of the alignment.  So is the offset, unless the piece's own
+ * address is not. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -352,7 +357,7 @@ _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
   return extent;
 }
 
-/* Puts an extent back that is not used any more. */
+/* Frees an extent. */
 void
 _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -363,7 +368,7 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
   _tarn_arena_count (range->arena);
 }
 
-/* Adds a piece, which is all free, and which no command uses.  One that does not begin at the end
+/* Adds a piece that is all free, and that no command uses.  A piece that does not begin at the end
  * of its region has no neighbours. */
 void
 _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
@@ -416,7 +421,8 @@ _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
   note_unrecorded (range->arena, piece);
 }
 
-/* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */
+/* Cuts a piece out of the free extent that spans it.  Returns the extent in front of the piece, or
+ * NULL if there is none. */
 static TarnExtent *
 cut_extent (TarnPiece *piece)
 {
@@ -445,8 +451,8 @@ cut_extent (TarnPiece *piece)
   return before;
 }
 
-/* Makes a region's end be where the next piece goes, now that its last one has gone: in the place
- * of that one, unless it is still mapped there. */
+/* Sets the end of a region whose last piece has gone: to that piece's start, unless the piece is
+ * still mapped there. */
 static void
 shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
                gboolean is_mapped)
@@ -487,22 +493,22 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
 }
 
-/* Takes an idle piece out of its range.  Its addresses are not used again, unless it was the last
- * in its region. */
+/* Removes an idle piece from its range.  Its addresses are not used again, unless it was the last
+ * piece in its region. */
 void
 _tarn_range_cut_piece (TarnPiece *piece)
 {
   cut_piece (piece, FALSE);
 }
 
-/* Takes an idle piece out of its range, which stays mapped where it is. */
+/* Removes an idle piece from its range.  The piece stays mapped where it is. */
 void
 _tarn_range_cut_mapped_piece (TarnPiece *piece)
 {
   cut_piece (piece, TRUE);
 }
 
-/* Parts a piece from the neighbour after it, where no extent in use goes over its end. */
+/* Separates a piece from its next neighbour.  No extent in use spans the boundary. */
 static void
 part_behind (TarnPiece *piece)
 {
@@ -537,7 +543,7 @@ insert_idle (TarnPiece *piece)
   arena->idle_bytes += piece->size;
 }
 
-/* Moves a piece from its range to another one, without its extents. */
+/* Moves a piece from its range to another one.  Does not move its extents. */
 static void
 change_range (TarnPiece *piece, TarnHeapRange *range)
 {
@@ -556,8 +562,8 @@ change_range (TarnPiece *piece, TarnHeapRange *range)
     insert_idle (piece);
 }
 
-/* Makes a range take over neighbouring pieces of the same queue's from another one, as they are.
- * No piece is before @first, and no extent in use goes over the end of @last. */
+/* Moves neighbouring pieces to another range of the same queue, with their extents.  No piece is
+ * before @first, and no extent in use spans the end of @last. */
 void
 _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
 {
@@ -582,8 +588,8 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
     change_range (piece, range);
 }
 
-/* Gets the idle piece after another one (NULL: the first), of one arena after the other.  Returns
- * NULL if there is none. */
+/* Gets the idle piece after another one (NULL: the first one), over all arenas.  Returns NULL if
+ * there is none. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -596,7 +602,7 @@ _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
   return link != NULL ? link->data : NULL;
 }
 
-/* Adds up the idle pieces' bytes. */
+/* Adds up the bytes of the idle pieces. */
 gsize
 _tarn_heap_get_idle_bytes (const TarnHeap *heap)
 {

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The free extents of a range, by their sizes: the smallest one that is large enough for a request
- * is found in a few steps, however many there are.
+ * An index of the free extents of a range by their sizes.  It finds the smallest one that is large
+ * enough for a request in a few steps, however many there are.
  *
- * Sizes are divided into classes, 16 between one power of two and the next.  A bit for each class
- * says whether it has an extent, and a bit for each word of these bits whether any is set there. So
- * the class that serves a request is known at once, unless it is the request's own, of which not
- * every extent is large enough.  In a class a treap has the extents by size, and by address where
- * sizes are the same.  An extent stands below none of lower priority, and priorities are drawn by
- * lot, so that it is as deep as a tree that was built in any order. */
+ * Sizes are divided into classes, 16 between one power of two and the next.  A bitmap has a bit for
+ * each class that has an extent, and a second one a bit for each word of the first that is not 0.
+ * So two bit scans find the class that serves a request.  Only in the request's own class may an
+ * extent be too small.  The extents of a class form a treap, ordered by size, and by address if
+ * sizes are equal.  No extent has a higher priority than its parent, and priorities are
+ * pseudo-random, so the treap's expected depth is logarithmic. */
 
 #include "heap/heap-private.h"
 
@@ -19,7 +19,7 @@ comes_before (const TarnExtent *a, const TarnExtent *b)
   return a->size < b->size || (a->size == b->size && a->start < b->start);
 }
 
-/* Classes that have extents */
+/* The bitmaps of classes that have extents */
 
 static inline void
 set_bit (TarnFreeIndex *self, guint class)
@@ -40,7 +40,8 @@ clear_bit (TarnFreeIndex *self, guint class)
     __atomic_store_n (&self->words, self->words & ~((guint64) 1 << class / 64), __ATOMIC_RELAXED);
 }
 
-/* Finds the first class from one on that has an extent; TARN_FREE_CLASSES: there is none. */
+/* Finds the first class at or above @class that has an extent.  Returns TARN_FREE_CLASSES if there
+ * is none. */
 static inline guint
 find_class (const TarnFreeIndex *self, guint class)
 {
@@ -63,7 +64,7 @@ find_class (const TarnFreeIndex *self, guint class)
 
 /* Treaps */
 
-/* Puts an extent where its priority belongs.  The subtree that was there is split in two: the
+/* Inserts an extent at the depth of its priority.  Splits the subtree that was there into the
  * extents that come before the new one, and those that come after it. */
 static inline void
 treap_insert (TarnExtent **root, TarnExtent *extent)
@@ -91,7 +92,7 @@ treap_insert (TarnExtent **root, TarnExtent *extent)
   *less = *greater = NULL;
 }
 
-/* Takes out the extent at the end of a link, and joins its two subtrees in its place. */
+/* Removes the extent that a link points to, and merges its two subtrees in its place. */
 static inline void
 treap_unlink (TarnExtent **link)
 {
@@ -113,7 +114,7 @@ treap_unlink (TarnExtent **link)
   *link = less != NULL ? less : greater;
 }
 
-/* Takes an extent out. */
+/* Removes an extent. */
 static inline void
 treap_remove (TarnExtent **root, TarnExtent *extent)
 {
@@ -127,8 +128,8 @@ treap_remove (TarnExtent **root, TarnExtent *extent)
   treap_unlink (link);
 }
 
-/* Finds the link to the first extent of a treap that has @size bytes.  Returns NULL if none has as
- * many. */
+/* Finds the link to the smallest extent of a treap that has at least @size bytes.  Returns NULL if
+ * there is none. */
 static inline TarnExtent **
 treap_find (TarnExtent **link, gsize size)
 {
@@ -147,7 +148,7 @@ treap_find (TarnExtent **link, gsize size)
 
 /* The index */
 
-/* Adds a free extent, which is not there. */
+/* Adds a free extent, which is not in the index. */
 void
 _tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
 {
@@ -157,7 +158,7 @@ _tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
   set_bit (self, class);
 }
 
-/* Removes an extent, which is there. */
+/* Removes an extent, which is in the index. */
 void
 _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
 {
@@ -168,8 +169,8 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
     clear_bit (self, class);
 }
 
-/* Finds the class of the smallest extent of at least @size bytes, at the lowest address where
- * several have the same size, and the link to it.  Returns NULL if none has as many. */
+/* Finds the smallest extent of at least @size bytes, at the lowest address if several have the same
+ * size: its class, and the link to it.  Returns NULL if there is none. */
 static inline TarnExtent **
 find (TarnFreeIndex *self, gsize size, guint *class)
 {
@@ -183,8 +184,8 @@ find (TarnFreeIndex *self, gsize size, guint *class)
   return *class < TARN_FREE_CLASSES ? treap_find (&self->roots[*class], size) : NULL;
 }
 
-/* Finds the smallest extent of at least @size bytes, at the lowest address where several have the
- * same size.  Returns NULL if none has as many. */
+/* Finds the smallest extent of at least @size bytes, at the lowest address if several have the same
+ * size.  Returns NULL if there is none. */
 TarnExtent *
 _tarn_free_index_find (TarnFreeIndex *self, gsize size)
 {
@@ -194,7 +195,7 @@ _tarn_free_index_find (TarnFreeIndex *self, gsize size)
   return link != NULL ? *link : NULL;
 }
 
-/* Finds it, and removes it. */
+/* Finds an extent as _tarn_free_index_find () does, and removes it. */
 TarnExtent *
 _tarn_free_index_take (TarnFreeIndex *self, gsize size)
 {
@@ -211,8 +212,8 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Returns TRUE if there may be an extent of at least @size bytes, for those who have no lock:
- * others may add or remove extents meanwhile. */
+/* Returns TRUE if the index seems to have an extent of at least @size bytes.  Needs no lock: other
+ * threads may add or remove extents meanwhile. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
 {

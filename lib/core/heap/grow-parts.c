@@ -1,54 +1,55 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces of the upstream allocator's own memory; blocks are parts of them.  They cannot move, so a
- * heap keeps few of them: if a new one would be too much, the heap first frees those that have been
- * idle for longest.  A huge request gets a piece of just its size, in a range of such pieces. Other
- * requests do not share that piece: one of them might still use a little of it when the next huge
- * request comes.
+ * Pieces of memory that the upstream allocator allocates.  Extents are parts of them.  Pieces
+ * cannot move, so a heap keeps few of them: if a new one would be too much, the heap first frees
+ * those that have been idle for the longest time.  A huge request gets a piece of exactly its size,
+ * in a range of such pieces.  Other requests do not share that piece, because one of them might
+ * still use a little of it when the next huge request comes.
  *
- * Near a limit a heap strands little memory: spare.c.
+ * Near a limit, a heap strands little memory: spare.c.
  *
- * The bounds below did best on traces of programs: little more memory than the most that was in
- * use, and few calls of the driver. */
+ * The bounds below did best on traces of programs: little more memory than the peak of bytes in
+ * use, and few driver calls. */
 
 #include "heap/heap-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* Requests have pieces of a multiple of this. */
+/* The size of a piece is a multiple of this. */
 #define UNIT (2 * MIB)
 
-/* The largest request for the range of small ones, and for that of large ones in a small heap; in a
- * larger one the latter is a share of what was in use at most. */
+/* The largest requests for the small range, and for the large range in a small heap.  In a larger
+ * heap the latter is the peak of bytes in use divided by HUGE_SHARE. */
 #define MAX_SMALL_BYTES ((gsize) 64 << 10)
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* A huge request takes another queue's piece only if that is larger by at most one byte in so many.
- * In a heap with a limit this holds for pieces of its own queue, too. */
+/* A huge request takes a piece from another queue only if the piece is larger than needed by at
+ * most one HUGE_SLACK-th.  In a heap with a limit this also holds for pieces of its own queue. */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit, these shares of it are the largest piece that is larger than its request,
- * and the largest small request.  Below MIN_UNIT_LIMIT pieces are not rounded up to UNIT. */
+/* In a heap with a limit: the largest piece that is larger than its request, and the largest small
+ * request, as shares of the limit.  If the limit is below MIN_UNIT_LIMIT, piece sizes are not
+ * rounded up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The least bytes of a piece, in a heap that has as much already, and the share of the heap that
- * one piece has where the heap is large. */
+/* The usual size of a piece, once the arena has as much memory: of a small and of a large range.
+ * In a large arena it is the arena's bytes divided by PIECE_SHARE, if that is more. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
-/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM,
- * and one byte in ROOM_SHARE of the peak.  A new piece may exceed the room by GROWTH_ROOM, for
- * bytes that its request does not need, because a heap that grows usually goes on to grow. */
+/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM
+ * plus the peak divided by ROOM_SHARE.  A new piece may exceed the room by GROWTH_ROOM, for bytes
+ * that its request does not need, because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Computes how many bytes the heap should have at most; the request is not among them. */
+/* Computes the most bytes that the heap should have.  The request does not count. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
@@ -56,7 +57,7 @@ get_target (const TarnHeap *heap, gsize size)
   return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
-/* Gets how many bytes an idle piece may have more than the request that it serves. */
+/* Gets the number of bytes by which an idle piece may exceed the request that it serves. */
 static gsize
 get_spare (const TarnHeap *heap, gsize size)
 {
@@ -65,8 +66,8 @@ get_spare (const TarnHeap *heap, gsize size)
   return _tarn_heap_is_much (heap, size) ? MIN (spare, size / HUGE_SLACK) : spare;
 }
 
-/* Gets the least bytes of a piece for a request: a multiple of UNIT, unless rounding might strand
- * more than there is to spare. */
+/* Gets the smallest size of a piece for a request: a multiple of UNIT, unless rounding might strand
+ * more bytes than the heap can spare. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -77,9 +78,9 @@ get_needed (const TarnHeap *heap, gsize size)
   return size;
 }
 
-/* Returns TRUE if a request may be served from a free extent, whose rest may then be stranded.
- * With nothing to spare a huge request gets a piece of its own, so that the other pieces become
- * idle. */
+/* Returns TRUE if a request may use a free extent, although the rest of it may then be stranded.
+ * If the heap has no bytes to spare, a huge request gets a piece of its own, so that the other
+ * pieces can become idle. */
 static gboolean
 parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
@@ -91,15 +92,15 @@ parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
                                    : extent->size - size <= get_spare (heap, size);
 }
 
-/* Gets the size of the largest piece that a request may be served from without stranding more than
- * there is to spare. */
+/* Gets the size of the largest piece that may serve a request without stranding more bytes than the
+ * heap can spare. */
 static gsize
 get_most_suiting (const TarnHeap *heap, gsize size)
 {
   return size + MIN (get_spare (heap, size), G_MAXSIZE - size);
 }
 
-/* Chooses how large a piece is to be for a request. */
+/* Chooses the size of a new piece for a request. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -124,16 +125,16 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Returns TRUE if memory may be returned upstream before it is ready.  A pool there knows which
- * queue uses its memory, and memory from a heap is ready. */
+/* Returns TRUE if memory may be returned upstream before it is ready.  If upstream is a pool, it
+ * knows which queue uses its memory, and if it is a heap, its memory is ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
   return heap->frees_in_order || heap->upstream != heap->base.direct;
 }
 
-/* Waits on the host for all that a queue was given until now.  Returns FALSE if it could not.
- * *is_done then tells whether the queue is known to be done all the same, as after a command that
+/* Makes the host wait for all commands that a queue was given until now.  Returns FALSE if it could
+ * not.  *is_done is then TRUE if the queue is known to be done anyway, as after a command that
  * failed. */
 static gboolean
 await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)
@@ -151,10 +152,10 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   return has_waited;
 }
 
-/* Waits on the host until fresh memory is ready, if a queue makes it so.  This includes memory of a
- * pool below, because nobody may have waited for it there.  Returns FALSE if it could not.  Then
- * *busy is the queue that may still use the memory, which must not go back; or NULL if it may go
- * back. */
+/* Makes the host wait until fresh memory is ready, if a queue prepares it.  This includes memory of
+ * a pool below, because no caller may have waited for it there.  Returns FALSE if it could not
+ * wait.  Then *busy is the queue that may still use the memory, which must not be returned, or NULL
+ * if the memory can be returned. */
 static gboolean
 await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -170,9 +171,9 @@ await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
   return FALSE;
 }
 
-/* Asks upstream for memory, and waits until it is ready.  FALSE with *busy set: there is memory,
- * but that queue may not have made it ready yet.  After that the heap asks for no more until the
- * host can wait for the queue.  The lock is not held. */
+/* Allocates memory from upstream, and waits until it is ready.  If it returns FALSE and sets *busy,
+ * there is memory, but that queue may not have made it ready yet.  The heap then allocates no more
+ * until the host can wait for the queue.  The lock is not held. */
 static gboolean
 allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -189,7 +190,7 @@ allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, 
   return FALSE;
 }
 
-/* Makes a piece, and numbers for its extents. */
+/* Makes a piece, and assigns it the numbers that its extents have instead of addresses. */
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
@@ -224,7 +225,7 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
   return FALSE;
 }
 
-/* Takes a piece of a size. */
+/* Allocates a piece of @size bytes, and adds it to a range. */
 static gboolean
 add (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -250,7 +251,8 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return is_ready;
 }
 
-/* Gets the piece that has been idle for longest of those that can go.  Returns NULL if none can. */
+/* Gets the piece that has been idle for the longest time of those that can be returned.  Returns
+ * NULL if there is none. */
 static TarnPiece *
 find_oldest (const TarnHeap *heap)
 {
@@ -262,7 +264,8 @@ find_oldest (const TarnHeap *heap)
   return oldest;
 }
 
-/* Returns TRUE if the heap would have more than it should with a new piece of that size. */
+/* Returns TRUE if the heap would have more bytes than it should with a new piece of @needed
+ * bytes. */
 static gboolean
 is_too_much (const TarnHeap *heap, gsize needed)
 {
@@ -271,8 +274,8 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-/* Frees idle pieces, until a new one is not too much.  The lock is released for each, so the loop
- * looks at the heap anew each time. */
+/* Returns idle pieces to upstream until a new one is not too much.  Each return releases the lock,
+ * so the loop searches the heap again each time. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {
@@ -283,8 +286,8 @@ make_room (TarnHeapRange *range, gsize needed)
     _tarn_heap_release_idle (heap, piece);
 }
 
-/* Gets the smallest quiet piece of another queue that has @needed bytes, but not many more: for a
- * huge request, and near a limit.  Returns NULL if there is none. */
+/* Gets the smallest quiet piece of another queue that has at least @needed bytes, but not much
+ * more.  For huge requests, and near a limit.  Returns NULL if there is none. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -303,9 +306,9 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Decides whether a request takes a piece of another queue, which may want it back soon.  All
- * threads wait for each move.  So where queues take pieces from each other in turn, the heap gets a
- * little more memory instead; unless fresh memory would not fit in its limit. */
+/* Decides whether a request takes a piece of another queue, which may want it back soon.  Each move
+ * makes all threads wait.  So if queues take pieces from each other in turn, the heap gets a little
+ * more memory instead, unless fresh memory would exceed its limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
@@ -316,7 +319,8 @@ pay_for_move (TarnHeap *heap, gsize needed)
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
-/* Makes a range take a quiet piece over from another queue. */
+/* Moves a quiet piece of another queue to a range.  Returns FALSE if it found none, or chose not
+ * to. */
 static gboolean
 take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -330,8 +334,8 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   return TRUE;
 }
 
-/* Frees all idle pieces if a request failed because memory has run out.  Returns FALSE if there are
- * none, or it failed for another reason. */
+/* Returns all idle pieces to upstream if a request failed because memory has run out.  Returns
+ * FALSE if there were none, or the request failed for another reason. */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
@@ -344,9 +348,9 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
   return FALSE;
 }
 
-/* Adds a piece.  It tries the usual size, then what is needed, then the very bytes of the request,
- * because a driver may refuse a size for another reason than lack of memory.  If memory has run
- * out, it frees the idle pieces and tries once more. */
+/* Adds a piece.  Tries the usual size first, then the size that is needed, then the exact size of
+ * the request, because a driver may refuse a size for another reason than lack of memory.  If
+ * memory has run out, returns the idle pieces to upstream and tries once more. */
 static gboolean
 parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -386,7 +390,7 @@ parts_release (TarnHeap *heap, TarnPiece *piece)
   g_free (piece);
 }
 
-/* Pieces are all that such a range has. */
+/* Does nothing: a range of this kind has nothing besides pieces. */
 static void
 parts_tidy (TarnHeapRange *range)
 {
@@ -406,14 +410,16 @@ parts_choose (const TarnHeap *heap, gsize size)
              : TARN_RANGE_HUGE;
 }
 
-/* Larger requests are huge, if not at once then when the heap comes near its limit. */
+/* Gets the largest request whose memory can serve others.  Larger requests are huge, at the latest
+ * when the heap comes near its limit. */
 static gsize
 parts_get_max_shared (const TarnHeap *heap)
 {
   return MAX (1, MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE)));
 }
 
-/* A larger block that a pool holds keeps a piece in use which could go back, or be split. */
+/* max_held: a larger block that a pool caches would keep a piece in use that could be returned or
+ * split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,

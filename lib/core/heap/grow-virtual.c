@@ -1,44 +1,46 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces of virtual memory: a backing each, mapped at the end of the range that needs it.  As long
- * as the heap has little more than was ever in use, it takes fresh memory; then idle pieces move,
- * those of the same queue before it is done with them.
+ * Pieces of virtual memory: each is a backing that is mapped at the end of the range which needs
+ * it.  As long as the heap has little more memory than its peak of bytes in use, it allocates fresh
+ * memory.  After that it moves idle pieces; those of the same queue even before the queue's
+ * commands are done.
  *
- * Addresses are never used again once a piece has moved away from them, except for the last ones.
- * There are far more of them than memory; a region in which they have come to an end is followed by
- * another, and goes when its last piece has. */
+ * Addresses are not used again once a piece has moved away from them, except for the last ones of a
+ * region.  There are far more addresses than memory.  When a region has none left, the range
+ * reserves another, and the old region is released when its last piece has gone. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* The largest request for the range of small ones. */
+/* The largest request for the small range. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
-/* The most that a piece has: large enough for few calls of the driver, and small enough to be idle
- * often.  It is one byte in PIECE_SHARE of what the arena will have, but no less than the first and
- * no more than the second of these.  As a multiple of the first it is filled by blocks of, say, 16
- * or 128 MiB. */
+/* The largest size of a piece: large enough for few driver calls, and small enough that it is often
+ * idle.  It is the bytes that the arena will have divided by PIECE_SHARE, but at least
+ * SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  It is a multiple of SMALL_PIECE_BYTES, so that
+ * blocks of, say, 16 or 128 MiB fill pieces completely. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
 
-/* A request that misses this many bytes takes many pieces. */
+/* The number of missing bytes above which a request needs many pieces. */
 #define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
-/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM,
- * and one byte in ROOM_SHARE of the peak. */
+/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM
+ * plus the peak divided by ROOM_SHARE. */
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 64
 
-/* The largest piece in a heap with a limit, as a share of that.  A piece cannot move while anything
- * in it is in use; if pieces are small, that holds little memory back. */
+/* In a heap with a limit, the largest piece as a share of the limit.  A piece cannot move while any
+ * extent in it is in use; if pieces are small, that holds back little memory. */
 #define LIMIT_PIECE_SHARE 256
 
-/* How many addresses a range reserves at first: more than a device has memory, and few enough for
- * hundreds of queues; or where there are 4 GiB in all, a share of what drivers have of them. */
+/* The bytes of addresses that a range reserves at first: more than a device has memory, and few
+ * enough for hundreds of queues.  If there are only 4 GiB in all, a share of the addresses that
+ * drivers have. */
 #define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
@@ -58,8 +60,8 @@ memory_at (guint64 address)
 
 /* Regions */
 
-/* Reserves addresses for a range: if there are not as many, then half as many, as long as a request
- * has room. */
+/* Reserves a region of addresses for a range.  If it cannot reserve the usual size, it tries half
+ * of that again and again, as long as the request fits. */
 static TarnHeapRegion *
 reserve (TarnHeapRange *range, gsize needed, GError **error)
 {
@@ -103,7 +105,7 @@ get_free_addresses (const TarnHeapRegion *region)
   return region->size - (gsize) (region->end - region->addresses.address);
 }
 
-/* Gets the bytes at the end of a range that are free already. */
+/* Gets the free bytes at the end of a range. */
 static gsize
 get_free_at_end (const TarnHeapRange *range)
 {
@@ -112,7 +114,7 @@ get_free_at_end (const TarnHeapRange *range)
   return last != NULL && last->is_free ? last->size : 0;
 }
 
-/* Gets the bytes by which a range is too short for a request. */
+/* Gets the bytes that are missing at the end of a range for a request. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size)
 {
@@ -122,7 +124,8 @@ get_missing (const TarnHeapRange *range, gsize size)
   return _tarn_round_up (size - free_bytes, ops_of (range->heap)->virtual_granularity);
 }
 
-/* Sees to it that there are addresses for a request at the end of a range. */
+/* Makes sure that a range has addresses for a request at its end.  Releases the lock if it reserves
+ * some. */
 static gboolean
 ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -142,7 +145,8 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
   return TRUE;
 }
 
-/* Gives addresses back that the range has no piece at any more, and does not grow in. */
+/* Releases the regions in which a range has no piece any more, and does not grow.  Releases the
+ * lock meanwhile. */
 static void
 virtual_tidy (TarnHeapRange *range)
 {
@@ -164,7 +168,7 @@ virtual_tidy (TarnHeapRange *range)
     }
 }
 
-/* Gives all addresses of a heap back that has no piece any more. */
+/* Releases all regions of a range.  The heap has no piece any more. */
 static void
 virtual_clear (TarnHeapRange *range)
 {
@@ -179,7 +183,7 @@ virtual_clear (TarnHeapRange *range)
 
 /* Pieces */
 
-/* Gives a piece's memory back, which is not mapped. */
+/* Returns the memory of a piece that is not mapped. */
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
 {
@@ -195,7 +199,7 @@ virtual_release (TarnHeap *heap, TarnPiece *piece)
   discard (heap, piece);
 }
 
-/* Maps a piece at the end of a range.  Where that fails its memory goes back. */
+/* Maps a piece at the end of a range.  If that fails, returns the piece's memory. */
 static gboolean
 map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -222,7 +226,7 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return FALSE;
 }
 
-/* Notes that a piece, which is in no range, moves to the end of one. */
+/* Counts that a piece, which is in no range, moves to the end of a range. */
 static void
 note_move (const TarnHeapRange *range, const TarnPiece *piece)
 {
@@ -248,8 +252,9 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return map_at_end (range, piece, error);
 }
 
-/* Moves an idle piece to the end of a range of its queue, which may still use it at its old
- * address. Where upstream does not map it twice it stays where it was, and no other is tried. */
+/* Moves an idle piece to the end of a range of its queue, whose commands may still use the piece at
+ * its old address.  If upstream does not map it twice, the piece stays where it was, and the heap
+ * does not try this again. */
 static void
 move_unquiet (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -277,7 +282,8 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece);
 }
 
-/* Moves an idle piece to the end of a range.  Returns TRUE if to look again may help. */
+/* Moves an idle piece to the end of a range.  Returns TRUE if the caller should search the range
+ * again. */
 static gboolean
 move (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -287,17 +293,18 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if pieces are to move into a range rather than fresh memory.  A large piece among
- * small ones would be in use for as long as the smallest block in it. */
+/* Returns TRUE if idle pieces may move into a range instead of fresh memory.  The small range gets
+ * only fresh memory, because a large piece there would be in use for as long as the smallest block
+ * in it. */
 static gboolean
 moves_in (const TarnHeapRange *range)
 {
   return range->kind != TARN_RANGE_SMALL;
 }
 
-/* Chooses the piece that is to serve a range: the smallest that is large enough, or else the
- * largest.  Those at its end already are no help, nor those that would have to move there and for
- * which there are no addresses. */
+/* Chooses the idle piece that should serve a range: the smallest that is large enough, or else the
+ * largest.  Leaves out a piece that is at the range's end already, and a piece that would have to
+ * move there if the region has too few addresses left for it. */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -319,15 +326,15 @@ choose_idle (const TarnHeapRange *range, gsize missing)
   return best;
 }
 
-/* Computes how many bytes the heap should have at most with a request of @size bytes. */
+/* Computes the most bytes that the heap should have with a request of @size bytes. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
   return _tarn_heap_get_target (heap, size, ROOM_SHARE, MIN_ROOM);
 }
 
-/* Reckons how much fresh memory there may be for a request; if it needs more, a piece is moved
- * instead. */
+/* Computes how much fresh memory the heap may allocate for a request.  If the request needs more, a
+ * piece moves instead. */
 static gsize
 get_room (const TarnHeap *heap, gsize size)
 {
@@ -336,8 +343,8 @@ get_room (const TarnHeap *heap, gsize size)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Gets the size of the largest piece, unless the program sets it: at most @bytes, and a share of
- * the limit. */
+/* Gets the largest size of a piece if the program did not set one: at most @bytes, and at most a
+ * share of the limit. */
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
@@ -347,8 +354,8 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
 }
 
-/* Chooses how large a fresh piece is to be.  Where a program does not say, it is as large as all
- * that the arena has, so that who needs little has little; but no larger than there is room for,
+/* Chooses the size of a fresh piece.  If the program did not set one, it is as large as all the
+ * memory of the arena, so that an arena that needs little has little; but no larger than the room,
  * unless the request needs more. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
@@ -371,7 +378,7 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
   return MIN (usual, get_free_addresses (range->region));
 }
 
-/* Takes fresh memory of a size, and maps it at the end of a range. */
+/* Allocates fresh memory, and maps it at the end of a range. */
 static gboolean
 add (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -394,7 +401,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return map_at_end (range, _tarn_piece_new (backing, size), error);
 }
 
-/* Adds up the pieces that can move to a range's end. */
+/* Adds up the bytes of the pieces that can move to a range's end. */
 static gsize
 count_movable (const TarnHeapRange *range)
 {
@@ -409,8 +416,9 @@ count_movable (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Sees whether upstream has @size bytes.  To map all that there is piece by piece, only to learn
- * that it is not enough, takes seconds, in which others have none. */
+/* Tests whether upstream has @size bytes, by allocating and releasing them.  The alternative, to
+ * map all that there is piece by piece only to learn that it is not enough, takes seconds, in which
+ * other programs have no memory. */
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
 {
@@ -429,8 +437,9 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Makes an idle piece serve a range where upstream has no more: it moves there, or goes back for
- * what upstream can give instead.  Returns TRUE if to look again may help. */
+/* Makes an idle piece serve a range because upstream has no more memory: moves it there, or returns
+ * it so that upstream can allocate something else.  Returns TRUE if the caller should search the
+ * range again. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
 {
@@ -440,16 +449,17 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if it is no use to ask for a smaller piece: there is none as small, or, as pieces
- * stay, what is not enough could not go back. */
+/* Returns TRUE if it does not help to ask for a smaller piece: because there is no smaller size, or
+ * because pieces have to stay, so one that is too small could not be returned. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Takes fresh memory for a request of so many bytes: of the usual size, or what is missing; or uses
- * what is idle; or takes as much as there is, down to the granularity. */
+/* Adds memory for a request that is missing @missing bytes: a fresh piece of the usual size or of
+ * the missing bytes; or else an idle piece; or else as large a fresh piece as upstream has, down to
+ * the granularity. */
 static gboolean
 add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 {
@@ -475,8 +485,8 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   return TRUE;
 }
 
-/* Chooses the piece that is to move for a request, rather than fresh memory.  Returns NULL if none
- * is. */
+/* Chooses the piece that should move for a request instead of fresh memory.  Returns NULL if none
+ * should. */
 static TarnPiece *
 choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
 {
@@ -492,10 +502,10 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
-/* Returns TRUE if upstream is to be asked first whether it has all that a request is missing.  It
- * is if the request takes many pieces, if memory ran out before, or if pieces have to stay, as
- * those of a request that fails could not go back. *bytes becomes what idle pieces do not have of
- * it. */
+/* Returns TRUE if the heap should first test whether upstream has all missing bytes.  It should if
+ * the request needs many pieces, if memory ran out before, or if pieces have to stay, because the
+ * pieces of a request that fails could not be returned.  Sets *bytes to the missing bytes that idle
+ * pieces do not have. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
@@ -514,12 +524,13 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   gsize missing, bytes;
   TarnPiece *idle;
 
-  virtual_tidy (range); /* also where all that moves stays mapped for a while */
+  virtual_tidy (range); /* even if all pieces that move stay mapped for a while */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
-    return TRUE; /* somebody has freed that meanwhile */
-  /* Only now, because the lock was given up: somebody may have taken what was free at the end. */
+    return TRUE; /* another thread has freed it meanwhile */
+  /* Only now, because the lock was released: another thread may have taken the free bytes at the
+   * end. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);

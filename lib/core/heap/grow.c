@@ -1,21 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Where the next piece comes from, and how pieces go back.  One thread at a time does either; calls
- * of upstream are made without the lock. */
+ * Gets pieces, and returns them.  One thread at a time changes the set of pieces, and calls
+ * upstream without the lock. */
 
 #include "base/duty-private.h"
 #include "heap/heap-private.h"
 
-/* Returns TRUE if this thread may wait for others.  A backend's function may call Tarn to allocate
- * or free memory.  In such a call the thread must not wait: it could wait for itself. */
+/* Returns TRUE if this thread may wait for other threads.  A backend's function may call Tarn to
+ * allocate or free memory.  In such a call the thread must not wait, because it could wait for
+ * itself. */
 static gboolean
 may_wait (const TarnHeap *heap)
 {
   return _tarn_may_await (heap->base.level, TARN_DUTY_ASK);
 }
 
-/* Waits until nobody else changes what pieces there are.  Returns FALSE if this thread must not
+/* Waits until no other thread changes the set of pieces.  Returns FALSE if this thread must not
  * wait. */
 static gboolean
 await_change (TarnHeap *heap)
@@ -28,8 +29,7 @@ await_change (TarnHeap *heap)
   return !heap->is_changing;
 }
 
-/* Begins a call that changes what pieces there are; there is one at a time, and this is not
- * another. */
+/* Begins a call that changes the set of pieces.  There is one such call at a time, and none now. */
 static void
 begin_change (TarnHeap *heap)
 {
@@ -49,7 +49,7 @@ _tarn_heap_end_change (TarnHeap *heap)
     _tarn_cond_broadcast (&heap->changed);
 }
 
-/* Gets the most bytes that the heap may have; 0: as many as there are. */
+/* Gets the limit of the heap in bytes; 0: there is none. */
 gsize
 _tarn_heap_get_limit (const TarnHeap *heap)
 {
@@ -58,8 +58,8 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Returns TRUE if so many bytes more are within the heap's limit; without one, whether they can be
- * counted: a device may have more memory than the host has addresses. */
+/* Returns TRUE if @size more bytes are within the heap's limit.  If it has none, tests whether a
+ * gsize can count them, because a device may have more memory than the host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -81,7 +81,7 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Raises the peak of bytes, after a piece's bytes were counted. */
+/* Updates the peak of upstream bytes, after a piece was counted. */
 void
 _tarn_heap_note_peak (TarnHeap *heap)
 {
@@ -91,7 +91,7 @@ _tarn_heap_note_peak (TarnHeap *heap)
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
-/* Returns TRUE if there is no more to be had, as opposed to another failure. */
+/* Returns TRUE if a request failed because memory has run out, and for no other reason. */
 gboolean
 _tarn_heap_has_run_out (const GError *error)
 {
@@ -106,8 +106,8 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
                heap->base.label, size);
 }
 
-/* Begins a call that changes what pieces there are, for a request of @size bytes, once nobody else
- * does.  Returns FALSE if this thread must not wait for them. */
+/* Begins a call that changes the set of pieces, for a request of @size bytes.  Waits until no other
+ * thread is in such a call.  Returns FALSE if this thread must not wait. */
 gboolean
 _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 {
@@ -120,8 +120,8 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
-/* Adds a piece to a range that has no free extent for a request, or waits for somebody who does so.
- * Returns TRUE if to look again may help. */
+/* Adds a piece to a range that has no free extent for a request, or waits for another thread that
+ * adds one.  Returns TRUE if the caller should search the range again. */
 gboolean
 _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -143,21 +143,21 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    _tarn_heap_release_idle (heap, NULL); /* nobody used these pieces: they were not enough */
+    _tarn_heap_release_idle (heap, NULL); /* no request used these pieces: they were not enough */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;
 }
 
-/* After a range could not grow, has the host wait for what may be there then.  Returns TRUE if it
- * did, so that to try again may help. */
+/* Makes the host wait for idle pieces to become quiet, after a range could not grow.  Returns TRUE
+ * if it waited, so the caller should try again. */
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
   return may_wait (heap) && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
 }
 
-/* Makes a piece of what upstream gave. */
+/* Makes a piece of memory from upstream. */
 TarnPiece *
 _tarn_piece_new (TarnMemory memory, gsize size)
 {
@@ -170,7 +170,7 @@ _tarn_piece_new (TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Returns TRUE if an idle piece can go back now. */
+/* Returns TRUE if an idle piece can be returned now. */
 gboolean
 _tarn_piece_can_go (const TarnPiece *piece)
 {
@@ -178,7 +178,7 @@ _tarn_piece_can_go (const TarnPiece *piece)
          && (piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece));
 }
 
-/* Gives a list of pieces back that were cut out. */
+/* Returns a list of pieces that were cut out to upstream. */
 static void
 release_all (TarnHeap *heap, GQueue *pieces)
 {
@@ -196,7 +196,7 @@ cut (TarnPiece *piece, GQueue *pieces)
   g_queue_push_tail_link (pieces, &piece->link);
 }
 
-/* Cuts out all idle pieces that can go back now. */
+/* Cuts out all idle pieces that can be returned now. */
 static void
 cut_idle (TarnHeap *heap, GQueue *pieces)
 {
@@ -215,8 +215,8 @@ count_bytes (const GQueue *pieces)
   return bytes;
 }
 
-/* Gives pieces back that were cut out, in a call that changes what pieces there are.  Gets their
- * bytes. */
+/* Returns pieces that were cut out to upstream, in a call that changes the set of pieces.  Gets
+ * their bytes. */
 static gsize
 release (TarnHeap *heap, GQueue *pieces)
 {
@@ -234,8 +234,8 @@ release (TarnHeap *heap, GQueue *pieces)
   return bytes;
 }
 
-/* Gives an idle piece back that can go (NULL: all there are), in a call that changes what pieces
- * there are.  Gets the bytes. */
+/* Returns an idle piece that can be returned (NULL: all that can) to upstream, in a call that
+ * changes the set of pieces.  Gets the bytes. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
@@ -248,7 +248,7 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   return release (heap, &pieces);
 }
 
-/* Gives back pieces that have been idle for longer than the heap keeps them. */
+/* Returns pieces to upstream that have been idle for longer than the heap keeps them. */
 static void
 release_expired (TarnHeap *heap, gint64 now)
 {
@@ -260,8 +260,8 @@ release_expired (TarnHeap *heap, gint64 now)
   release (heap, &pieces);
 }
 
-/* Looks now and then whether pieces have been idle for so long that nobody seems to need them, and
- * gives them back.  The door need not be closed. */
+/* Checks at intervals whether pieces have been idle for the heap's idle time, and returns these to
+ * upstream.  The door need not be closed. */
 void
 _tarn_heap_expire (TarnHeap *heap)
 {
@@ -283,8 +283,9 @@ _tarn_heap_expire (TarnHeap *heap)
   _tarn_heap_end_change (heap);
 }
 
-/* Gives back all idle pieces that can go, once the host has waited for what uses them.  Gets their
- * bytes; 0 also if this thread must not wait for those who change what pieces there are. */
+/* Returns all idle pieces that can be returned, after the host has waited for the commands that use
+ * them.  Gets their bytes.  Returns 0 if this thread must not wait for another thread that changes
+ * the set of pieces. */
 gsize
 _tarn_heap_trim (TarnHeap *heap)
 {

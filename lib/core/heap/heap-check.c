@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The invariants of a heap, executed: a walk over everything that it has. */
+ * Checks the invariants of a heap: walks over everything that it has. */
 
 #include "heap/heap-private.h"
 
@@ -32,8 +32,9 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Returns the granularity of the extents' sizes in a piece.  An address may have to be a multiple
- * of more than the piece's own is, so that less than the heap's alignment lies in front of it. */
+/* Gets the granularity of the extents' sizes in a piece.  A request may align its address to more
+ * than the piece's own address is aligned to; the extent in front of it may then be smaller than
+ * the heap's alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -71,7 +72,7 @@ check_extent (Walk *walk, const TarnExtent *extent)
     walk->remembered++;
 }
 
-/* Walks over the extents that begin in a piece, and counts those in use that have bytes in it. */
+/* Checks the extents that begin in a piece, and counts the extents in use that have bytes in it. */
 static guint
 walk_piece (Walk *walk, const TarnPiece *piece)
 {
@@ -132,7 +133,7 @@ check_region (Walk *walk, const TarnHeapRegion *region)
           "a last extent that is not");
 }
 
-/* Checks a treap of the free extents of a class; gets how many there are. */
+/* Checks the treap of a class, and counts its extents. */
 static gsize
 check_treap (Walk *walk, const TarnExtent *extent, guint class)
 {
@@ -162,8 +163,8 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
   return n;
 }
 
-/* Checks the index of free extents; gets how many there are.  One in a class that does not say that
- * it has any is missing then. */
+/* Checks the index of free extents, and counts its extents.  An extent whose class has no bit set
+ * is missing from the count. */
 static gsize
 check_free_index (Walk *walk, const TarnFreeIndex *index)
 {
@@ -282,7 +283,8 @@ check_totals (Walk *walk)
           "a peak below what there is");
 }
 
-/* Checks all invariants.  FALSE, and a text for the caller to free: one is violated. */
+/* Checks all invariants.  Returns FALSE if one is violated, and sets *violation to a text, which
+ * the caller frees. */
 gboolean
 _tarn_heap_check (TarnHeap *heap, gchar **violation)
 {

@@ -33,7 +33,8 @@ _tarn_heap_record_piece (const TarnPiece *piece)
                         GPOINTER_TO_SIZE (queue->handle));
 }
 
-/* Records by which address the user of an extent knows it, if it is another one. */
+/* Records the address by which the user of an extent knows it, if it differs from the extent's
+ * start. */
 void
 _tarn_heap_record_part (const TarnExtent *extent)
 {
@@ -55,7 +56,7 @@ tell_pieces (const TarnArena *arena, TarnListener *listener)
       }
 }
 
-/* Tells of the extents in use that begin in a piece. */
+/* Describes the extents in use that begin in a piece. */
 static void
 tell_extents (const TarnHeap *heap, const TarnPiece *piece, TarnListener *listener)
 {

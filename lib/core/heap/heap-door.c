@@ -1,17 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The heap's lock and its door, and what is counted while the door is closed. */
+ * The heap's lock and its door, and the counting that happens while the door is closed. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* The bytes of a queue that must become idle before the driver is called for an event: this many,
- * or one byte in EVENT_SHARE of the most that was in use. */
+/* The bytes of a queue that must become idle before the heap calls the driver for an event:
+ * EVENT_STEP, or the peak of bytes in use divided by EVENT_SHARE if that is more. */
 #define EVENT_STEP ((gsize) 8 << 20)
 #define EVENT_SHARE 64
 
-/* Dates the pieces that have become idle since the last call. */
+/* Notes the time for the pieces that have become idle since the last call. */
 static void
 date_idle (TarnArena *arena)
 {
@@ -29,7 +29,7 @@ date_idle (TarnArena *arena)
     }
 }
 
-/* Counts in the heap what an arena has in use. */
+/* Adds the bytes that an arena has in use to the heap's counters. */
 void
 _tarn_arena_count (TarnArena *arena)
 {
@@ -46,7 +46,7 @@ _tarn_arena_count (TarnArena *arena)
   date_idle (arena);
 }
 
-/* Puts back what threads have left that did not wait for an arena's lock. */
+/* Frees the extents that threads left because they did not wait for the arena's lock. */
 void
 _tarn_arena_drain (TarnArena *arena)
 {
@@ -62,7 +62,7 @@ _tarn_arena_drain (TarnArena *arena)
     }
 }
 
-/* Counts extents in use that the heap does not know by their memory. */
+/* Adds the extents in use that are not in the heap's table to the heap's count. */
 void
 _tarn_arena_count_unnamed (TarnArena *arena)
 {
@@ -70,7 +70,8 @@ _tarn_arena_count_unnamed (TarnArena *arena)
   arena->n_unnamed = 0;
 }
 
-/* Counts what visits have changed.  The lock is held, and the door is closed. */
+/* Adds all changes by read sections to the heap's counters.  The lock is held, and the door is
+ * closed. */
 static void
 collect (TarnHeap *heap)
 {
@@ -88,7 +89,7 @@ collect (TarnHeap *heap)
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
 }
 
-/* Closes the door of a heap whose lock is held, unless it is closed. */
+/* Closes the door of a heap whose lock is held, unless it is closed already. */
 void
 _tarn_heap_close (TarnHeap *heap)
 {
@@ -99,8 +100,8 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Opens the door to visits if it is closed, and there may be any: where what is allocated is
- * recorded, all of it is with the lock. */
+/* Opens the door if it is closed, and threads may use read sections.  While allocations are
+ * recorded they do not, because recorded allocations need the lock. */
 static void
 open_door (TarnHeap *heap)
 {
@@ -114,7 +115,7 @@ open_door (TarnHeap *heap)
     _tarn_door_open (&heap->door);
 }
 
-/* Takes the lock of a heap, and has nobody visit it. */
+/* Takes the lock of a heap, and closes the door. */
 void
 _tarn_heap_lock (TarnHeap *heap)
 {
@@ -122,9 +123,9 @@ _tarn_heap_lock (TarnHeap *heap)
   _tarn_heap_close (heap);
 }
 
-/* Takes the lock, and leaves the door open: for data that no visit reads, which is the table of
- * memory in use, and events.  Threads go on to visit the heap then.  Whoever closes the door waits
- * for each of them, and others wait for the door. */
+/* Takes the lock, and leaves the door open: for data that no read section reads, which are the
+ * table of memory in use, and events.  Threads go on to use read sections.  To close the door means
+ * to wait for each of these threads, and makes others wait for the door. */
 void
 _tarn_heap_lock_open (TarnHeap *heap)
 {
@@ -147,7 +148,7 @@ _tarn_heap_unlock (TarnHeap *heap)
   _tarn_mutex_unlock (&heap->lock);
 }
 
-/* Gives the lock up until another thread says that something has changed. */
+/* Releases the lock until another thread signals a change. */
 void
 _tarn_heap_wait (TarnHeap *heap)
 {

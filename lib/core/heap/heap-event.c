@@ -1,24 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out when no command uses an idle piece any more.  Commands on a queue may still use free
- * ranges of a piece.  An event that is recorded once the piece is idle is done when they do not.
+ * Finds out when no command uses an idle piece any more.  Commands on a queue may still use the
+ * free extents of a piece.  An event that is recorded after the piece became idle is done when
+ * these commands are done.
  *
- * Events are numbered, and pieces have none of their own: an event stands for all pieces of the
- * queue that became idle before it was begun.
+ * Events are numbered, and pieces have none of their own: an event covers all pieces of the queue
+ * that became idle before its recording began.
  *
- * If a reference does not keep a queue alive, an event is recorded by calls that name the queue, or
- * else on all queues at once, when memory has run out.  The lock is held in all of this, and
- * released for each call of the driver.  The door is open while only events are changed, so that
- * threads which use memory need not wait. */
+ * If a reference does not keep a queue alive, calls that name the queue record its events; or, when
+ * memory has run out, one call records an event on all queues.  The lock is held in all functions
+ * here, and released for each driver call.  The door is open while only events change, so that
+ * threads which allocate need not wait. */
 
 #include "heap/heap-private.h"
 
-/* The number of an event that stands for all commands that a queue has had. */
+/* The number of an event that covers all commands that a queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* One in this many calls that name a queue asks the driver about its event; more often while memory
- * has old addresses, because only then can other queues use these. */
+/* One in PASSES calls that name a queue asks the driver about its event; one in PASSES_OF_ALIASES
+ * while pieces are mapped at old addresses, because other queues can use these pieces only after
+ * that. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
@@ -58,8 +60,8 @@ note_done (TarnHeapQueue *queue, guint64 number)
   queue->n_done = MAX (queue->n_done, number + 1);
 }
 
-/* Notes that an event is done, and drops the caller's reference and the queue's.  If another call
- * has done so before, the event may be of a queue that is gone. */
+/* Notes that an event is done, and drops the references of the caller and the queue.  If another
+ * call has already done so, the event may belong to a queue that is gone. */
 static void
 settle (TarnHeapQueue *queue, TarnHeapEvent *event)
 {
@@ -71,14 +73,14 @@ settle (TarnHeapQueue *queue, TarnHeapEvent *event)
   event_unref (queue->heap, event);
 }
 
-/* Records an event with a number.  If the context is lost, it counts as done, because nothing uses
- * its memory any more. */
+/* Records an event with a number.  If the context is lost, the event counts as done, because
+ * nothing uses the context's memory any more. */
 static gboolean
 record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  gpointer made, handle = queue->handle; /* alive as long as this call counts */
+  gpointer made, handle = queue->handle; /* alive as long as this call is counted */
   TarnHeapEvent *event;
 
   _tarn_assert_locked (&heap->lock);
@@ -118,7 +120,7 @@ record_event (TarnHeapQueue *queue, gboolean is_named)
   return record (queue, number, is_named, NULL);
 }
 
-/* Records an event on a queue that gets no more commands, for all memory that it used. */
+/* Records an event for all memory that a queue used.  The queue gets no more commands. */
 gboolean
 _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error)
 {
@@ -139,8 +141,8 @@ _tarn_queue_drop_events (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Asks whether events of a queue are done, the oldest first, until one is not.  The door may be
- * open afterwards. */
+/* Asks the driver whether events of a queue are done, the oldest first, until one is not.  The door
+ * may be open afterwards. */
 static void
 ask (TarnHeapQueue *queue)
 {
@@ -172,8 +174,8 @@ _tarn_queue_ask (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Returns TRUE if events are needed: pieces are returned only after one, or could be used by
- * another queue. */
+/* Returns TRUE if events are needed: because pieces can be returned only after one, or because
+ * another queue could use them. */
 static gboolean
 needs_events (const TarnHeap *heap)
 {
@@ -190,8 +192,8 @@ has_idle (const TarnHeapQueue *queue)
 }
 
 /* Records an event if pieces of a queue, which the caller names, became idle or moved since the
- * last one was begun.  Does not record one while another is pending, about which it asks now and
- * then: a queue that is far behind needs no more of them.  The door may be open afterwards. */
+ * last recording began.  If an event is pending, it only asks now and then whether that is done,
+ * because a queue that is far behind needs no more of them.  The door may be open afterwards. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -205,8 +207,8 @@ _tarn_queue_record_if_idle (TarnHeapQueue *queue)
     record_event (queue, TRUE);
 }
 
-/* Makes the host wait for an event.  A wait that fails is enough if the event is done, or its
- * context is lost. */
+/* Makes the host wait for an event.  Returns TRUE also if the wait failed, but the event is done or
+ * its context is lost. */
 static gboolean
 await (TarnHeap *heap, TarnHeapEvent *event)
 {
@@ -251,7 +253,7 @@ _tarn_queue_await (TarnHeapQueue *queue)
   return queue->n_done > number;
 }
 
-/* Lists the queues that have idle pieces which are not quiet, and adds a call to each. */
+/* Lists the queues that have idle pieces which are not quiet, and counts a call for each. */
 static GPtrArray *
 enter_unquiet (const TarnHeap *heap)
 {
@@ -269,9 +271,9 @@ enter_unquiet (const TarnHeap *heap)
   return queues;
 }
 
-/* Asks about the events of all queues.  Records one if a queue has none for idle pieces, and a
- * reference keeps it alive; otherwise the next call that names the queue does so.  Ends the aliases
- * that events allow to end.  The caller changes the list of pieces. */
+/* Asks the driver about the events of all queues.  Records an event if a queue has idle pieces but
+ * no event, and a reference keeps it alive; otherwise the next call that names the queue records
+ * one.  Ends the aliases that events allow to end.  The caller has set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
@@ -285,7 +287,7 @@ _tarn_heap_poll_events (TarnHeap *heap)
           && queue->events.length == 0 && heap->base.direct->ops.event_record_all == NULL)
         {
           record_event (queue, FALSE);
-          ask (queue); /* it may have nothing to do */
+          ask (queue); /* a queue without commands is done at once */
         }
     }
   _tarn_heap_close (heap);
@@ -293,7 +295,7 @@ _tarn_heap_poll_events (TarnHeap *heap)
 }
 
 /* Makes the host wait until all pieces that are idle now are quiet, as far as it can find out.
- * Other threads may change the list of pieces meanwhile, because a queue may wait for their next
+ * Other threads may change the set of pieces meanwhile, because a queue may wait for their next
  * calls.  Returns TRUE if there were such pieces. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)

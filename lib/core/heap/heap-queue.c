@@ -1,22 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues that a heap has ranges for.  It meets a queue when a request names it, and knows it as
- * long as the queue has a piece, unless it is told to forget it.
+ * The queues for which a heap has ranges.  A heap adds a queue when a request names it, and keeps
+ * it as long as the queue has a piece, unless the program tells the heap to forget it.
  *
  * A forgotten queue leaves its memory behind.  Another queue takes it over as it is, once the last
- * event of the forgotten one is done.  So a program that makes a queue for each task has one task's
- * memory, and makes no call of the driver between tasks. */
+ * event of the forgotten one is done.  So a program that makes a queue for each task needs the
+ * memory of one task, and makes no driver call between tasks. */
 
 #include "heap/heap-private.h"
 
 #include <string.h>
 
-/* The number of forgotten queues that are asked about when a queue is met. */
+/* The most forgotten queues that a new queue asks about. */
 #define MAX_ASKED 4
 
-/* Takes a struct that is used again, of @size bytes, and zeroes it from an offset on.  Returns NULL
- * if there is none. */
+/* Takes an unused struct of @size bytes, and zeroes it from an offset on.  Returns NULL if there is
+ * none. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
@@ -55,14 +55,15 @@ add_arena (TarnHeapQueue *queue)
   __atomic_store_n (&queue->n_arenas, queue->n_arenas + 1, __ATOMIC_RELEASE);
 }
 
-/* Gives a queue a number.  Threads that have met it look at that. */
+/* Sets the number of a queue, which threads with a reference to its arenas check. */
 static void
 set_number (TarnHeapQueue *queue, guint64 number)
 {
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes a queue, with the backend's reference.  @handle: NULL for memory of no queue. */
+/* Makes a queue.  It takes over the reference of the backend's.  @handle: NULL for requests that
+ * name no queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
@@ -74,7 +75,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
-  queue->n_begun = 1; /* fresh pieces are idle since 0 */
+  queue->n_begun = 1; /* fresh pieces have been idle since event 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
@@ -112,7 +113,7 @@ _tarn_queue_note_thread (TarnHeapQueue *queue)
   queue->has_shared_arena = has_shared_arena (queue);
 }
 
-/* Doubles the arenas of a queue, unless it has the most, or each thread has its own. */
+/* Doubles the number of a queue's arenas, up to the maximum, unless each thread has its own. */
 void
 _tarn_queue_add_arenas (TarnHeapQueue *queue)
 {
@@ -133,7 +134,8 @@ _tarn_queue_has_pieces (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Finds the queue that has a handle (NULL: nobody).  Returns NULL if the heap does not know it. */
+/* Finds the queue with a handle (NULL: heap->nobody).  Returns NULL if the heap does not know
+ * it. */
 TarnHeapQueue *
 _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
 {
@@ -158,10 +160,10 @@ unref_handle (TarnHeap *heap, gpointer handle)
   _tarn_heap_lock (heap);
 }
 
-/* Takes a forgotten queue whose last event is done from among the others, with a call that uses it.
- * Returns NULL if there is none of those that were forgotten first.  Nobody else works on it: an
- * event that was begun for the queue it was must not be taken for one of the queue that it will
- * be. */
+/* Takes a forgotten queue whose last event is done out of the list, and counts a call that uses
+ * it.  Asks only about the queues that were forgotten first.  Returns NULL if there is none.  No
+ * other call may use the queue, because an event whose recording began for the old queue must not
+ * count for the new one. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {
@@ -174,12 +176,12 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        _tarn_queue_drop_events (queue); /* for example, two calls that forgot it left some */
+        _tarn_queue_drop_events (queue); /* two calls that forgot it may have left some */
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
-          if (queue->n_calls == 1) /* still: the lock was given up */
+          if (queue->n_calls == 1) /* still: the lock was released */
             return queue;
         }
       queue->n_calls--;
@@ -188,8 +190,8 @@ steal_quiet (TarnHeap *heap)
   return NULL;
 }
 
-/* Makes a queue with a handle, and the backend's reference, take over what one that was stolen from
- * the forgotten ones has left behind. */
+/* Gives a stolen queue struct a new handle, with the backend's reference.  The new queue takes over
+ * the memory that the forgotten one left behind. */
 static void
 take_over (TarnHeapQueue *queue, gpointer handle)
 {
@@ -199,10 +201,10 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  queue->n_done = ++queue->n_begun; /* all that is idle by now is quiet */
+  queue->n_done = ++queue->n_begun; /* all pieces that are idle now are quiet */
 }
 
-/* Leaves a queue's ranges to others. */
+/* Forgets a queue: other queues may take over its ranges. */
 static void
 make_forgotten (TarnHeapQueue *queue)
 {
@@ -217,7 +219,8 @@ make_forgotten (TarnHeapQueue *queue)
   queue->left = g_steal_pointer (&queue->handle);
 }
 
-/* Adds a queue that the backend has just given a reference on, unless another thread was faster. */
+/* Adds a queue for which the backend has just given a reference, unless another thread was
+ * faster. */
 static TarnHeapQueue *
 meet (TarnHeap *heap, gpointer handle)
 {
@@ -244,8 +247,8 @@ meet (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Gets a queue (NULL: nobody), which the heap meets if it does not know it yet.  The caller counts
- * among the calls that use it. */
+/* Gets the queue with a handle (NULL: heap->nobody), and adds it if the heap does not know it yet.
+ * Counts a call that uses the queue. */
 TarnHeapQueue *
 _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
@@ -268,7 +271,8 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
   return queue;
 }
 
-/* Forgets a queue, alive, which is given no more commands that use the heap's memory. */
+/* Forgets a queue that is alive.  The program gives it no more commands that use the heap's
+ * memory. */
 static gboolean
 forget (TarnHeapQueue *queue, gpointer handle, GError **error)
 {
@@ -278,7 +282,7 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
-  /* The event does not stand for what is freed for it from now on. */
+  /* The event does not cover memory that is freed for the queue from now on. */
   set_number (queue, 0);
   is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;
@@ -305,7 +309,7 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
   return is_forgotten;
 }
 
-/* Ends an arena that has no piece, and is in no list.  The lock is released meanwhile. */
+/* Ends an arena that has no piece, and is in no list.  Releases the lock meanwhile. */
 static void
 free_arena (TarnArena *arena)
 {
@@ -318,7 +322,7 @@ free_arena (TarnArena *arena)
   heap->dead_arenas = g_slist_prepend (heap->dead_arenas, arena);
 }
 
-/* Ends a queue that has no piece, and is in no list but that of all. */
+/* Ends a queue that has no piece, and is in no list except all_queues. */
 void
 _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -338,7 +342,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   heap->dead_queues = g_slist_prepend (heap->dead_queues, queue);
 }
 
-/* Drops a queue that has nothing, and that nobody uses. */
+/* Drops a queue that has no piece, and that no call uses. */
 static void
 drop (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -351,10 +355,10 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_heap_free_queue (heap, queue);
 }
 
-/* Frees the queues that have no pieces and no calls.  The caller changes what pieces there are, so
- * no other thread takes a queue out of the list meanwhile.  Others may add queues at its end; these
- * stay for the next time.  Otherwise this would not end if the backend named a queue again each
- * time a queue is released. */
+/* Frees the queues that have no pieces and no calls.  The caller has set is_changing, so no other
+ * thread removes a queue from the list meanwhile.  Others may add queues at its end; these stay for
+ * the next time.  Otherwise the loop would not end if the backend named a queue again each time
+ * that a queue is released. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {

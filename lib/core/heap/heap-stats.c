@@ -27,7 +27,8 @@ get_largest_of_all (const TarnHeap *heap)
   return largest;
 }
 
-/* Adds to a request's error what is free in the heap, although it did not serve the request. */
+/* Adds the free bytes of the heap, which did not serve the request, to the message of a request's
+ * error. */
 void
 _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
 {
@@ -43,7 +44,7 @@ _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
       message, heap->stats.free_bytes, heap->stats.pieces, get_largest_of_all (heap));
 }
 
-/* Gets how often memory of a heap was unmapped, or went back. */
+/* Gets the number of times that memory of a heap was unmapped or returned. */
 guint64
 _tarn_heap_get_generation (const TarnHeap *heap)
 {

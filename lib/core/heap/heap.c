@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator that a heap is: requests and frees. */
+ * The allocator functions of a heap: requests and frees. */
 
 #include "common/argument-private.h"
 #include "heap/heap-private.h"
@@ -12,7 +12,8 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* Where a backend asks for nothing else: what CUDA's own allocations are multiples of. */
+/* The alignment if neither the program nor the backend asks for one: that of CUDA's own
+ * allocations. */
 #define USUAL_ALIGNMENT 512
 
 static gboolean
@@ -21,7 +22,7 @@ makes_parts (const TarnHeap *heap)
   return heap->growth == &_tarn_heap_parts_growth;
 }
 
-/* Remembers an extent by the memory that its user has.  The lock is held. */
+/* Adds an extent to the table, under the user's memory.  The lock is held. */
 void
 _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
 {
@@ -37,7 +38,7 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Makes upstream make an extent's part of its piece.  The lock is not held, and the extent is in
+/* Makes the part of an extent's piece that a user gets.  The lock is not held, and the extent is in
  * use. */
 gboolean
 _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory, GError **error)
@@ -59,7 +60,8 @@ _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memo
   return FALSE;
 }
 
-/* Makes upstream take an extent's part back.  The lock is not held, and the extent is in use. */
+/* Releases the part that was made for an extent.  The lock is not held, and the extent is in
+ * use. */
 void
 _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory)
 {
@@ -70,7 +72,7 @@ _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory me
     _tarn_call (direct, part_release, memory, extent->size);
 }
 
-/* Makes an extent a part of upstream's, or else puts it back. */
+/* Makes a part for an extent, and adds the extent to the table.  Frees the extent if that fails. */
 static gboolean
 name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -87,8 +89,8 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
-/* Ends a call that took an extent (NULL: it could not) for a queue, which it has entered, and gives
- * the lock up.  *owner: the queue's number, if the memory is its own; else 0. */
+/* Ends a call that took an extent (NULL: it failed) for a queue, which it had entered, and releases
+ * the lock.  Sets *owner to the queue's number if the memory is the queue's own, or else to 0. */
 static gboolean
 hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
           GError **error)
@@ -112,7 +114,7 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Gets the bytes that a request needs; 0: no memory has as many.  A piece for one request alone
+/* Gets the bytes that a request needs; 0 if the size is too large.  A piece for a single request
  * need not be a multiple of the alignment. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
@@ -124,10 +126,10 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
-/* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that is
- * not 0: then _tarn_heap_free_for () takes the memory as long as only this queue may still use it.
- * @alignment: a power of two; 0: the heap's.
- */
+/* Allocates memory for commands on a queue.  Sets *owner to the queue's number, or 0.  As long as
+ * only that queue may still use the memory, and the heap has not forgotten the queue,
+ * _tarn_heap_free_for () accepts the memory with a number other than 0.  @alignment: a power of
+ * two; 0: the heap's. */
 gboolean
 _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
                          TarnMemory *memory, guint64 *owner, GError **error)
@@ -161,8 +163,8 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
   return _tarn_heap_allocate_for (user_data, size, 0, NULL, memory, &owner, error);
 }
 
-/* Allocates as _tarn_heap_allocate_for () does, but only from what the queue has by now.  Returns
- * FALSE if it has nothing that will do. */
+/* Allocates memory as _tarn_heap_allocate_for () does, but only from the memory that the queue
+ * already has.  Returns FALSE if that has no extent that will do. */
 gboolean
 _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                          guint64 *owner)
@@ -186,7 +188,7 @@ _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory
   return hand_out (queue, extent, memory, owner, NULL);
 }
 
-/* Ends the use of an extent that is not remembered any more.  The lock is held, and released
+/* Frees an extent that is not in the table any more, and its part.  The lock is held, and released
  * meanwhile. */
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)
@@ -205,8 +207,8 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_put (heap, extent);
 }
 
-/* Frees memory that its owner may still use.  Returns FALSE if nothing was done, as the owner is
- * another one, or was forgotten. */
+/* Frees memory that its owner may still use.  Returns FALSE, and does nothing, if the memory has
+ * another owner, or the heap has forgotten the owner. */
 gboolean
 _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
 {
@@ -225,7 +227,7 @@ _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
   return is_owner;
 }
 
-/* Returns TRUE if _tarn_heap_free_for () takes memory of an owner. */
+/* Returns TRUE if _tarn_heap_free_for () accepts memory of this owner. */
 gboolean
 _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
 {
@@ -274,7 +276,7 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 
 static gsize heap_trim (TarnAllocator *allocator);
 
-/* Gives back what is idle, and else what upstream can. */
+/* Returns idle pieces to upstream, or, if there are none, makes upstream reclaim memory. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {
@@ -298,9 +300,9 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
-/* Makes the limit of a pool (0: none) the heap's, too, if the heap follows it.  It is rounded up to
- * a multiple of what virtual memory is mapped in, because less than that could not be used.
- * Returns TRUE if the heap has more than the limit. */
+/* Sets the limit of the pool above (0: none) for the heap as well, if the heap follows it.  Rounds
+ * it up to a multiple of the granularity of virtual memory, because the heap could not use a part
+ * of that.  Returns TRUE if the heap has more than the limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {
@@ -318,7 +320,8 @@ _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
   return has_more;
 }
 
-/* Loses the pieces of which nobody can tell whether they are still used.  Nobody uses the heap. */
+/* Drops the pieces that may still be in use, without returning their memory.  No other thread uses
+ * the heap. */
 static void
 lose_idle (TarnHeap *heap)
 {
@@ -338,7 +341,8 @@ lose_idle (TarnHeap *heap)
                    heap->base.label, bytes);
 }
 
-/* Frees the extents that were lost, so that their pieces become idle.  Nothing else is in use. */
+/* Frees the extents whose memory was lost, so that their pieces become idle.  No other extent is in
+ * use. */
 static void
 put_lost (TarnHeap *heap)
 {
@@ -354,8 +358,8 @@ put_lost (TarnHeap *heap)
     }
 }
 
-/* Gives back what there is besides pieces, and frees all queues.  If anything is in use, nothing is
- * touched. */
+/* Frees all queues, and everything else that the heap has besides pieces.  Does nothing if any
+ * extent is in use. */
 static void
 free_queues (TarnHeap *heap)
 {
@@ -377,7 +381,7 @@ free_queues (TarnHeap *heap)
   g_hash_table_unref (heap->queues);
 }
 
-/* Frees a heap, all of whose memory is back. */
+/* Frees a heap.  All of its memory has been freed. */
 static void
 heap_finalize (TarnAllocator *allocator)
 {
@@ -401,7 +405,7 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* A heap has blocks as a direct allocator has. */
+/* A heap allocates blocks as a direct allocator does. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,
@@ -411,7 +415,7 @@ static const TarnAllocatorClass heap_class = {
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
   .lose_memory = heap_lose,
-  .dispose = heap_finalize, /* its blocks have a reference each */
+  .dispose = heap_finalize, /* each of its blocks has a reference */
   .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -422,7 +426,7 @@ static const TarnAllocatorClass heap_class = {
   .tell_counters = _tarn_heap_tell_counters,
 };
 
-/* Gets the heap that an allocator is.  Returns NULL if it is none. */
+/* Casts an allocator to a heap.  Returns NULL if it is none. */
 TarnHeap *
 _tarn_heap_of (TarnAllocator *allocator)
 {
@@ -431,22 +435,23 @@ _tarn_heap_of (TarnAllocator *allocator)
   return allocator->klass == &heap_class ? heap : NULL;
 }
 
-/* Returns TRUE if memory is TarnMemory.address, which the heap computes.  If not, the driver makes
- * a part of a piece for each block. */
+/* Returns TRUE if the heap's memory is TarnMemory.address, which the heap computes.  If not, the
+ * driver makes a part of a piece for each block. */
 gboolean
 _tarn_heap_has_addresses (const TarnHeap *heap)
 {
   return heap->has_addresses;
 }
 
-/* Gets what the addresses of all blocks are multiples of, or their offsets. */
+/* Gets the alignment of the addresses of all blocks, or, if the heap has no addresses, of their
+ * offsets. */
 gsize
 _tarn_heap_get_alignment (const TarnHeap *heap)
 {
   return heap->alignment;
 }
 
-/* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
+/* Gets the size in bytes above which a pool should not cache a block, but ask the heap again. */
 gsize
 _tarn_heap_get_max_held (const TarnHeap *heap)
 {
@@ -465,8 +470,9 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses how a heap grows, by what its upstream allocator offers.  Returns NULL if it offers
- * nothing.  What another heap lends is for adaptors. */
+/* Chooses how a heap grows, by the functions that its upstream allocator offers.  Returns NULL if
+ * it has none of them.  Does not use virtual memory that another heap lends, which is for
+ * adaptors. */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {

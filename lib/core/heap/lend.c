@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory that a heap lends to another one, through an adaptor between them.  It comes from
- * the upstream allocator of the heap, and counts as the heap's.  So one limit bounds both, and the
- * heap gives idle memory back if the other needs it. */
+ * Lends virtual memory to another heap, through an adaptor between the two.  The memory comes from
+ * the upstream allocator of this heap, and counts as this heap's.  So one limit bounds both, and
+ * this heap returns idle memory if the other needs it. */
 
 #include "heap/heap-private.h"
 
@@ -53,7 +53,7 @@ count_lent (TarnHeap *heap, gsize bytes)
   heap->stats.upstream_bytes += bytes;
 }
 
-/* Takes memory of upstream.  The lock is released meanwhile. */
+/* Allocates a backing from upstream.  Releases the lock meanwhile. */
 static gboolean
 take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -72,8 +72,9 @@ take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
   return has_memory;
 }
 
-/* Takes memory of upstream, and gives back what is idle if there is no more.  It does not wait for
- * queues: the other heap may serve a capture, in which the host must not. */
+/* Allocates a backing from upstream.  If upstream has none left, returns idle pieces and tries
+ * again.  Does not wait for queues: the other heap may serve a capture, in which the host must not
+ * wait. */
 static gboolean
 take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -118,7 +119,7 @@ lend_backing_release (gpointer user_data, TarnMemory backing, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-/* Sets the functions for what a heap over an allocator lends. */
+/* Sets the functions by which a heap over @upstream lends virtual memory. */
 void
 _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops)
 {

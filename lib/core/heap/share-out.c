@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces that go from one arena of a queue to another one of it, as they are: with the extents that
- * are in use in them, at the same addresses, and without any call of the driver.  The queue's
- * commands come one after the other, whichever of its arenas the memory is in.
+ * Moves pieces from one arena of a queue to another one, as they are: with their extents in use, at
+ * the same addresses, and without a driver call.  This is safe because the queue executes its
+ * commands in order, in whichever of its arenas the memory is.
  *
  * A queue has one arena at first, and all its memory is there when it gets more of them.  An arena
- * whose threads find nothing there, and have to ask others for it, gets as much as the one that has
- * most.
+ * whose threads find no extent there, and have to search the others, gets as much memory as the one
+ * that has most.
  *
- * The lock is held in all of this, and the door is closed. */
+ * The lock is held in all functions here, and the door is closed. */
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if no extent in use goes over the end of a piece, which has a neighbour there. */
+/* Returns TRUE if no extent in use spans the end of a piece, which has a neighbour there. */
 static gboolean
 can_part_behind (const TarnPiece *piece)
 {
@@ -22,9 +22,10 @@ can_part_behind (const TarnPiece *piece)
   return extent->is_free || extent->start == piece->after->start;
 }
 
-/* Finds the last piece of the longest stretch of at most so many bytes that begins with a piece,
- * which has no neighbour before it, and sets *bytes to what the stretch has.  Returns NULL if there
- * is none.  What a region ends with stays with the range that grows there. */
+/* Finds the longest run of adjacent pieces that begins with @first, has at most @most bytes, and
+ * can be separated.  Returns its last piece, and sets *bytes to its size.  Returns NULL if there is
+ * none.  @first has no neighbour before it.  The last piece of a region stays with the range that
+ * grows there. */
 static TarnPiece *
 find_stretch (TarnPiece *first, gsize most, gsize *bytes)
 {
@@ -55,7 +56,7 @@ count_bytes (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Finds the range of a kind that has most, of the arenas of a queue. */
+/* Finds the range of a kind that has the most bytes, among the arenas of a queue. */
 static TarnHeapRange *
 find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
 {
@@ -75,8 +76,8 @@ find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
   return richest;
 }
 
-/* Makes a range get as many bytes as the one of its queue that has most, as far as pieces can be
- * parted. */
+/* Moves pieces to a range, until it has as many bytes as the one of its queue that has most, as far
+ * as pieces can be separated. */
 static void
 even_out (TarnHeapRange *range)
 {
@@ -98,7 +99,7 @@ even_out (TarnHeapRange *range)
     }
 }
 
-/* Makes an arena whose threads found too little there get pieces of the queue's others. */
+/* Moves pieces of the queue's other arenas to an arena that had no extent for too many requests. */
 void
 _tarn_arena_share_out (TarnArena *arena)
 {

@@ -1,34 +1,34 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How much memory may be stranded in a heap that is near its limit.
+ * Bounds the memory that may be stranded in a heap that is near its limit.
  *
- * A free extent in a piece that is in use cannot go back to upstream.  Where pieces cannot move,
- * such stranded bytes are lost for a request that is too large for each of them.  That does not
- * matter as long as the heap is far from its limit.  So the heap compares: what the program has
- * lately used at most, and what is stranded, must fit into the limit together.  The difference is
- * what a request may strand more.
+ * A free extent in a piece that is in use cannot be returned to upstream.  If pieces cannot move,
+ * such stranded bytes are lost for a request that is too large for each extent.  That does not
+ * matter as long as the heap is far from its limit.  Near it, the most bytes that the program has
+ * lately used and the stranded bytes must fit into the limit together.  The difference is the
+ * number of bytes that a request may strand in addition.
  *
- * A request for much of the limit could strand much as soon as the program uses more.  So the heap
- * reckons with a program that goes on to use a quarter more; and in all, such requests strand
- * a small share of the limit, which is the most that a program cannot use of it.  With nothing to
- * spare, a request gets a piece of exactly its size.  A piece that is in use such a request may
- * share only as long as the program has used less than a quarter of the limit: the others in the
- * piece would strand all of its bytes once it is freed.
+ * A request for much of the limit could strand much as soon as the program uses more.  So for such
+ * a request the heap assumes that the program will use a quarter more.  In all, such requests may
+ * strand a small share of the limit, which is the most that a program cannot use of it.  If the
+ * heap has nothing to spare, the request gets a piece of exactly its size.  Such a request may
+ * share a piece that is in use only as long as the program has used less than a quarter of the
+ * limit, because the other extents of the piece would strand all of its bytes once it is freed.
  *
- * Without a limit, the heap learns it when upstream runs out.  The lock is held in all of this. */
+ * If no limit is set, the heap learns it when upstream runs out.  The lock is held in all functions
+ * here. */
 
 #include "heap/heap-private.h"
 
 /* The share of the limit that requests for much of it may strand. */
 #define STRANDED_SHARE 64
 
-/* A heap that has had less than these shares of the most that it can have is far from that, and
- * very far. */
+/* A heap whose peak is below these shares of its limit is far from it, and very far. */
 #define FAR_SHARE 6
 #define VERY_FAR_SHARE 16
 
-/* Gets the most bytes that the heap can have, as far as it knows; G_MAXSIZE: it does not know. */
+/* Gets the most bytes that the heap can have, as far as it knows; G_MAXSIZE if it does not know. */
 gsize
 _tarn_heap_get_most (const TarnHeap *heap)
 {
@@ -37,7 +37,8 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
-/* Gets one byte in @share of what the heap can have; G_MAXSIZE / 2: it does not know that. */
+/* Gets the most bytes that the heap can have divided by @share; G_MAXSIZE / 2 if it does not know
+ * them. */
 gsize
 _tarn_heap_get_share (const TarnHeap *heap, gsize share)
 {
@@ -62,8 +63,8 @@ get_stranded (const TarnHeap *heap)
   return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
-/* Gets the bytes that a heap with a limit has left, beside stranded bytes and the most that the
- * program is going to use: its lately used bytes, and @quarters quarters of these. */
+/* Gets the bytes that a heap with a limit has left, besides the stranded bytes and the most that
+ * the program is expected to use: its lately used bytes, plus @quarters quarters of them. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
@@ -77,7 +78,7 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Gets how many bytes a request may strand. */
+/* Gets the number of bytes that a request may strand. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
@@ -92,7 +93,7 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   return MIN (get_left (heap, size, 1), strandable - MIN (strandable, stranded));
 }
 
-/* Returns TRUE if a request may share a piece that others use. */
+/* Returns TRUE if a request may share a piece that is in use. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {
@@ -100,9 +101,9 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Gets the largest request that any free extent may serve, without a look at what is stranded.
- * Where the heap is far from its limit, these are all but requests for much of it; where it is very
- * far, all. */
+/* Gets the largest request that may use any free extent, without a check of the stranded bytes.  If
+ * the heap is far from its limit, these are all requests except those for much of it; if very far,
+ * all. */
 gsize
 _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {
@@ -114,8 +115,8 @@ _tarn_heap_get_max_unchecked (const TarnHeap *heap)
   return had < most / FAR_SHARE ? most / TARN_MUCH_SHARE : 0;
 }
 
-/* Begins a new period if the last one has ended.  Peaks before that one are forgotten, and so is
- * that upstream ran out. */
+/* Begins a new period if the last one has ended.  The heap then forgets the peaks before that one,
+ * and that upstream ran out. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
 {
@@ -130,10 +131,10 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
-  heap->full_bytes = G_MAXSIZE; /* upstream says so again if it still has no more */
+  heap->full_bytes = G_MAXSIZE; /* upstream fails again if it still has no more */
 }
 
-/* Notes that upstream had less than @size bytes left, besides those of the heap, which has no idle
+/* Notes that upstream had less than @size bytes left besides those of the heap, which has no idle
  * pieces. */
 void
 _tarn_heap_note_full (TarnHeap *heap, gsize size)
@@ -144,7 +145,7 @@ _tarn_heap_note_full (TarnHeap *heap, gsize size)
   heap->full_bytes = MIN (heap->full_bytes, all + MIN (size, G_MAXSIZE - all));
 }
 
-/* Notes that the heap has grown: upstream may have more than it had once. */
+/* Notes that the heap has grown: upstream may have more memory than when it ran out. */
 void
 _tarn_heap_note_growth (TarnHeap *heap)
 {

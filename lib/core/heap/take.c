@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Extents for requests that have the heap's lock: from the queue's own ranges, from a range that
- * grows, and at last from other queues. */
+ * Gets extents for requests that have the heap's lock: from the queue's own ranges, from a range
+ * that grows, and at last from other queues. */
 
 #include "heap/heap-private.h"
 
-/* Puts an extent back that is not remembered any more.  The lock is held. */
+/* Frees an extent that is not in the table any more.  The lock is held. */
 void
 _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 {
@@ -16,8 +16,8 @@ _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent of a queue, of this thread's arena if that has one; the caller has to remember
- * it.  Returns NULL if there is none, or, unless @takes_any, none that suits. */
+/* Takes an extent of a queue, from the calling thread's arena if that has one.  The caller has to
+ * add it to the table.  Returns NULL if there is none, or, unless @takes_any, none that suits. */
 TarnExtent *
 _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 {
@@ -40,7 +40,7 @@ take_anywhere (TarnHeapQueue *queue, gsize size)
   return extent;
 }
 
-/* Takes an extent that another queue has, which the host waits for. */
+/* Takes an extent of another queue, and makes the host wait for that queue. */
 static TarnExtent *
 take_from_other (TarnHeapQueue *other, gsize size)
 {
@@ -52,8 +52,9 @@ take_from_other (TarnHeapQueue *other, gsize size)
   return NULL;
 }
 
-/* Takes an extent wherever there is one, as better than nothing: of the queue itself, or else of
- * others.  The lock is released meanwhile; the queue that is asked stays in the list. */
+/* Takes an extent that is not the best choice, because there is no other: from any range of the
+ * queue, or else from other queues.  Releases the lock meanwhile; the other queue stays in the
+ * list. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size)
 {
@@ -80,8 +81,9 @@ get_range (const TarnHeapQueue *queue, gsize size)
   return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
 }
 
-/* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
- * lock is held, and released meanwhile. */
+/* Takes an extent for a request by all means: from the queue's ranges, by growing, by waiting, and
+ * from other queues.  The caller has to add it to the table.  The lock is held, and released
+ * meanwhile. */
 TarnExtent *
 _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {
@@ -90,14 +92,15 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
-  guint n_grown = 0; /* after two tries any extent will do: others may always make it unsuitable */
+  guint n_grown = 0; /* after two tries any extent will do, because other threads may make each one
+                        unsuitable */
 
   _tarn_assert_locked (&heap->lock);
   while ((extent = _tarn_heap_take_own (queue, size, n_grown > 1)) == NULL)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* from another arena: there is no room to grow after all */
+      break; /* from another arena: there was no room to grow after all */
     else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
@@ -115,8 +118,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   return extent;
 }
 
-/* Takes an extent whose address is a multiple of @alignment; or its offset in its piece, where the
- * heap's memory is handles. */
+/* Takes an extent whose address is a multiple of @alignment.  In a heap whose memory is handles,
+ * the offset in its piece is a multiple. */
 TarnExtent *
 _tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
 {
