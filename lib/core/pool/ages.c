@@ -1,26 +1,27 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists of the blocks in a pool's bins, by the time at which they came there.  A pool with a bound
- * on the bytes that it holds frees the oldest blocks first.  The lock is held in all of this. */
+ * Lists of the blocks in a pool's bins, ordered by the time at which they came there.  A pool with
+ * a bound on the bytes that it holds frees the oldest blocks first.  The lock is held in all
+ * functions here. */
 
 #include "pool/pool-private.h"
 
-/* Gets the place of the pointer to a block from the older one (NULL: there is none). */
+/* Gets the link that points from the older block (NULL: there is none) to the next newer one. */
 static TarnBlock **
 get_link_to_newer (TarnAges *ages, const TarnBlock *older)
 {
   return older != NULL ? &_tarn_block_get_age (older)->newer : &ages->oldest;
 }
 
-/* Gets the place of the pointer to a block from the newer one (NULL: there is none). */
+/* Gets the link that points from the newer block (NULL: there is none) to the next older one. */
 static TarnBlock **
 get_link_to_older (TarnAges *ages, const TarnBlock *newer)
 {
   return newer != NULL ? &_tarn_block_get_age (newer)->older : &ages->newest;
 }
 
-/* Adds a block before a newer one (NULL: as the newest). */
+/* Adds a block before a newer one (NULL: adds it as the newest). */
 static void
 add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
 {
@@ -34,7 +35,7 @@ add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
   ages->bytes += block->alloc_size;
 }
 
-/* Adds a chain of blocks that come to a bin now; its first block is the newest. */
+/* Adds a chain of blocks that come to a bin now.  Its first block is the newest. */
 void
 _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
 {
@@ -49,7 +50,7 @@ _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
     }
 }
 
-/* Adds a block that has been in the bins before, at its place by age. */
+/* Adds a block that has been in a bin before, at its place by age. */
 void
 _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
 {

@@ -1,26 +1,28 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues of which a pool knows the heap's arenas.  Threads look one up by its handle, in a
- * visit; so the table changes only with the lock held and the door closed.
+ * A hash table of the queues for which a pool has a reference to the heap's arenas.  Threads look
+ * one up by its handle in a read section, so the table changes only with the lock held and the door
+ * closed.
  *
  * The pool has a reference on each of these queues.  When it drops a queue, it settles the blocks
- * that are the arenas' own: it notes which queue uses them, and the heap remembers their memory.
+ * that belong to the queue's arenas: it notes that the queue uses them, and the heap adds their
+ * memory to its table.
  *
- * Invariants: the table has a free place; a queue stands at its home, or behind it where all places
+ * Invariants: the table has a free place.  A queue stands at its home, or behind it if all places
  * in between are taken. */
 
 #include "pool/cache-private.h"
 
-/* How many places the table has at first, and the most queues. */
+/* The number of places that the table has at first, and the most queues. */
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
-/* If fewer queues than this are unused, used ones go as well. */
+/* If fewer queues than this are unused, the table also drops queues that are used. */
 #define FEW_UNUSED (MAX_MET / 4)
 
-/* Makes an arena's own block one like any other.  No other thread works on it, or the door is
- * closed. */
+/* Turns an arena's own block into an ordinary block of the pool.  No other thread works on it, or
+ * the door is closed. */
 void
 _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
 {
@@ -40,7 +42,7 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Puts a queue into a table that has a free place. */
+/* Inserts a queue into the table, which has a free place. */
 static void
 insert (TarnPool *pool, const TarnMetQueue *met)
 {
@@ -52,7 +54,7 @@ insert (TarnPool *pool, const TarnMetQueue *met)
   pool->met.n++;
 }
 
-/* Makes the table anew, with so many places, and without those that are going. */
+/* Rebuilds the table with @n_places places, without the queues that are going. */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
@@ -77,8 +79,8 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Takes out those that are going.  The door is closed.  The references on the queues are dropped
- * when the pool is swept. */
+/* Drops the queues that are going.  The door is closed.  The pool drops the references on these
+ * queues when it is swept. */
 static void
 drop_going (TarnPool *pool)
 {
@@ -88,13 +90,13 @@ drop_going (TarnPool *pool)
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share)
-        && block->state != TARN_BLOCK_ENDING) /* else nobody will have it: pool/arenas.c */
+        && block->state != TARN_BLOCK_ENDING) /* such a block is not used again: pool/arenas.c */
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Drops the queues that no thread has used since the table was full last.  If these are few, every
- * other queue goes as well.  The door is closed. */
+/* Drops the queues that no thread has used since the table was last full.  If these are few, it
+ * drops every other queue as well.  The door is closed. */
 static void
 make_room (TarnPool *pool)
 {
@@ -113,7 +115,7 @@ make_room (TarnPool *pool)
   drop_going (pool);
 }
 
-/* Adds a queue (@handle NULL: nobody), with a reference. */
+/* Adds a queue, with a reference.  @handle: NULL for requests that name no queue. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
@@ -131,7 +133,7 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   _tarn_pool_open (pool, was_open);
 }
 
-/* Drops a queue (NULL: nobody), if it is there. */
+/* Drops a queue if it is in the table.  @handle: NULL for requests that name no queue. */
 void
 _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
 {
@@ -147,7 +149,7 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Stops threads from taking memory from arenas. */
+/* Stops threads from allocating from arenas. */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {
@@ -163,7 +165,7 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  _tarn_pool_end_grants (pool); /* also of what kept blocks had */
+  _tarn_pool_end_grants (pool); /* includes the bytes of kept blocks */
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);
 }

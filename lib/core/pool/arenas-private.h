@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests and frees without a lock, in arenas.c, made-parts.c and stock.c: the types and functions
- * that these share. */
+ * The types and functions that arenas.c, made-parts.c and stock.c share: they serve requests and
+ * frees without a lock. */
 
 #ifndef TARN_POOL_ARENAS_PRIVATE_H
 #define TARN_POOL_ARENAS_PRIVATE_H
@@ -10,11 +10,11 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The most structs that a thread keeps. */
+/* The most unused structs that a thread keeps. */
 #define TARN_MAX_SPARE 128
 
-/* How many large blocks a thread frees, each before it takes the next, before it keeps one, and the
- * most bytes of that. */
+/* A thread keeps a large block if it freed this many of them, each before it allocated the next.  A
+ * block that it keeps has at most TARN_MAX_TEMPORARY_BYTES. */
 #define TARN_MANY_TEMPORARIES 16
 #define TARN_MAX_TEMPORARY_BYTES ((gsize) 4 << 20)
 
@@ -22,41 +22,42 @@
 typedef struct
 {
   gsize size;
-  gsize alloc_size; /* the alloc_size of its bin */
+  gsize alloc_size; /* that of its bin */
   guint32 bin;
-  gpointer handle; /* the queue's; NULL: nobody */
+  gpointer handle; /* the queue's handle; NULL: it names no queue */
 } TarnWanted;
 
-/* An extent that a request has, of which a part is yet to be made; NULL: none. */
+/* An extent that a request has taken, and for which upstream has yet to make a part.  NULL:
+ * none. */
 typedef struct
 {
   TarnExtent *extent;
   TarnArenaRef ref;
 } TarnTaken;
 
-/* Visits that a thread makes for one request or free, until one comes to something.  A thread that
- * finds a door closed waits for it to open, a few times, before it takes the locks. */
+/* The read sections that a thread enters for one request or free, until one of them succeeds.  A
+ * thread that finds a door closed waits for it to open, a few times, before it takes the locks. */
 typedef struct
 {
   TarnPool *pool;
-  guint n; /* that it has tried to make */
+  guint n; /* the number that it tried to enter */
 } TarnVisits;
 
-/* Gives back, or begins to, a block that is being freed, or another one for it: *goes.  FALSE: it
- * could not.  The thread is inside. */
+/* Returns a block that is being freed, or another one in its place, to its arena, or begins to.
+ * Sets *goes to that block.  Returns FALSE if it could not.  The thread is in a read section. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
-/* arenas.c; the thread is in no visit */
+/* arenas.c.  The thread is in no read section. */
 gboolean _tarn_visits_begin (TarnVisits *visits);
 gboolean _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                                      TarnBlock **goes);
 
-/* made-parts.c; the thread is in no visit */
+/* made-parts.c.  The thread is in no read section. */
 TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                                    const TarnTaken *taken);
 
-/* stock.c; the lock is held in the first, and not in the other */
+/* stock.c.  The lock is held in the first, and not in the second. */
 void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 void _tarn_cache_change_spare (TarnCache *cache);
 
@@ -67,9 +68,9 @@ _tarn_visits_end (const TarnVisits *visits)
   _tarn_thread_leave (_tarn_current_thread);
 }
 
-/* Threads, inside a visit */
+/* In a read section */
 
-/* Returns TRUE if a thread may take @bytes bytes without the lock. */
+/* Returns TRUE if a thread may allocate @bytes bytes without the lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -77,7 +78,7 @@ _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize byte
          || (gssize) (cache->managed_bytes + bytes) <= cache->granted_bytes;
 }
 
-/* Counts bytes that come to the pool or, modulo 2^64, leave it. */
+/* Counts bytes and blocks that come to the pool, or, modulo 2^64, leave it. */
 static inline void
 _tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
 {
@@ -89,7 +90,7 @@ _tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
   cache->n_blocks += n_blocks;
 }
 
-/* Makes a block of an extent. */
+/* Makes a block from an extent. */
 static inline TarnBlock *
 _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         TarnExtent *extent, TarnMemory memory)
@@ -120,8 +121,8 @@ _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the queue to whose arenas a block that is being freed can go back.  Returns NULL if there
- * is none. */
+/* Finds the queue to whose arenas a block that is being freed can be returned.  Returns NULL if
+ * there is none. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -142,10 +143,10 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses which block goes back to its arena when @block is freed: @block, or, if the thread keeps
- * @block from now on, the one that it kept before.  Returns NULL if it kept none.  A thread keeps
- * the largest of a queue's temporaries: large blocks, each of which it frees before it takes the
- * next. */
+/* Chooses the block that goes back to its arena when @block is freed.  It is @block, unless the
+ * thread keeps @block from now on: then it is the block that the thread kept before, or NULL if it
+ * kept none.  A thread keeps the largest of a queue's temporaries, which are large blocks that it
+ * frees before it allocates the next. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

@@ -1,48 +1,50 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks straight from a heap's arenas, and back.  A thread that has no block of the right size in
- * its cache takes memory from the arena of its queue, without the pool's lock or the heap's
- * (heap/arena-private.h); and what its cache has no room for goes back there.
+ * Allocates blocks directly from a heap's arenas, and returns them there.  A thread that has no
+ * block of the right size in its cache allocates from the arena of its queue, without the pool's
+ * lock or the heap's (heap/arena-private.h).  Blocks for which its cache has no room go back there.
  *
- * Such a block is an arena's own (TarnBlock.is_own).  It says which queue alone has used it by
- * TarnBlock.share, and has no uses; and the heap does not know it by its memory, as the block has
- * the extent.  Where the heap's memory is parts that upstream makes, one is made of the extent
- * between two visits, and released between two as well (order/arena.c): until then the block is
- * ending, and active for all counters.  When anything else is to become of it, it is settled: its
- * use is noted, and the heap remembers its memory.  From then on it is a block like any other of a
- * pool over a heap.
+ * Such a block is an arena's own (TarnBlock.is_own).  TarnBlock.share says which queue alone has
+ * used it, and it has no uses.  It is not in the heap's table of memory, because the block has a
+ * pointer to the extent.  If upstream makes parts of the heap's memory, a part is made for the
+ * extent between two read sections, and released between two as well (order/arena.c).  Until it is
+ * released the block is ending, and all counters count it as active.  Before a thread does anything
+ * else with the block, it settles it: it notes the use, and adds the memory to the heap's table.
+ * From then on the block is like any other of a pool over a heap.
  *
  * Invariants, whenever the lock is held and the door is closed:
  *
- *     an own block is in use, or in a thread's cache or on its way between two; never in a bin of
- * the pool the queue of an own block is known, and the pool has met its arenas (arena-table.c),
- * unless the block is ending what a cache has in TarnCache.spare is vacant, or retired, and in no
- * list but that
+ *     an own block is in use, in a thread's cache, or on its way between two caches; never in one
+ * of the pool's bins the pool knows the queue of an own block, and has a reference to its arenas
+ * (arena-table.c), unless the block is ending the blocks in TarnCache.spare are vacant or retired,
+ * and in no other list
  *
- * The structs that threads need for this stand in the pool's chunks, like all others; each thread
- * has some to spare. */
+ * The structs that threads need for this stand in the pool's chunks, like all others.  Each thread
+ * keeps some unused ones. */
 
 #include "pool/arenas-private.h"
 
 #include "base/clock-private.h"
 
-/* After so many blocks from arenas a thread looks at the clock.  If it did not look after the pool
- * and the heap for so many microseconds, it does, as those do who take their locks: what nobody has
- * used for long goes back. */
+/* A thread checks the clock after this many blocks from arenas.  If it has not looked after the
+ * pool and the heap for LOOK_TIME microseconds, it does so, as threads that take the locks do:
+ * memory that no thread has used for a long time then goes back to upstream. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* After so many temporaries it looks whether others want memory of the queue. */
+/* The number of temporaries after which a thread checks whether other queues need memory of its
+ * queue. */
 #define KEPT_IN_TURN 256
 
-/* How often a thread that finds a door closed waits for it to open before it takes the locks. */
+/* The number of times that a thread which finds a door closed waits for it to open, before it takes
+ * the locks. */
 #define MAX_TRIES 16
 
-/* Visits.  The thread is in none. */
+/* Read sections.  The thread is in none. */
 
-/* Waits until the pool's door and the heap's are open, which others may have closed for a moment.
- * Returns FALSE if one stays closed. */
+/* Waits until the pool's door and the heap's are open, which other threads may have closed
+ * briefly.  Returns FALSE if one stays closed. */
 static gboolean
 await_doors (TarnPool *pool)
 {
@@ -56,7 +58,7 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->heap);
 }
 
-/* Begins the next visit.  Returns FALSE if the locks have to be taken. */
+/* Enters the next read section.  Returns FALSE if the caller has to take the locks. */
 gboolean
 _tarn_visits_begin (TarnVisits *visits)
 {
@@ -71,10 +73,11 @@ _tarn_visits_begin (TarnVisits *visits)
   return FALSE;
 }
 
-/* Requests.  The thread is inside, or has the lock. */
+/* Requests.  The thread is in a read section, or has the lock. */
 
-/* Reads a request.  Returns FALSE if it must not be served from an arena, as far as can be seen
- * from outside of a visit, because a block that was handed over could serve it as well. */
+/* Fills in *wanted for a request.  Returns FALSE if an arena must not serve it, as far as the
+ * thread can tell outside a read section: because a block that was handed over could serve it as
+ * well. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -90,7 +93,7 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Takes what a thread keeps for its temporaries. */
+/* Takes the block that a thread keeps for its temporaries. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -106,8 +109,9 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block from the arenas of a queue, or what the thread keeps of it.  Returns NULL if there
- * is none; or a part is to be made of an extent, for it to be one. */
+/* Takes a block from the arenas of a queue, or the block that the thread keeps for it.  Returns
+ * NULL if there is none, or if it took an extent for which upstream has to make a part: then it
+ * sets *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -141,7 +145,8 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   return block;
 }
 
-/* Counts a block that the thread has taken.  Returns TRUE if it is to look after the pool. */
+/* Counts a block that the thread has taken.  Returns TRUE if the thread should look after the
+ * pool. */
 static inline gboolean
 take_turn (TarnPool *pool, TarnCache *cache)
 {
@@ -159,9 +164,9 @@ take_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
-/* Serves a request from the arena of its queue in one visit.  Nearly all are served so.  Returns
- * NULL if this one is not, and the caller is to ask why. *is_due: the caller is to look after the
- * pool. */
+/* Serves a request from the arena of its queue in one read section, as most requests are.  Returns
+ * NULL if this one was not, and the caller has to find out why.  Sets *is_due to TRUE if the caller
+ * should look after the pool. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -186,7 +191,7 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   return block;
 }
 
-/* Serves a request with the locks, because what is done is followed. */
+/* Serves a request with the locks, because it is traced. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -202,14 +207,14 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
   return block;
 }
 
-/* Serves a request in visits, and waits for doors that others have closed for a moment. */
+/* Serves a request in read sections, and waits for doors that other threads have closed briefly. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
   TarnVisits visits = { .pool = pool };
   TarnTaken taken = { .extent = NULL };
   TarnBlock *block = NULL;
-  gboolean is_shut = TRUE; /* as far as is known: other threads may have closed a door */
+  gboolean is_shut = TRUE; /* assumed at first: other threads may have closed a door */
   gboolean has_none;
 
   while (block == NULL && is_shut && _tarn_visits_begin (&visits))
@@ -225,8 +230,8 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from the arena of its queue.  Returns NULL if the lock has to be taken. *is_due:
- * the caller is to look after the pool. */
+/* Serves a request from the arena of its queue.  Returns NULL if the caller has to take the lock.
+ * Sets *is_due to TRUE if the caller should look after the pool. */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -244,9 +249,10 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   return block;
 }
 
-/* Frees.  The thread is inside, or has the lock. */
+/* Frees.  The thread is in a read section, or has the lock. */
 
-/* Counts a block that is freed, and keeps it unless it goes back itself (@goes). */
+/* Counts a block that is freed.  Keeps it in the thread's cache, unless @goes says that it goes
+ * back itself. */
 static inline void
 note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
 {
@@ -258,7 +264,7 @@ note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
   __atomic_store_n (_tarn_cache_get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
 }
 
-/* Gives a block back to its arena, with the pool's lock and the heap's. */
+/* Returns a block to its arena, with the pool's lock and the heap's. */
 static void
 end_with_lock (TarnCache *cache, TarnBlock *block)
 {
@@ -270,8 +276,8 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
   _tarn_arena_put_with_lock (extent);
 }
 
-/* Gives those of a chain of held blocks of one queue that are its arena's own back to it.  Gets the
- * others.  The lock is held, and the cache is this thread's, or the door is closed. */
+/* Returns the arena's own blocks in a chain of held blocks of one queue to the arena.  Gets the
+ * other blocks.  The lock is held, and the cache is this thread's, or the door is closed. */
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
@@ -299,8 +305,8 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Gets what a thread keeps for temporaries of a queue.  Returns NULL if there is nothing.  The lock
- * is held, and the cache is this thread's, or the door is closed. */
+/* Gets the block that a thread keeps for temporaries of a queue.  Returns NULL if there is none.
+ * The lock is held, and the cache is this thread's, or the door is closed. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -309,7 +315,7 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Gives that back. */
+/* Returns the block that a thread keeps for temporaries of a queue to its arena. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -324,7 +330,7 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Gives back what a thread keeps for temporaries of all queues. */
+/* Returns the blocks that a thread keeps for temporaries of all queues to their arenas. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -333,8 +339,8 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Gives a block back to its arena; @met is the queue of the block that is being freed, mostly the
- * same one.  Returns FALSE if the lock has to be taken. */
+/* Returns a block to its arena.  @met is the queue of the block that is being freed, which is
+ * usually the same queue.  Returns FALSE if the caller has to take the lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -343,8 +349,9 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Gives a block that is being freed back to its arena, or the one that the thread kept instead.
- * Returns FALSE if the lock has to be taken.  The thread is inside. */
+/* Returns a block that is being freed to its arena; or keeps it, and returns the block that the
+ * thread kept before.  Returns FALSE if the caller has to take the lock.  The thread is in a read
+ * section. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -363,8 +370,8 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Gives a block that is being freed back to its arena in one visit.  Returns FALSE if it could not
- * go, and the caller is to ask why. */
+/* Returns a block that is being freed to its arena in one read section.  Returns FALSE if it could
+ * not, and the caller has to find out why. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -380,7 +387,7 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
   return is_back;
 }
 
-/* Gives it back with the locks, because what is done is followed. */
+/* Returns a block that is being freed to its arena with the locks, because the free is traced. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -408,7 +415,7 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return is_back;
 }
 
-/* Frees a block in visits, and waits for doors that others have closed for a moment. */
+/* Frees a block in read sections, and waits for doors that other threads have closed briefly. */
 gboolean
 _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                             TarnBlock **goes)
@@ -429,8 +436,8 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Gives a block that is being freed back to its arena, of a heap whose memory is an address where
- * that is not followed.  Returns FALSE if the lock has to be taken. */
+/* Returns a block that is being freed to its arena.  Unless @is_followed, the heap's memory must be
+ * addresses.  Returns FALSE if the caller has to take the lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory without a block, for allocators that are built on a pool (another pool, say).  The size
- * that comes back with it does not say what is behind it, since a block may be an exact-size one;
- * so the pool finds the block by its memory. */
+ * Allocates memory without a block, for allocators that are built on a pool (another pool, say).
+ * The size that a caller passes when it frees does not determine the block, because the block may
+ * be an exact-size one; so the pool finds the block by its memory. */
 
 #include "pool/pool-private.h"
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
-/* Allocates memory of the pool. */
+/* Allocates a block, and adds it to the index.  Returns its memory only. */
 gboolean
 _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -24,7 +24,7 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   return TRUE;
 }
 
-/* Frees the block of a piece of memory. */
+/* Finds the block that has a piece of memory, and frees it. */
 void
 _tarn_pool_free_bare (gpointer user_data, TarnMemory memory, gsize size)
 {

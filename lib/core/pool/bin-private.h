@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bins: the sizes of blocks that a pool distinguishes, and their numbers. */
+ * Bins: the size classes of a pool's blocks, and their numbers. */
 
 #ifndef TARN_BIN_PRIVATE_H
 #define TARN_BIN_PRIVATE_H
@@ -15,17 +15,19 @@
 
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
-/* In place of a number of leading bits: a pool over a heap has bins of its own (bin.c).
- * Where memory is short each size has its own, and what is in bins of the other kind stays. */
+/* Values that take the place of leading_bits, for the bins of a pool over a heap (bin.c).  With
+ * TARN_HEAP_EXACT_BINS, for when memory is short, each size has its own bin.  A change from one to
+ * the other does not move blocks that are in bins. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
 
-/* The largest size there that shares a bin with others. */
+/* The largest size in a pool over a heap that shares a bin with other sizes. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
 #define TARN_N_HEAP_BINS 128 /* for these sizes */
 
-/* The bin of a size in a pool over a heap: up to TARN_HEAP_MAX_ROUNDED there is one for each
- * multiple of 512 bytes, or 32 between one power of two and the next where these are more. */
+/* Gets the bin of a size in a pool over a heap.  Up to TARN_HEAP_MAX_ROUNDED there is a bin for
+ * each multiple of 512 bytes, or 32 between one power of two and the next where there are more
+ * multiples. */
 static inline guint32
 _tarn_heap_bin_number (gsize size)
 {
@@ -35,7 +37,7 @@ _tarn_heap_bin_number (gsize size)
   return ((exponent - 5) << 5) + (guint32) (units >> (exponent - 5));
 }
 
-/* The bin of a size, size 0 included, which shares bin 0 with size 1. */
+/* Gets the bin of a size.  Size 0 shares bin 0 with size 1. */
 static inline guint32
 _tarn_bin_number (gsize size, guint leading_bits)
 {
@@ -49,14 +51,14 @@ _tarn_bin_number (gsize size, guint leading_bits)
   gsize counted = size + (size == 0);
   guint shift = (guint) __builtin_clzl (counted);
   gsize head
-      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* the leading one as well */
+      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* including the leading one */
 
   return ((TARN_SIZE_BITS - 1 - shift) << leading_bits) + (guint32) head - (1U << leading_bits);
 }
 
 gsize _tarn_bin_alloc_size (guint32 bin, guint leading_bits);
 
-/* Gets the largest size in a bin of small sizes, of a pool over a heap. */
+/* Gets the largest size in a bin of small sizes, in a pool over a heap. */
 static inline gsize
 _tarn_heap_bin_alloc_size (guint32 bin)
 {
@@ -66,10 +68,10 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* Sizes up to this one have a bin each where there are as many leading bits as there can be. */
+/* The largest size that has a bin of its own with TARN_MAX_LEADING_BITS leading bits. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 
-/* Gets the bytes behind a block for a size, whose bin is known, in a pool over a heap. */
+/* Gets the allocation size for a size whose bin is known, in a pool over a heap. */
 static inline gsize
 _tarn_heap_alloc_size (gsize size, guint32 bin)
 {

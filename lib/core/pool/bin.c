@@ -13,8 +13,8 @@
 
 #include "pool/bin-private.h"
 
-/* Gets the largest size in a bin; 0 for a number that no size has: below 2^leading_bits a size
- * has fewer bits after its leading one than the number has room for. */
+/* Gets the largest size in a bin.  Returns 0 for a number that no size has: a size below
+ * 2^leading_bits has fewer bits after its leading one than the number has room for. */
 gsize
 _tarn_bin_alloc_size (guint32 bin, guint leading_bits)
 {

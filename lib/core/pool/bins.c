@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A pool's bins, and what its counters know of blocks that come and go.  The lock is held in all of
- * this. */
+ * A pool's bins, and the counters that change when blocks come and go.  The lock is held in all
+ * functions here. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The least number of bins without blocks at which a pool looks for useless ones.  To keep fewer
+/* The least number of bins without blocks at which a pool frees unused bins.  To keep fewer bins
  * costs less than to make one each time that a size comes again. */
 #define MANY_EMPTY 256
 
@@ -24,8 +24,8 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the bins of a queue's share (@queue NULL: of no queue).  @ages: the pool's list of their
- * blocks by age; NULL: they are in no list. */
+/* Makes the table of bins of a queue's share (@queue NULL: of no queue).  @ages: the pool's list of
+ * their blocks by age; NULL: there is none. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -38,7 +38,7 @@ _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
   return bins;
 }
 
-/* Frees bins, which are empty.  @bins: nullable. */
+/* Frees a table of bins, which are empty.  @bins: nullable. */
 void
 _tarn_bins_free (TarnBins *bins)
 {
@@ -55,8 +55,8 @@ look_up (TarnBins *bins, guint32 number)
   bins->latest = g_hash_table_lookup (bins->table, GUINT_TO_POINTER (number));
 }
 
-/* Gets a bin by its number.  Returns NULL if there is none, as before its first block, and after
- * the pool gave blocks back when it was empty. */
+/* Gets a bin by its number.  Returns NULL if there is none: before its first block, or after the
+ * pool freed it because it was empty. */
 TarnBin *
 _tarn_bins_get (TarnBins *bins, guint32 number)
 {
@@ -76,7 +76,7 @@ _tarn_bins_have (TarnBins *bins, guint32 number)
   return bin != NULL && bin->top != NULL;
 }
 
-/* Returns TRUE if a bin of a table has nothing to keep it for. */
+/* Returns TRUE if a bin of a table has nothing that would be lost if the bin were freed. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 {
@@ -87,13 +87,13 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
   return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
 }
 
-/* Frees bins of a table that are of no use. */
+/* Frees the unused bins of a table. */
 void
 _tarn_bins_drop_empty (TarnBins *bins)
 {
   g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
   bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
-  look_up (bins, bins->latest_number); /* it may have been removed */
+  look_up (bins, bins->latest_number); /* the removed bin may have been the latest */
 }
 
 /* Gets a bin by its number, and makes it if there is none. */
@@ -115,14 +115,15 @@ ensure_bin (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Gets the bins of a queue's share, or nobody's.  Returns NULL if it has none. */
+/* Gets the bins of a queue's share, or of blocks that no queue uses (NULL).  Returns NULL if the
+ * queue has none. */
 TarnBins *
 _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue != NULL ? queue->bins : pool->store.idle_bins;
 }
 
-/* Gets the bins that a held block belongs in. */
+/* Gets the table of bins that a held block belongs in, and makes it if there is none. */
 static TarnBins *
 ensure_bins_of (TarnPool *pool, const TarnBlock *block)
 {
@@ -138,7 +139,8 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
   return queue->bins;
 }
 
-/* Returns TRUE if frees of a bin's blocks are to record events, because others wait for them. */
+/* Returns TRUE if frees of a bin's blocks should record events, because other queues wait for such
+ * blocks. */
 gboolean
 _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
 {
@@ -155,14 +157,14 @@ _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
   ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
-/* Returns the batch that the first blocks of a bin are in.  Returns NULL if they are in none. */
+/* Gets the batch that contains the topmost blocks of a bin.  Returns NULL if they are in none. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
 {
   return bin->n_batches > 0 ? &bin->batches[bin->n_batches - 1] : NULL;
 }
 
-/* Notes that so many blocks came to a bin together. */
+/* Adds a batch: @n blocks that came to a bin together. */
 static void
 add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 {
@@ -176,7 +178,7 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 
 /* Queues' bins */
 
-/* Takes a bin out of those that nobody has asked for, if it is among them. */
+/* Removes a bin from the list of those that no request has asked for, if it is there. */
 static void
 unlist (TarnBin *bin)
 {
@@ -199,8 +201,8 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Counts a queue's bin among those of its size that have blocks: it has some now, and had none, or
- * the other way round. */
+/* Updates the number of queues' bins of a size that have blocks, after this one got its first block
+ * or lost its last one. */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -217,7 +219,7 @@ count_share (TarnPool *pool, TarnBin *bin)
     list (bin, of_all);
 }
 
-/* Notes that others have asked for the blocks of a queue's bin, and got none. */
+/* Notes that other queues have asked for the blocks of a queue's bin, and got none. */
 void
 _tarn_bin_want (TarnBin *bin)
 {
@@ -226,7 +228,7 @@ _tarn_bin_want (TarnBin *bin)
   unlist (bin);
 }
 
-/* Lets others ask again for what they have not got an event for. */
+/* Lets other queues ask again for the blocks of a bin, for which no event was recorded. */
 void
 _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 {
@@ -240,7 +242,7 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Blocks in bins */
 
-/* Notes that a bin has blocks now, and had none; or the other way round. */
+/* Updates counts, after a bin got its first block or lost its last one. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
@@ -252,7 +254,7 @@ note_change (TarnPool *pool, TarnBin *bin)
     count_share (pool, bin);
 }
 
-/* Counts blocks that came to a bin; below 0: that left it. */
+/* Counts @n blocks that came to a bin; a negative number left it. */
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 {
@@ -270,8 +272,7 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Links a chain of blocks that was put on top of a bin: each notes the block above it in the bin.
- */
+/* Sets the link to the block above, for each block of a chain that was put on top of a bin. */
 static void
 link_above (const TarnBin *bin, const TarnBlock *last)
 {
@@ -286,8 +287,8 @@ link_above (const TarnBin *bin, const TarnBlock *last)
     _tarn_block_get_age (last->below)->above = above;
 }
 
-/* Notes that the blocks from @first on, of which the last is given, have left the bin from below
- * @above (NULL: its top). */
+/* Unlinks a chain of blocks, from @first to @last, which have left a bin below @above (NULL: at its
+ * top). */
 static void
 unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *above)
 {
@@ -302,7 +303,7 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
   _tarn_ages_remove (ages, last);
 }
 
-/* Notes that blocks came to the recorded bins, whose events may be done already. */
+/* Notes that blocks came to the recorded bins.  Their events may be done already. */
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
 {
@@ -310,7 +311,7 @@ note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
     pool->store.has_done = pool->base.klass->is_done (block);
 }
 
-/* Puts a chain of blocks on top of a bin, but not into the list by age. */
+/* Puts a chain of blocks on top of a bin.  Does not add them to the list by age. */
 static void
 place (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -332,7 +333,7 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
     _tarn_ages_add (bin->bins->ages, first, last);
 }
 
-/* Gets the bin that a single held block is to be put on top of. */
+/* Gets the bin in which to put a single held block. */
 static TarnBin *
 get_bin_for (TarnPool *pool, const TarnBlock *block)
 {
@@ -344,9 +345,7 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
   return bin;
 }
 
-/* Adds the blocks of a table's bins (NULL: there are none), which are in no list by age yet, to
- * one.
- */
+/* Adds the blocks of a table's bins to a list by age.  They are in none yet.  @bins: nullable. */
 static void
 list_bins_by_age (TarnBins *bins, TarnAges *ages)
 {
@@ -372,8 +371,8 @@ list_bins_by_age (TarnBins *bins, TarnAges *ages)
     }
 }
 
-/* Makes lists order the blocks in all bins by age from now on: recorded ones, queues', and
- * nobody's.  Those that are there count as put there now. */
+/* Orders the blocks in all bins in lists by age from now on: recorded ones, those of queues, and
+ * those of no queue.  The age of the present blocks begins now. */
 void
 _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
 {
@@ -400,7 +399,7 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
   push (pool, get_bin_for (pool, block), block, block, 1);
 }
 
-/* Puts a single block on top of its bin, from another bin.  It stays as old as it was there. */
+/* Puts a single block from another bin on top of its bin.  Its age stays the same. */
 static void
 put_moved (TarnPool *pool, TarnBlock *block)
 {
@@ -426,7 +425,7 @@ _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n
   push (pool, bin, first, last, n);
 }
 
-/* Takes the block at a place in a bin out of it. */
+/* Removes a block from its bin.  @link: the link to it there. */
 TarnBlock *
 _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
@@ -447,7 +446,7 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Takes a block that is in a list by age out of its bin. */
+/* Removes a block, which is in a list by age, from its bin. */
 void
 _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
 {
@@ -457,8 +456,8 @@ _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
   _tarn_pool_pop_block (pool, bin, above != NULL ? &above->below : &bin->top);
 }
 
-/* Puts each block of a bin where it belongs by now, which may be the same bin, in the same order.
- */
+/* Moves each block of a bin to the bin where it belongs by now, which may be the same one.  Keeps
+ * their order. */
 void
 _tarn_bin_move (TarnPool *pool, TarnBin *bin)
 {
@@ -471,7 +470,7 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
     put_moved (pool, g_ptr_array_index (blocks, i));
 }
 
-/* Does so for all bins of a table. */
+/* Moves the blocks of all bins of a table to the bins where they belong by now. */
 void
 _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 {
@@ -486,9 +485,9 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 }
 
 /* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken already and may
- * take @max more: a whole batch; or else a single block, as long as the bin has more than were
- * taken.  Gets their number; 0: none.  They are appended at *end, which moves to the end of the
- * chain. */
+ * take @max more: a whole batch, or else a single block as long as the bin has more than the cache
+ * has taken.  Appends them at *end, and moves *end to the end of the chain.  Returns their number;
+ * 0: none. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
@@ -526,12 +525,12 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_block_update_share (block); /* it may have got an event meanwhile */
+  _tarn_block_update_share (block); /* an event may have been recorded meanwhile */
   block->size = size;
   pool->stats.active_bytes += size;
 }
 
-/* Takes the block at a place in a bin for a request. */
+/* Takes a block from a bin for a request.  @link: the link to it there. */
 TarnBlock *
 _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
 {
@@ -544,7 +543,7 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
   return block;
 }
 
-/* Takes the block of a bin that was freed last for a request.  Returns NULL if there is none. */
+/* Takes the block that was freed last from a bin, for a request.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
 {
@@ -555,8 +554,8 @@ _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
                                          : NULL;
 }
 
-/* Takes any block of a size for a request, whoever may still use it.  Returns NULL if there is
- * none. */
+/* Takes any block of a size for a request, even if queues may still use it.  Returns NULL if there
+ * is none. */
 TarnBlock *
 _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
 {
@@ -572,7 +571,7 @@ _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
   return block;
 }
 
-/* Adds a fresh block from upstream, which is active from now on. */
+/* Adds a fresh block from upstream.  It is active from now on. */
 void
 _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 {
@@ -587,7 +586,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   stats->misses++;
 }
 
-/* Takes a block out of the pool's sight that is neither held nor active any more. */
+/* Retires a block: the pool no longer counts it.  The block is neither held nor active any more. */
 void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
@@ -602,8 +601,8 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
-/* Holds a retired block again, because nobody can tell whether it is still used: for its own queue,
- * or in no bin if no request can have it. */
+/* Holds a retired block again, because the pool cannot find out whether it is still used.  Puts it
+ * into its queue's bin, or, if no request may get it, into none. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chunks of block structs, from which pools take them. */
+ * Chunks of block structs, from which pools take the structs of their blocks. */
 
 #include "pool/block-chunk-private.h"
 
@@ -14,7 +14,7 @@ is_full (const TarnBlockChunk *chunk)
   return chunk->vacant == NULL;
 }
 
-/* Makes a chunk whose blocks are all vacant, in the order of their addresses. */
+/* Makes a chunk.  All of its blocks are vacant, in the order of their addresses. */
 static TarnBlockChunk *
 chunk_new (void)
 {
@@ -38,7 +38,7 @@ chunk_free (TarnBlockChunk *chunk)
   free (chunk);
 }
 
-/* Finds the chunk that a block stands in. */
+/* Finds the chunk that a block is in. */
 static TarnBlockChunk *
 chunk_of (const TarnBlock *block)
 {
@@ -48,15 +48,15 @@ chunk_of (const TarnBlock *block)
   return chunk;
 }
 
-/* Returns TRUE if a thread that needs a chunk may have this one. */
+/* Returns TRUE if a thread that needs a chunk may take this one. */
 static gboolean
 is_open (const TarnBlockChunk *chunk)
 {
   return chunk != NULL && !chunk->is_taken && !is_full (chunk);
 }
 
-/* Gets a chunk for a thread in place of the one that is full. Full chunks are at the end of the
- * list until a block of theirs is put back, and so are those that some thread has. */
+/* Gets a chunk for a thread, in place of its full one.  Chunks that are full stand at the end of
+ * the list until one of their blocks is put back, as do chunks that a thread has. */
 static TarnBlockChunk *
 take_chunk (GQueue *chunks, TarnBlockChunk *full)
 {
@@ -74,7 +74,7 @@ take_chunk (GQueue *chunks, TarnBlockChunk *full)
   return chunk;
 }
 
-/* Takes a vacant block of a thread's chunk: it is zero except for its number. */
+/* Takes a vacant block from a thread's chunk.  The block is zero except for its number. */
 TarnBlock *
 _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
 {
@@ -91,8 +91,8 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* Makes a chunk with vacant blocks, which no thread has, be the next one that is taken; or frees
- * it, if it has no others, and there is one to take. */
+/* Makes a chunk, which has vacant blocks and which no thread has, the next one to be taken.  Frees
+ * it instead if none of its blocks is in use, and there is another one to take. */
 static void
 offer (GQueue *chunks, TarnBlockChunk *chunk)
 {
@@ -104,8 +104,7 @@ offer (GQueue *chunks, TarnBlockChunk *chunk)
     g_queue_push_head_link (chunks, &chunk->link);
 }
 
-/* Makes a retired block vacant. What it was can still be told from its state, until it is taken
- * again. */
+/* Makes a retired block vacant.  Its state still tells what it was, until it is taken again. */
 void
 _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
 {
@@ -121,7 +120,7 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
     offer (chunks, chunk);
 }
 
-/* Leaves a thread's chunk (NULL: it had none) to others. */
+/* Makes a thread's chunk (NULL: it had none) available to other threads. */
 void
 _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
 {
@@ -133,7 +132,8 @@ _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
     offer (chunks, own);
 }
 
-/* Finds the block after another one (NULL: the first) that is neither vacant nor retired. */
+/* Finds the next block after another one (NULL: the first block) that is neither vacant nor
+ * retired. */
 TarnBlock *
 _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
 {
@@ -148,7 +148,7 @@ _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
   return NULL;
 }
 
-/* Frees all chunks, whose blocks are all vacant. */
+/* Frees all chunks.  All blocks are vacant. */
 void
 _tarn_block_chunks_clear (GQueue *chunks)
 {
@@ -173,10 +173,10 @@ _tarn_block_get_age (const TarnBlock *block)
   return &chunk->ages[block->number];
 }
 
-/* Origins.  Whoever looks at one does so while nobody frees or allocates; but a thread may be about
- * to say of a block that is its own already whose it is, which is why time is written last. */
+/* Origins.  A thread reads an origin only while no thread frees or allocates; but another thread
+ * may be writing the origin of a block that it already has.  So time is written last. */
 
-/* Gets where the origin of a block is.  Returns NULL if there is no memory for it. */
+/* Gets the place of a block's origin.  Returns NULL if there is no memory for it. */
 static TarnOrigin *
 make_origin (const TarnBlock *block)
 {
@@ -218,8 +218,8 @@ _tarn_block_forget_origin (TarnBlock *block)
     __atomic_store_n (&origins[block->number].time, 0, __ATOMIC_RELAXED);
 }
 
-/* Gets a block's origin, unless it was written before the present recording of origins: that may be
- * of an earlier use of the struct. */
+/* Gets a block's origin.  Returns FALSE if it was written before the present recording of origins,
+ * because it may be that of an earlier use of the struct. */
 gboolean
 _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin)
 {

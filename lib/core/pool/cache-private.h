@@ -1,40 +1,40 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Threads' caches: held blocks that a thread keeps for itself, in front of the pool's bins, so that
- * most hits and frees take no lock, and write only what others seldom look at.
+ * Thread caches: free lists that a thread keeps for itself, in front of the pool's bins.  Most hits
+ * and frees take no lock, and write only to memory that other threads seldom read.
  *
  * Who may use a cache:
  *
- *     its own thread       inside a visit by the pool's door (base/thread-private.h); or holding
+ *     its own thread       in a read section of the pool's door (base/thread-private.h); or holding
  *                          the pool's lock, whether the door is open or not
  *     any other thread     holding the lock, after closing the door; or, if the cache is
  *                          abandoned, holding the lock alone
  *
- * With the lock alone others look at length, hits and active_bytes, which are atomic for that, and
- * at number and handle of bins, which change with the lock only.
+ * With the lock alone other threads read length, hits and active_bytes, which are atomic for that,
+ * and number and handle of bins, which change with the lock only.
  *
- * A cache is abandoned when its thread ends, unless the pool already has TARN_MAX_ABANDONED of
- * these: then it is freed, and its blocks go to the pool's bins.  The blocks of one that is
- * abandoned stay in it until somebody who has the lock takes them.  A thread that has no cache
- * takes over an abandoned one first, before another is made.  In a child of fork () hits and frees
- * find no cache: the thread has no record (base/fork.c).
+ * When a thread ends, its cache is abandoned, unless the pool already has TARN_MAX_ABANDONED such
+ * caches: then it is freed, and its blocks go to the pool's bins.  The blocks of an abandoned cache
+ * stay in it until a thread with the lock takes them.  A thread without a cache first takes over an
+ * abandoned one, before it makes another.  In a child of fork () hits and frees find no cache,
+ * because the thread has no record (base/fork.c).
  *
- * A cache has blocks of any number of queues, each in a bin for its size and its queue: what one
- * in-order queue alone has used, that queue can use again at once, from whichever thread
- * (order/order-private.h).  Blocks that commands of several queues use, or that record an event
- * when they are freed, are in no cache.
+ * A cache has blocks of any number of queues, in a bin for each size and queue: blocks that only
+ * one in-order queue has used can be used again by that queue at once, from any thread
+ * (order/order-private.h).  Blocks that commands of several queues use, and blocks that record an
+ * event when they are freed, are in no cache.
  *
- * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
- * where TarnPoolOptions gives threads nothing.
+ * Once the pool is told to stop holding, and if TarnPoolOptions give threads no cache, the door
+ * stays closed and caches are empty.
  *
- * Over a heap a thread takes what its cache does not have from the arenas of its queue: arenas.c.
+ * Over a heap, a thread whose cache has no block allocates from the arenas of its queue: arenas.c.
  *
- * Blocks that do not fit are handed over to threads whose bin for the size and the queue is empty
- * (transfer.c), or go to the pool's bin.
+ * A thread hands blocks that do not fit into its cache over to threads whose bin for the size and
+ * the queue is empty (transfer.c), or moves them to the pool's bin.
  *
  * Order of reuse: a cache has the blocks that its thread freed last, newest first.  Blocks that do
- * not fit leave it oldest first.  So a thread that has a pool for itself gets the block last that
+ * not fit leave it oldest first.  So a thread that has a pool for itself reuses the block last that
  * it freed first. */
 
 #ifndef TARN_POOL_CACHE_PRIVATE_H
@@ -46,10 +46,10 @@
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
-/* How many homes of bins a cache has; a power of two.  A bin stands at its home, or at one of the
- * few places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its
- * own, as far as one queue is concerned; where all places of a home are taken, the bin at the home
- * makes way. */
+/* The number of homes for bins in a cache; a power of two.  A bin stands at its home, or at one of
+ * the few places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its
+ * own, for a single queue.  If all places of a home are taken, a new bin replaces the one at the
+ * home. */
 #define TARN_CACHE_HOME_BITS 9
 #define TARN_CACHE_HOMES (1U << TARN_CACHE_HOME_BITS)
 #define TARN_CACHE_PROBES 4
@@ -62,44 +62,45 @@
 /* The most bytes that a thread takes from a pool's bin at a time for its cache, or hands over. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
-/* For how long, in microseconds, a cache's counters have stood where another thread saw them first
- * if its thread counts as idle.  A busy one must not count as idle because several others look at
- * the same moment: it would come for its blocks again, and take them from the next. */
+/* A thread counts as idle if its cache's counters have not changed for this many microseconds since
+ * another thread first saw them.  The time keeps a busy thread from being taken for idle when
+ * several threads look at the same moment: it would come for its blocks again, and take them from
+ * the next. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* How many caches of ended threads a pool keeps for threads to come. */
+/* The most caches of ended threads that a pool keeps for new threads. */
 #define TARN_MAX_ABANDONED 4
 
-/* The blocks of one size and one queue that a thread keeps. */
+/* A bin of a thread cache: the blocks of one size and one queue. */
 typedef struct
 {
-  gpointer handle;  /* the queue's that alone has used them; NULL: nobody has */
-  TarnBlock *top;   /* the one freed last; others through TarnBlock.below */
-  guint32 number;   /* the pool's bin's; its thread writes it and handle, with the lock */
-  guint16 length;   /* blocks; atomic, because others look without closing the door */
+  gpointer handle;  /* the handle of the only queue that has used the blocks; NULL: none has */
+  TarnBlock *top;   /* the block freed last; the others follow by TarnBlock.below */
+  guint32 number;   /* the pool's bin's; the cache's thread writes it and handle, with the lock */
+  guint16 length;   /* blocks; atomic, because others read it without closing the door */
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
 
-/* A thread is taken to have temporaries once this many blocks in turn that it frees with the lock
- * are the ones that it allocated last. */
+/* A thread is assumed to have temporaries once it frees this many blocks in turn, with the lock,
+ * that are the ones it allocated last. */
 #define TARN_FEW_TEMPORARIES 2
 
-/* A place for a queue whose arenas the pool has met. */
+/* A place in the table of queues to whose arenas the pool has a reference. */
 struct _TarnMetQueue
 {
-  gpointer handle;   /* the queue's; NULL: nobody's */
-  TarnQueue *queue;  /* a reference; NULL: nobody's */
-  TarnArenaRef ref;  /* without a queue: the place is free */
-  gboolean is_used;  /* atomic: since the table was full last */
-  gboolean is_going; /* under the lock, with the door closed: it is to be taken out */
+  gpointer handle;   /* the queue's handle; NULL: no queue */
+  TarnQueue *queue;  /* a reference; NULL: no queue */
+  TarnArenaRef ref;  /* if its queue is NULL, the place is free */
+  gboolean is_used;  /* atomic: a thread used it since the table was last full */
+  gboolean is_going; /* under the lock, with the door closed: about to be removed */
 };
 
-/* How many blocks a cache keeps for temporaries, each of a different queue. */
+/* The most blocks that a cache keeps for temporaries, each of a different queue. */
 #define TARN_CACHE_KEPT 8
 
 /* A thread cache: the blocks that one thread keeps of one pool.
  *
- * Invariants, whenever the lock is held and the door is closed; _tarn_pool_check () executes them:
+ * Invariants, whenever the lock is held and the door is closed; _tarn_pool_check () checks them:
  *
  *     reserved_bytes == sum of capacity * alloc_size over the bins
  *     reserved_bytes <= thread_cache_bytes of the pool
@@ -111,60 +112,62 @@ struct _TarnMetQueue
  *     no bin that records frees has any capacity */
 struct _TarnCache
 {
-  /* Changes that the pool's own counters do not have yet: count_active () adds them. */
-  gsize active_bytes; /* atomic: change of the pool's, modulo 2^64: less where it freed more */
-  gssize peak;        /* the highest change meanwhile; 0 if it never was above */
+  /* Changes that the pool's own counters do not include yet: count_active () adds them. */
+  gsize active_bytes; /* atomic: change of the pool's, modulo 2^64; negative if the thread freed
+                         more */
+  gssize peak;        /* the highest value of active_bytes since then; 0 if it never was positive */
 
   guint64 hits
-      TARN_WHOLE; /* atomic: served from here, ever; the pool's own counter leaves them out */
+      TARN_WHOLE; /* atomic: served from here, ever; the pool's own counter does not include them */
   guint64 misses TARN_WHOLE; /* atomic: ... and from arenas */
 
   /* Under the lock */
-  guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */
-  gsize seen_bytes;  /* to tell whether the cache has been used since: is_idle () */
-  gint64 seen_at;    /* when it first saw these: as _tarn_clock_now () */
+  guint64 seen_hits; /* hits and active bytes as another thread saw them when it looked for blocks
+                        here, */
+  gsize seen_bytes;  /* to tell whether the cache was used since: look_whether_idle () */
+  gint64 seen_at;    /* when it first saw these values: as _tarn_clock_now () */
   gboolean is_abandoned; /* its thread has ended */
-  gsize reserved_bytes;  /* the sum over all blocks that the bins have capacity for */
-  gsize counted_bytes;   /* all changes that the pool's counters know, modulo 2^64: with
-                            active_bytes it tells whether the cache was used, whoever has counted
-                            since */
+  gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
+  gsize counted_bytes;   /* all changes that the pool's counters include, modulo 2^64: with
+                            active_bytes it tells whether the cache was used, even if another thread
+                            has counted since */
 
   TarnPool *pool;
   TarnCache *next;       /* the next one of the pool */
   TarnCache **link;      /* the pointer to it */
-  TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
+  TarnBlockChunk *chunk; /* the chunk with the structs of its misses; NULL before the first */
   guint32 spread;        /* the pool's */
 
   /* For blocks from arenas: arenas.c */
-  gsize managed_bytes; /* atomic: as active_bytes, but of all blocks */
+  gsize managed_bytes; /* atomic: as active_bytes, for held blocks as well */
   gssize managed_peak;
   gssize granted_bytes; /* the most that managed_bytes may become, in a pool with a limit */
   gsize n_blocks;       /* as managed_bytes, but the number of blocks; modulo 2^64 */
-  TarnBlock *spare;     /* structs; through TarnBlock.below */
+  TarnBlock *spare;     /* unused structs; linked by TarnBlock.below */
   guint n_spare;
-  guint n_to_pass;             /* frees of small own blocks until it is asked for room */
-  guint n_taken_in_turn;       /* since the thread looked at the clock, */
-  gint64 looked_at;            /* and when it looked after the pool: as _tarn_clock_now () */
-  guint n_taken_kept;          /* requests that @kept served */
+  guint n_to_pass;       /* frees of small own blocks until the thread tries to get room for one */
+  guint n_taken_in_turn; /* blocks taken since the thread checked the clock, */
+  gint64 looked_at;      /* and when it last looked after the pool: as _tarn_clock_now () */
+  guint n_taken_kept;    /* requests that kept served */
   const TarnBlock *latest_own; /* the block taken last from an arena; it may be gone */
-  guint n_own_temporaries;     /* such blocks in turn that were freed before the next was taken */
-  TarnBlock *kept[TARN_CACHE_KEPT]; /* atomic: held, for temporaries of a queue, of any size up to
-                                       its own, each at the place of its queue; NULL: none */
+  guint n_own_temporaries; /* own blocks in turn that were freed before the next one was taken */
+  TarnBlock *kept[TARN_CACHE_KEPT]; /* atomic: held blocks for temporaries of a queue, up to the
+                                       block's size, each at the place of its queue; NULL: none */
 
-  TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
-  guint64 has_room[TARN_CACHE_WORDS]; /* under the lock: a bit for each of them */
+  TarnCacheBin bins[TARN_CACHE_BINS]; /* near the beginning, so that instructions are short */
+  guint64 has_room[TARN_CACHE_WORDS]; /* under the lock: a bit for each bin */
 
-  const TarnBlock *latest; /* under the lock: that the thread allocated last, with the lock, to
-                              tell others from it; it may be gone */
-  guint n_temporaries;     /* under the lock: of latest, freed before another took its place, in
-                              turn */
+  const TarnBlock *latest; /* under the lock: the block that the thread last allocated with the
+                              lock, only to compare; it may be gone */
+  guint n_temporaries; /* under the lock: latest blocks in turn that were freed before another took
+                          their place */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* cache.c, and count.c.  The lock is not held in the first three, */
+/* cache.c and count.c.  The lock is not held in the first three; */
 void _tarn_pool_init_caches (TarnPool *pool);
-TarnCache *_tarn_pool_lock (TarnPool *pool); /* and then it is */
+TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the lock */
 void _tarn_pool_free_caches (TarnPool *pool);
-/* is held in this one unless this is a child of fork (), */
+/* it is held in this one, unless this is a child of fork (), */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 /* and in all others. */
 gboolean _tarn_pool_close (TarnPool *pool);
@@ -201,11 +204,11 @@ TarnBlock *_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint
 gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                   gboolean is_followed);
 gboolean _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block);
-/* made-parts.c, neither in these. */
+/* and neither in these, of made-parts.c. */
 gboolean _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes);
 gboolean _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-/* stock.c, and arenas.c.  The lock is held. */
+/* stock.c and arenas.c.  The lock is held. */
 void _tarn_cache_refill_spare (TarnCache *cache);
 void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
@@ -234,15 +237,15 @@ void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 
-/* Returns TRUE if anything is being handed over; with the lock or without. */
+/* Returns TRUE if threads are handing over any blocks.  Needs no lock. */
 static inline gboolean
 _tarn_pool_has_transfers (const TarnPool *pool)
 {
   return __atomic_load_n (&pool->transfers.n_batches, __ATOMIC_RELAXED) > 0;
 }
 
-/* Gets a number for a size and a queue.  Handles are addresses, mostly, whose low bits are alike:
- * the factor, 2^64 divided by the golden ratio, spreads them. */
+/* Hashes a bin number and a queue's handle.  Handles are usually addresses, whose low bits are
+ * alike.  The factor, 2^64 divided by the golden ratio, spreads them. */
 static inline guint32
 _tarn_spread (guint32 number, gpointer handle)
 {
@@ -251,8 +254,8 @@ _tarn_spread (guint32 number, gpointer handle)
   return number + (guint32) (spread >> 40);
 }
 
-/* Finds a queue (NULL: nobody) whose arenas a pool has met.  Returns NULL if it has not.  The lock
- * is held, or the thread is in a visit. */
+/* Finds a queue (NULL: no queue) in the table of queues to whose arenas the pool has references.
+ * Returns NULL if it is not there.  The lock is held, or the thread is in a read section. */
 static inline TarnMetQueue *
 _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
 {
@@ -269,7 +272,7 @@ _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
     }
 }
 
-/* Gets the first place for a bin. */
+/* Gets the home of a bin. */
 static inline TarnCacheBin *
 _tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -282,21 +285,22 @@ _tarn_cache_bin_is_for (const TarnCacheBin *bin, guint32 number, gpointer handle
   return bin->number == number && bin->handle == handle;
 }
 
-/* Gets the bin for a size. */
+/* Gets the number of the bin for a size. */
 static inline __attribute__ ((always_inline)) guint32
 _tarn_pool_get_bin (const TarnPool *pool, gsize size)
 {
   return _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
 }
 
-/* Gets the bytes behind each block of a bin. */
+/* Gets the allocation size of the blocks of a bin. */
 static inline gsize
 _tarn_cache_get_alloc_size (const TarnCache *cache, guint32 number)
 {
   return _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (cache->pool));
 }
 
-/* Finds the first bin from @i on whose capacity is not 0; TARN_CACHE_BINS: there is none. */
+/* Finds the first bin from index @i on whose capacity is not 0.  Returns TARN_CACHE_BINS if there
+ * is none. */
 static inline guint
 _tarn_cache_find_bin_with_room (const TarnCache *cache, guint i)
 {
@@ -328,7 +332,7 @@ _tarn_cache_find_bin (TarnCache *cache, guint32 number, gpointer handle)
   return NULL;
 }
 
-/* Replaces the chain of blocks that a place has. */
+/* Replaces the blocks of a bin. */
 static inline void
 _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
 {
@@ -343,7 +347,7 @@ _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
   return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
-/* Makes a block active.  The thread is inside, or has the lock. */
+/* Makes a block active.  The thread is in a read section, or has the lock. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
 {
@@ -357,8 +361,8 @@ _tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
     cache->peak = (gssize) active;
 }
 
-/* Takes the block of a bin that was freed last, makes it active, and counts the hit.  The bin has
- * one; the thread is inside, or has the lock. */
+/* Takes the block that was freed last from a bin, makes it active, and counts the hit.  The bin is
+ * not empty.  The thread is in a read section, or has the lock. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -373,7 +377,8 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
 /* Serves a request of a queue (NULL: of none) from a bin of the thread's cache.  Returns NULL if
- * the lock has to be taken.  How a visit begins is known when this is compiled. */
+ * the caller has to take the lock.  @begin is a compile-time constant, so that the call is
+ * inlined. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take (TarnPool *pool, gsize size, guint32 number, gpointer handle, TarnBeginVisit begin)
 {
@@ -401,9 +406,8 @@ _tarn_pool_take_fast (TarnPool *pool, gsize size, guint32 number, gpointer handl
   return _tarn_pool_take (pool, size, number, handle, _tarn_thread_begin_visit);
 }
 
-/* Holds a block in a bin whose length is below its capacity.  The thread is inside, or has the
- * lock.
- */
+/* Puts a block into a bin whose length is below its capacity.  The thread is in a read section, or
+ * has the lock. */
 static inline void
 _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {
@@ -412,15 +416,15 @@ _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 
-/* Counts that a block is not active any more.  The thread is inside. */
+/* Counts that a block is not active any more.  The thread is in a read section. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_count_free (TarnCache *cache, const TarnBlock *block)
 {
   __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
 }
 
-/* Holds a block that is being freed in a bin that has room, and counts that.  The thread is
- * inside. */
+/* Puts a block that is being freed into a bin that has room, and counts the free.  The thread is in
+ * a read section. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
 {
@@ -428,8 +432,8 @@ _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_push (bin, block);
 }
 
-/* Holds a block that is being freed in the thread's cache.  Returns FALSE if the lock has to be
- * taken, and nothing was done. */
+/* Puts a block that is being freed into the thread's cache.  Returns FALSE, and does nothing, if
+ * the caller has to take the lock. */
 static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
 {

@@ -1,10 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Threads' caches (cache-private.h): their life, and moving blocks between them and the pool's
- * bins. A block in either is held, so moving changes no counter: only the place that counts it
- * changes.
- */
+ * Thread caches (cache-private.h): how they begin and end, and how blocks move between them and the
+ * pool's bins.  Blocks in either are held, so a move changes no counter, only the place that counts
+ * the block. */
 
 #include "pool/arenas-private.h"
 
@@ -21,18 +20,18 @@
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 
-/* The most leading bits with which each bin below 4 GiB has a home of its own: 16 bins each for 32
- * powers of two. */
+/* The most leading bits with which each bin below 4 GiB has a home of its own: 16 bins for each of
+ * 32 powers of two. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
-/* Life */
+/* How caches begin and end */
 
 static void empty (TarnCache *cache);
 static void give_up_unused_room (TarnCache *cache);
 static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 
-/* Frees a cache whose thread has ended: what it has goes to the pool.  Other caches remain, because
- * the peak of a sole one counts as the pool's.  The lock is held. */
+/* Frees a cache whose thread has ended.  Its blocks and counts go to the pool.  Other caches must
+ * remain, because the peak of the only cache counts as the pool's.  The lock is held. */
 static void
 cache_free (TarnCache *cache)
 {
@@ -54,8 +53,8 @@ cache_free (TarnCache *cache)
   free (cache);
 }
 
-/* Leaves a cache, whose thread has ended, to whoever has the lock, unless there are enough of them.
- */
+/* Abandons a cache whose thread has ended, so that a thread with the lock can use it.  Frees it
+ * instead if there are enough of them. */
 static void
 abandon (gpointer item)
 {
@@ -75,9 +74,9 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Opens the door to the visits that there are to be: those that are followed, or all.  Where blocks
- * are in the index, those who take them have to pass by a slower way, which puts them there; and
- * where requests may be another pool's, all have to ask. */
+/* Opens the door to the kind of read section that is needed now: only to traced ones, or to all.
+ * If blocks in use are in the index, threads use a slower way, which adds them there.  If another
+ * pool may serve the requests, all of them use the slower way to ask it. */
 void
 _tarn_pool_open_door (TarnPool *pool)
 {
@@ -89,7 +88,7 @@ _tarn_pool_open_door (TarnPool *pool)
     _tarn_door_open (&pool->door);
 }
 
-/* Opens the door of a new pool, unless its threads are to keep nothing. */
+/* Opens the door of a new pool, unless its threads have no caches. */
 void
 _tarn_pool_init_caches (TarnPool *pool)
 {
@@ -103,15 +102,15 @@ _tarn_pool_init_caches (TarnPool *pool)
     _tarn_pool_open_door (pool);
 }
 
-/* Returns TRUE if the bound on held bytes includes what threads may keep. */
+/* Returns TRUE if the bound on held bytes includes the room of thread caches. */
 static gboolean
 counts_room (const TarnPool *pool)
 {
   return pool->policy.hold_bytes != 0 && pool->policy.hold_bytes != G_MAXSIZE;
 }
 
-/* Takes all blocks and room from all caches, because one cache more will share the bound from now
- * on.  The lock is held. */
+/* Moves all blocks from all caches to the pool, and takes away the caches' room, because one cache
+ * more will share the bound from now on.  The lock is held. */
 static void
 share_anew (TarnPool *pool)
 {
@@ -133,7 +132,7 @@ cache_new (TarnPool *pool)
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
   cache->spread = pool->policy.spread;
-  /* Only while there is one cache, its peak is the pool's: it is counted before that ends. */
+  /* The peak of a single cache is the pool's, so count it before a second cache is added. */
   if (pool->caches.first != NULL && pool->caches.first->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches.first;
@@ -147,8 +146,8 @@ cache_new (TarnPool *pool)
   return cache;
 }
 
-/* Takes over a cache that is abandoned, with what is in it.  Returns NULL if there is none.  The
- * lock is held. */
+/* Takes over an abandoned cache, with its blocks.  Returns NULL if there is none.  The lock is
+ * held. */
 static TarnCache *
 take_over (TarnPool *pool)
 {
@@ -165,10 +164,10 @@ take_over (TarnPool *pool)
   return cache;
 }
 
-/* Takes the lock, and gets this thread's cache, which is made if there is none.  Returns NULL if
- * the door is closed for good, and the thread never had one; or the thread is ending.  Where one is
- * made the lock is released meanwhile, because the list of threads has a lock that comes first; so
- * the door may be closed for good all the same, and the caller has to look. */
+/* Takes the lock, and gets this thread's cache.  Makes a cache if there is none.  Returns NULL if
+ * the thread has none and the door is closed, or if the thread is ending.  To make a cache it
+ * releases the lock meanwhile, because the lock of the list of threads comes first; so the door may
+ * be closed for good afterwards, and the caller has to check. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -187,7 +186,7 @@ _tarn_pool_lock (TarnPool *pool)
   return cache;
 }
 
-/* Frees all caches, at the pool's end, when nobody calls it any more and all blocks are gone. */
+/* Frees all caches, at the pool's end, when no thread calls it any more and all blocks are gone. */
 void
 _tarn_pool_free_caches (TarnPool *pool)
 {
@@ -204,7 +203,7 @@ _tarn_pool_free_caches (TarnPool *pool)
 
 /* The door */
 
-/* Closes the door.  Returns TRUE if it was open, and _tarn_pool_open () must follow.  The lock is
+/* Closes the door.  Returns TRUE if it was open; then _tarn_pool_open () must follow.  The lock is
  * held. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
@@ -216,8 +215,8 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
-/* Opens the door again, if it was open, and the pool has not stopped holding meanwhile.  The lock
- * is held. */
+/* Opens the door again if it was open, and the pool has not stopped holding meanwhile.  The lock is
+ * held. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
@@ -226,11 +225,11 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
     _tarn_pool_open_door (pool);
 }
 
-/* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
- * is this thread's, or abandoned. */
+/* Moving blocks from a cache to the pool's bins.  The lock is held, and the door is closed, or the
+ * cache is this thread's, or abandoned. */
 
-/* Keeps the first @n_kept blocks of a bin, which may be none.  The others go back to their arena,
- * or else to the pool's bin as a batch. */
+/* Keeps the first @n_kept blocks of a bin, which may be none.  Returns the others to their arena,
+ * or else moves them to the pool's bin as a batch. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -254,8 +253,8 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   _tarn_pool_put_batch (cache->pool, first, last, n);
 }
 
-/* Moves all blocks of a bin to the pool's, after those that were handed over of its size and queue,
- * in batches of a size that another thread may take. */
+/* Moves all blocks of a bin to the pool's bin, after the blocks of its size and queue that were
+ * handed over.  Moves them in batches of a size that another thread may take. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -263,7 +262,7 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (bin->top != NULL)
-    _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older ones */
+    _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older blocks */
   while (bin->length > most)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
@@ -281,8 +280,8 @@ empty (TarnCache *cache)
   _tarn_cache_return_all_kept (cache);
 }
 
-/* Moves the blocks of all caches, and what they hand over, to the pool's bins.  The lock is held,
- * and the door is closed. */
+/* Moves the blocks of all caches, and the blocks that threads are handing over, to the pool's
+ * bins.  The lock is held, and the door is closed. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -296,7 +295,7 @@ _tarn_pool_flush_closed (TarnPool *pool)
 }
 
 /* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  If the
- * pool is not to have caches any more, the door stays closed.  The lock is held. */
+ * pool must not have caches any more, the door stays closed.  The lock is held. */
 void
 _tarn_pool_flush (TarnPool *pool)
 {
@@ -308,11 +307,11 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns TRUE if a cache has blocks of a queue, or had any.  The lock is held. */
+/* Returns TRUE if a cache has, or may have had, blocks of a queue.  The lock is held. */
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  for (guint i = 0; i < TARN_CACHE_KEPT; i++) /* for any queue: its thread may be in a visit */
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++) /* any queue's: its thread may be in a read section */
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
@@ -321,8 +320,8 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
   return FALSE;
 }
 
-/* Moves what caches have of a queue (NULL: nobody) to its share.  The door is closed for that only
- * if other threads have some, or have handed anything over.  The lock is held. */
+/* Moves the blocks of a queue (NULL: of no queue) from all caches to its share.  Closes the door
+ * only if other threads have some, or have handed any blocks over.  The lock is held. */
 void
 _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 {
@@ -349,12 +348,12 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Capacity of the bins in this thread's cache.  A bin keeps it when its blocks go, because a thread
- * that has had so many will have as many again.  It is taken away by another bin that needs the
- * bytes or the place, and where the next use of the bin is to come to the lock.  The lock is held.
- */
+/* Capacity of the bins in this thread's cache.  A bin keeps its capacity when its blocks go,
+ * because a thread that had so many blocks will usually have as many again.  It loses the capacity
+ * to another bin that needs the bytes or the place, or when its next use should take the lock.  The
+ * lock is held. */
 
-/* Sets how many blocks a bin has room for; no fewer than it has. */
+/* Sets the capacity of a bin, which is no less than its length. */
 static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
@@ -373,7 +372,7 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   bin->capacity = (guint16) capacity;
 }
 
-/* Finds a place for a bin that has none: one that is vacant, or else its home. */
+/* Finds a place for a bin that has none: a vacant one, or else its home. */
 static TarnCacheBin *
 find_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -385,7 +384,7 @@ find_place (TarnCache *cache, guint32 number, gpointer handle)
   return home;
 }
 
-/* Gets the place of a bin; if it was another bin's, that one's blocks go to the pool's. */
+/* Gets the place of a bin.  If it was another bin's, moves that bin's blocks to the pool's bin. */
 static TarnCacheBin *
 assign_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -402,7 +401,7 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Computes how many bytes a cache may have room for.  If the program set the bound of the pool,
+/* Computes the most bytes for which a cache may have room.  If the program set the pool's bound,
  * threads may keep half of it, in equal parts. */
 static gsize
 get_most_bytes (const TarnPool *pool)
@@ -412,7 +411,7 @@ get_most_bytes (const TarnPool *pool)
              : pool->policy.thread_cache_bytes;
 }
 
-/* Counts the blocks that a bin may have room for, beside the room that the others have. */
+/* Computes the most blocks for which a bin may have room, given the room of the other bins. */
 static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
@@ -427,7 +426,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   return (guint) MIN (n, pool->policy.thread_cache_blocks);
 }
 
-/* Takes from each bin the room that it does not use. */
+/* Reduces the capacity of each bin to its length. */
 static void
 give_up_unused_room (TarnCache *cache)
 {
@@ -435,7 +434,7 @@ give_up_unused_room (TarnCache *cache)
   set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
-/* Takes all room from all caches, which are empty.  The door is closed. */
+/* Takes away the room of all caches, which are empty.  The door is closed. */
 void
 _tarn_pool_give_up_room (TarnPool *pool)
 {
@@ -446,9 +445,9 @@ _tarn_pool_give_up_room (TarnPool *pool)
   g_assert (pool->caches.room_bytes == 0);
 }
 
-/* Makes room for a block in a bin of a cache that is full.  It doubles the bin's capacity, so that
- * this seldom happens.  If there are too few bytes for that, it takes the capacity that other bins
- * do not use.  If not even one block more fits then, it empties the whole cache, this bin included.
+/* Makes room for a block in a full bin of a cache.  It doubles the bin's capacity, so that this
+ * seldom happens.  If there are too few bytes for that, it takes the capacity that other bins do
+ * not use.  If not even one more block fits then, it empties the whole cache, this bin included.
  * If the bin already has as many blocks as it may, its oldest half goes to the pool's bin.  Returns
  * FALSE if the bound leaves no room for the block. */
 static gboolean
@@ -471,7 +470,7 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
     return TRUE;
   if (bin->length == 0)
     return FALSE;
-  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older ones */
+  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older blocks */
   move_rest (cache, bin, bin->capacity / 2);
   return TRUE;
 }
@@ -496,7 +495,7 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes the blocks of some bins of a cache, and the room for them. */
+/* Moves the blocks of some bins of a cache to the pool's, and takes away their room. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -509,7 +508,7 @@ clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconst
     }
 }
 
-/* Moves what a cache has of a size to the shares of its queues. */
+/* Moves the blocks of a size from a cache to the shares of their queues. */
 void
 _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 {
@@ -519,7 +518,7 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* Makes the next use of some bins of all caches come to the lock. */
+/* Empties some bins of all caches, so that their next use takes the lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -539,7 +538,8 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves what all caches have of a queue to its share, and has its next call take the lock. */
+/* Moves the blocks of a queue from all caches to its share.  The queue's next call takes the
+ * lock. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
@@ -552,19 +552,19 @@ is_of_size (const TarnCacheBin *bin, gconstpointer number)
   return bin->number == *(const guint32 *) number;
 }
 
-/* Moves what all caches have of a size to the pool's bins, and has the next calls for it take the
- * lock. */
+/* Moves the blocks of a size from all caches to the pool's bins.  The next calls for the size take
+ * the lock. */
 void
 _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 {
   clear_bins_of_all (pool, is_of_size, &number);
 }
 
-/* Blocks from the pool's bin to a cache; from other threads' caches to the pool's bin */
+/* Moving blocks from the pool's bin to a cache, and from other threads' caches to the pool's bin */
 
-/* Moves blocks from a bin of a share to this thread's cache, for its next requests, after one that
- * found none there: whole batches, or else single blocks, up to about half of those that the share
- * has.  Returns TRUE if the cache has some now.  The lock is held. */
+/* Moves blocks from a bin of a share to this thread's cache, for its next requests, after a request
+ * found none there: whole batches, or else single blocks, up to about half of those in the share.
+ * Returns TRUE if the cache has some now.  The lock is held. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
@@ -582,8 +582,8 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);
-  from = _tarn_bins_get (share, number); /* not before bins came to the table */
-  g_assert (bin->top == NULL);           /* or they would be lost */
+  from = _tarn_bins_get (share, number); /* not before a bin may be added */
+  g_assert (bin->top == NULL);           /* or its blocks would be lost */
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
   max = MIN (pool->policy.thread_cache_blocks / 2, get_max_capacity (cache, bin));
@@ -596,8 +596,8 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Looks at a cache of another thread.  Returns TRUE if whoever looked has found it unused for
- * TARN_IDLE_TIME.  The first look only notes what there is.  The lock is held. */
+/* Checks a cache of another thread.  Returns TRUE if it has been unused for TARN_IDLE_TIME since a
+ * thread first looked.  The first look only notes the counters.  The lock is held. */
 static gboolean
 look_whether_idle (TarnCache *cache, gint64 now)
 {
@@ -612,8 +612,8 @@ look_whether_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves what abandoned caches have of a size and a queue to its share.  Returns TRUE if there was
- * some.  The lock is held. */
+/* Moves the blocks of a size and a queue from abandoned caches to the queue's share.  Returns TRUE
+ * if there were any.  The lock is held. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -634,8 +634,8 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
   return is_any;
 }
 
-/* Moves what the caches of idle threads have of a size and a queue to its share, before upstream is
- * asked.  Returns TRUE if there was some.  The lock is held. */
+/* Moves the blocks of a size and a queue from the caches of idle threads to the queue's share,
+ * before the pool asks upstream.  Returns TRUE if there were any.  The lock is held. */
 gboolean
 _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -645,7 +645,7 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
 
   _tarn_assert_locked (&pool->lock);
   if (pool->caches.first == NULL || (pool->caches.first == own && own->next == NULL))
-    return FALSE; /* nobody but this thread */
+    return FALSE; /* no other thread has a cache */
   if (_tarn_pool_records_frees (pool, number))
     return FALSE; /* no cache has any */
   now = _tarn_clock_now ();
@@ -668,8 +668,8 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* Keeps an arena's own block that is being freed in this thread's cache, if there is room for it
- * beside what is there.  The lock is held. */
+/* Keeps an arena's own block that is being freed in this thread's cache, if that has room without
+ * moving other blocks.  The lock is held. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
@@ -700,8 +700,8 @@ _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
     cache->latest = block;
 }
 
-/* Notes that a thread frees a block with the lock.  Returns TRUE if it seems to have temporaries,
- * of which this is one. */
+/* Notes that a thread frees a block with the lock.  Returns TRUE if the thread seems to have
+ * temporaries, and this block is one. */
 gboolean
 _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
 {

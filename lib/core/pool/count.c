@@ -1,21 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Counting what threads' caches have not told the pool: its counters are those of all of them at
- * one moment, while the door is closed. */
+ * Adds up the counters of a pool and its thread caches.  The public counters are the sum of all of
+ * them at one moment, while the door is closed. */
 
 #include "pool/cache-private.h"
 
-/* Gets the higher of a peak and a count.  The latter may be below 0 while frees are counted here,
- * and the allocations of these blocks are not yet: then, as a gsize, it is more than the pool
- * manages. Its sign says less, because a pool may have more than half of what a gsize can count. */
+/* Gets the higher of a peak and a count.  The count may be negative, if a pool counts frees before
+ * a thread's cache has reported the allocations of these blocks.  As a gsize it then exceeds the
+ * managed bytes.  The sign bit would say less, because a pool may have more than half of what a
+ * gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
   return active > peak && active <= managed ? active : peak;
 }
 
-/* Adds up what is managed, as sum_active () does. */
+/* Adds up the managed bytes of the pool and all caches, as sum_active () adds up the active
+ * ones. */
 gsize
 _tarn_pool_get_managed (const TarnPool *pool)
 {
@@ -29,7 +31,8 @@ _tarn_pool_get_managed (const TarnPool *pool)
   return managed;
 }
 
-/* Adds up what is managed or charged, and what threads may take beside that. */
+/* Adds up the managed and the charged bytes, and the bytes that threads may still allocate by their
+ * grants. */
 gsize
 _tarn_pool_get_committed (const TarnPool *pool)
 {
@@ -44,8 +47,8 @@ _tarn_pool_get_committed (const TarnPool *pool)
   return committed;
 }
 
-/* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
- * not at all, unless the door is closed. */
+/* Adds up the active bytes of the pool and all caches.  Unless the door is closed, a block that
+ * goes from one thread to another meanwhile may count twice, or not at all. */
 static gsize
 sum_active (const TarnPool *pool)
 {
@@ -57,10 +60,10 @@ sum_active (const TarnPool *pool)
   return active;
 }
 
-/* Raises the peak to what is active at this moment, which may be missed, but is never too much:
- * only what looks like a new peak is worth closing the door for.  Looking at each cache takes time,
- * too, so _tarn_pool_count_own () asks for it only where the pool's own count is higher than ever:
- * noted_bytes.  The lock is held. */
+/* Raises the peak to the present active bytes.  It may miss a peak, but never sets it too high: it
+ * closes the door to count exactly, but only if the count looks like a new peak.  To read each
+ * cache takes time, too, so _tarn_pool_count_own () calls this only if the pool's own count exceeds
+ * all earlier ones: noted_bytes.  The lock is held. */
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
@@ -79,8 +82,9 @@ _tarn_pool_note_peak (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Adds what a cache has not told the pool to counters.  The cache's peak counts only where it is
- * the pool's only one: else what others did at that moment is not known. */
+/* Adds the changes that a cache has not reported to the pool yet to counters.  The cache's peak
+ * counts only if the cache is the pool's only one; otherwise it is unknown how much the others had
+ * at that moment. */
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -96,7 +100,7 @@ add_active (const TarnCache *cache, TarnPoolStats *stats)
   stats->managed_bytes += cache->managed_bytes;
 }
 
-/* Adds the blocks that a cache holds to counters. */
+/* Adds the blocks in the bins of a cache to counters. */
 static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -109,7 +113,7 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* Adds what a cache keeps for temporaries. */
+/* Adds the blocks that a cache keeps for temporaries to counters. */
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -122,7 +126,7 @@ add_kept (const TarnCache *cache, TarnPoolStats *stats)
 }
 
 /* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
- * (), where no lock is to be had. */
+ * (), which cannot take locks. */
 void
 _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {
@@ -147,8 +151,8 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
     stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
 }
 
-/* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
- * this thread's; the lock is held. */
+/* Adds the changes that a cache has not reported yet to the pool's counters.  The door is closed,
+ * or the cache is this thread's.  The lock is held. */
 void
 _tarn_cache_count_active (TarnCache *cache)
 {
@@ -170,10 +174,11 @@ _tarn_cache_count_active (TarnCache *cache)
         = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (cache->pool));
 }
 
-/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
- * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
- * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
- * the pool's only as long as no other thread changes them.  The lock is held. */
+/* Adds the changes that this thread's cache has not reported yet to the pool's counters, and notes
+ * a peak.  Called before each change of the pool's own active_bytes, so that a peak is seen before
+ * they decrease.  A thread that has no cache, because it is ending, counts all caches: if there is
+ * only one, its peak is the pool's only as long as no other thread changes active_bytes.  The lock
+ * is held. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {
@@ -190,7 +195,8 @@ _tarn_pool_count_own (TarnPool *pool)
     _tarn_pool_note_peak (pool);
 }
 
-/* Tells the pool's counters what all caches have not.  The lock is held, and the door is closed. */
+/* Adds the changes that all caches have not reported yet to the pool's counters.  The lock is held,
+ * and the door is closed. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
 {
@@ -201,7 +207,7 @@ _tarn_pool_count_closed (TarnPool *pool)
   _tarn_pool_note_peak (pool);
 }
 
-/* Gets the counters as they are at one moment.  The lock is held. */
+/* Gets the counters of one moment.  The lock is held. */
 void
 _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks by their memory, for those who have no block: index.c. */
+ * An index that finds a block by its memory, for callers that have only the memory: index.c. */
 
 #ifndef TARN_POOL_INDEX_PRIVATE_H
 #define TARN_POOL_INDEX_PRIVATE_H
@@ -11,11 +11,12 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* A part has the blocks of some addresses, so that threads seldom wait for each other. */
+/* A part of the index.  Each part has the blocks of some addresses, so that threads seldom wait for
+ * each other. */
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* a set of TarnBlock; under the lock; NULL: nobody has looked yet */
+  GHashTable *blocks; /* a set of TarnBlock; under the lock; NULL: not used yet */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnIndexPart;
 
 typedef struct
@@ -32,7 +33,8 @@ void _tarn_index_remove (TarnIndex *index, TarnBlock *block);
 /* Finds a block by its memory.  Returns NULL if there is none. */
 TarnBlock *_tarn_index_find (TarnIndex *index, TarnMemory memory);
 
-/* Finds one of that size, and takes it out. */
+/* Finds a block by its memory and size, and removes it from the index.  Returns NULL if there is
+ * none. */
 TarnBlock *_tarn_index_steal (TarnIndex *index, TarnMemory memory, gsize size);
 
 #endif

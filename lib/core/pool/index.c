@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks by their memory.  Several blocks may have the same memory, if the backend's pieces of
- * memory have no value of their own (NULL, say).  So the tables are sets of blocks, hashed by their
- * memory, and a probe stands for what is looked for. */
+ * The index of blocks by their memory.  Several blocks may have the same memory, if the backend's
+ * memory has no value of its own (NULL, say).  So the tables are sets of blocks, hashed by their
+ * memory.  To look up a block, the code makes a probe: a block struct that has only the key. */
 
 #include "pool/index-private.h"
 
 #include "allocator/block-private.h"
 
-/* No block has it, so that a probe is told from a block. */
+/* The size of a probe that matches any size.  No block has it. */
 #define ANY_SIZE G_MAXSIZE
 
 static guint
@@ -21,7 +21,8 @@ hash_memory (gconstpointer data)
   return (guint) (spread >> 32);
 }
 
-/* A probe is no block: it has no source. */
+/* Compares two blocks, or a block and a probe.  A probe is recognized by its source, which is
+ * NULL. */
 static gboolean
 is_match (gconstpointer a, gconstpointer b)
 {
@@ -74,7 +75,8 @@ _tarn_index_add (TarnIndex *index, TarnBlock *block)
   _tarn_mutex_unlock (&part->lock);
 }
 
-/* A block that is not there was freed already, or is no block: whoever frees it says so. */
+/* Removes a block.  It may be missing, because it was freed already or is no block; then the
+ * function that frees it reports that. */
 void
 _tarn_index_remove (TarnIndex *index, TarnBlock *block)
 {

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks from arenas of a heap whose memory is parts that upstream makes.  A request takes an
- * extent in one visit.  In no visit it asks upstream for a part of that extent.  In a second visit
- * it makes the block.  A free does the same backwards (order/arena.c): its block is ending until
- * the part is released. */
+ * Blocks from the arenas of a heap for whose extents upstream makes parts.  A request takes an
+ * extent in one read section.  Outside of any, it asks upstream for a part of that extent.  In a
+ * second read section it makes the block.  A free does the same backwards (order/arena.c): its
+ * block is ending until the part is released. */
 
 #include "pool/arenas-private.h"
 
-/* Makes a block of an extent of which a part was made.  Returns NULL if the queue is not what it
- * was, the heap's door is not open, or the thread has no struct or no grant left.  The thread is
- * inside. */
+/* Makes a block from an extent for which a part was made.  Returns NULL if the queue has changed,
+ * the heap's door is not open, or the thread has no unused struct or no grant left.  The thread is
+ * in a read section. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -27,8 +27,8 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
   return block;
 }
 
-/* Makes a part of an extent that a request has, and a block of it.  Returns NULL if the lock has to
- * be taken, and the extent was put back.  The thread is in no visit. */
+/* Makes a part for an extent that a request has taken, and a block from it.  If it returns NULL, it
+ * has freed the extent, and the caller has to take the lock.  The thread is in no read section. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         const TarnTaken *taken)
@@ -56,8 +56,9 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Chooses the block to return to its arena, and marks it as ending.  Counters have it as active
- * until it is back.  Returns FALSE if the caller has to take the lock.  The thread is inside. */
+/* Chooses the block to return to its arena, and marks it as ending.  Counters count it as active
+ * until it is there.  Returns FALSE if the caller has to take the lock.  The thread is in a read
+ * section. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -86,17 +87,17 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Takes a block that is being freed out of sight, whose memory is a part that upstream made, or
- * else the one that the thread kept instead.  Its part is to be released next.  Stores it in *goes;
- * NULL: there is none.  Returns FALSE if the lock has to be taken, and nothing was done. */
+/* Begins to return a block that is being freed to its arena, or the block that the thread kept
+ * before: marks it as ending.  The caller has to release its part, which upstream made, next.
+ * Stores the block in *goes; NULL: there is none.  Returns FALSE, and does nothing, if the caller
+ * has to take the lock. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
   return _tarn_cache_free_in_visits (cache, block, begin_to_go, goes);
 }
 
-/* Gives a block whose part was released back to its arena.  Returns FALSE if a door stays
- * closed. */
+/* Returns a block whose part was released to its arena.  Returns FALSE if a door stays closed. */
 gboolean
 _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

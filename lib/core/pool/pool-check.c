@@ -1,20 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The invariants of a pool (pool-private.h), executed. */
+ * Checks the invariants of a pool (pool-private.h). */
 
 #include "pool/cache-private.h"
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* The counters, counted anew from the blocks. */
+/* The values of the counters, computed from the blocks. */
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
-  gsize listed_blocks, listed_bytes; /* by age */
+  gsize listed_blocks, listed_bytes; /* in the lists by age */
 } Sums;
 
-/* Compares a counter with what the blocks say. */
+/* Compares a counter with the value that was computed from the blocks. */
 static gboolean
 differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
@@ -25,7 +25,7 @@ differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
   return TRUE;
 }
 
-/* Adds up the pool's blocks, each of which must be one. */
+/* Adds up the pool's blocks, and checks that each one belongs to the pool. */
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -115,7 +115,7 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
          && check_batches (bin, violation);
 }
 
-/* Adds up the blocks of a bin that are to be in a list by age. */
+/* Adds up the blocks of a bin that have to be in a list by age. */
 static void
 add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
 {
@@ -123,7 +123,7 @@ add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
   sums->listed_bytes += bin->length * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
 }
 
-/* Counts the blocks of a list by age whose links are as they should be. */
+/* Counts the blocks of a list by age whose links are correct. */
 static gsize
 count_listed (const TarnAges *ages)
 {
@@ -171,7 +171,7 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
   return !differs ("a table's empty bins", n_empty, bins->n_empty, violation);
 }
 
-/* Checks how many recorded blocks those see who take no lock. */
+/* Checks the counts of recorded blocks that threads without the lock read. */
 static gboolean
 check_recorded (const TarnPool *pool, gchar **violation)
 {
@@ -189,7 +189,7 @@ check_recorded (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks all bins, and what is in none. */
+/* Checks all bins, and the stuck blocks, which are in none. */
 static gboolean
 check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -219,7 +219,8 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the bins of a list, each of which must be of a number, not wanted, and have blocks. */
+/* Counts the bins in a list of unasked ones, each of which must be of a number, not wanted, and
+ * have blocks. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -252,7 +253,7 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks what recorded bins know of queues' bins, if blocks move. */
+/* Checks the counts and lists of queues' bins in recorded bins, if blocks move between queues. */
 static gboolean
 check_shares (const TarnPool *pool, gchar **violation)
 {
@@ -275,7 +276,7 @@ check_shares (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks the queues that blocks know of, and that none do. */
+/* Checks the queues that blocks refer to, and those without a reference. */
 static gboolean
 check_uses (const TarnPool *pool, gchar **violation)
 {
@@ -303,7 +304,7 @@ check_uses (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks what is given back at the moment, and the limit, if there is one; so that no sum
+/* Checks the bytes that are being returned, and the limit if there is one, in a way that no sum
  * overflows. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
@@ -359,7 +360,7 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* Returns TRUE if a bin of a thread's cache has nothing and may have nothing, as most of the
+/* Returns TRUE if a bin of a thread's cache has no blocks and no room for any, as most of the
  * 512. */
 static gboolean
 is_unused (const TarnCacheBin *bin)
@@ -367,7 +368,7 @@ is_unused (const TarnCacheBin *bin)
   return bin->top == NULL && bin->length == 0 && bin->capacity == 0;
 }
 
-/* Checks a thread's cache. The door is closed. */
+/* Checks a thread's cache.  The door is closed. */
 static gboolean
 check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -391,7 +392,7 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
-/* Checks what a thread keeps for temporaries.  The door is closed. */
+/* Checks the blocks that a thread keeps for temporaries.  The door is closed. */
 static gboolean
 check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -453,7 +454,7 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the transfer bins. The door is closed. */
+/* Checks the transfer bins.  The door is closed. */
 static gboolean
 check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -512,7 +513,7 @@ check_handles (TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks every invariant. The door is closed, and everything counted. */
+/* Checks every invariant.  The door is closed, and everything is counted. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
 {
@@ -545,7 +546,7 @@ check_closed (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Closes the door, and checks every invariant. The lock is held. */
+/* Closes the door, and checks every invariant.  The lock is held. */
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -566,8 +567,9 @@ check_locked (TarnPool *pool, gchar **violation)
   return is_valid;
 }
 
-/* Checks the invariants. FALSE, with what is wrong in @violation (transfer full): one does not
- * hold. Any thread may call it at any time; it takes time in proportion to the number of blocks. */
+/* Checks the invariants.  Returns FALSE if one does not hold, and sets @violation to a text about
+ * it (transfer full).  Any thread may call it at any time; it takes time in proportion to the
+ * number of blocks. */
 gboolean
 _tarn_pool_check (TarnPool *pool, gchar **violation)
 {

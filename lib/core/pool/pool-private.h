@@ -1,30 +1,30 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The struct of a pool, and what its parts in this folder share:
+ * The struct of a pool, and the functions that the files of this folder share:
  *
- *     pool.c        blocks out of and into it, with the lock
- *     bins.c        what it holds
- *     ages.c        ... and since when
- *     retire.c      which of them go back to upstream
- *     bin.c         which sizes belong together
- *     cache.c       what a thread keeps for itself
- *     count.c       ... what it counts for itself
- *     arenas.c      ... and has from a heap without a lock
- *     made-parts.c  ... where its memory is parts that upstream makes
- *     stock.c       ... and what a thread needs for that
- *     arena-table.c ... for which the pool knows queues
- *     transfer.c    what threads hand over to each other
- *     block-chunk.c where the structs of blocks are
- *     index.c       which block in use has which memory
- *     room.c        requests that wait until others free memory
+ *     pool.c        takes blocks out of the pool and puts them into it, with the lock
+ *     bins.c        the bins of held blocks
+ *     ages.c        ... ordered by age
+ *     retire.c      chooses the held blocks that go back to upstream
+ *     bin.c         the size classes
+ *     cache.c       thread caches
+ *     count.c       ... and their counters
+ *     arenas.c      allocates from a heap without a lock
+ *     made-parts.c  ... if upstream makes parts of the heap's memory
+ *     stock.c       ... and the structs and grants that threads need for that
+ *     arena-table.c ... and the queues whose arenas a pool has references to
+ *     transfer.c    hands blocks over from thread to thread
+ *     block-chunk.c the memory of block structs
+ *     index.c       finds the block in use that has some memory
+ *     room.c        requests that wait until other threads free memory
  *     bare.c        memory without a block, for allocators built on a pool
- *     stats.c       what it says of itself
- *     describe.c    what recordings and snapshots say of it
- *     pool-check.c  the invariants, executed
+ *     stats.c       the public counters
+ *     describe.c    describes a pool to recordings and snapshots
+ *     pool-check.c  checks the invariants
  *
- * Above are the ways to the upstream allocator and back (upstream/), and requests and frees, which
- * wait for queues where they have to (order/). */
+ * On top of this folder are the calls of the upstream allocator (upstream/), and requests and
+ * frees, which wait for queues if necessary (order/). */
 
 #ifndef TARN_POOL_PRIVATE_H
 #define TARN_POOL_PRIVATE_H
@@ -53,17 +53,17 @@ typedef struct _TarnRedirect TarnRedirect; /* order/redirect.c */
 
 typedef struct
 {
-  TarnBlock *first, *last; /* first the one freed last; through TarnBlock.below */
+  TarnBlock *first, *last; /* first is the block freed last; linked by TarnBlock.below */
 } TarnTransfer;
 
-/* Batches of one size and one queue that threads hand over to others: transfer.c.  In no thread's
- * cache, nor in the pool's bins. */
+/* A transfer bin: batches of one size and one queue that threads hand over to others: transfer.c.
+ * These blocks are in no thread cache, nor in the pool's bins. */
 typedef struct
 {
-  gboolean is_locked; /* atomic: guards the others, which a closed door does, too */
-  guint n_batches;    /* atomic, because others look without the lock */
+  gboolean is_locked; /* atomic: guards the other fields, as a closed door does, too */
+  guint n_batches;    /* atomic, because threads read it without the lock */
   guint32 number;
-  gpointer handle;                             /* NULL: nobody's */
+  gpointer handle;                             /* NULL: no queue */
   TarnTransfer batches[TARN_TRANSFER_BATCHES]; /* transfer_blocks each; the oldest batch first */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnTransferBin;
 
@@ -71,51 +71,52 @@ typedef struct
 {
   TarnTransferBin bins[TARN_TRANSFER_BINS];
   gsize
-      max_bytes; /* constant while the door is open: in all of them; G_MAXSIZE: there is no bound */
-  gsize bytes;   /* atomic: in all of them, if there is a bound */
-  guint n_batches; /* atomic: in all of them */
+      max_bytes; /* constant while the door is open: over all bins; G_MAXSIZE: there is no bound */
+  gsize bytes;   /* atomic: bytes in all bins, if there is a bound */
+  guint n_batches; /* atomic: batches in all bins */
 } TarnTransfers;
 
-/* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
- * Whoever runs out of memory meanwhile waits for it, because the memory is as good as free. */
+/* A call that is returning blocks to the upstream allocator, on the stack of its thread.  A request
+ * that runs out of memory meanwhile waits for it, because the memory is as good as free. */
 typedef struct
 {
-  TarnTicket ticket;       /* first: in the pool's list */
-  TarnTicket group_ticket; /* in the group's, if there is one */
+  TarnTicket ticket;       /* first: the call's ticket in the pool's list */
+  TarnTicket group_ticket; /* its ticket in the group's list, if there is a group */
   TarnReclaimGroup *group; /* a reference; NULL: none */
-  TarnBlock *blocks;       /* retired; through TarnBlock.below */
-  TarnBlock *stuck;        /* those that could not go back to upstream */
-  gsize n_untold;          /* stuck blocks that no message has named before, */
+  TarnBlock *blocks;       /* retired blocks; linked by TarnBlock.below */
+  TarnBlock *stuck;        /* blocks that could not be returned to upstream */
+  gsize n_untold;          /* stuck blocks that no message has reported yet, */
   gsize untold_bytes;      /* and their bytes */
-  gsize unreserved_bytes;  /* those of blocks that no waiting request has reserved */
+  gsize unreserved_bytes;  /* bytes of blocks that no waiting request has reserved */
   gboolean is_foreign;     /* the call has no reference on the pool */
 } TarnGiveBack;
 
-/* A pool's constants.  order/life.c chooses them from its options and from what it stands on; those
- * of how much it holds order/hold.c, which changes them with the lock held and the door closed. */
+/* A pool's constants. order/life.c sets them from the pool's options and its upstream allocator.
+ * Those that say how much it holds are set by order/hold.c, which changes them with the lock held
+ * and the door closed. */
 typedef struct
 {
-  gboolean moves_blocks;    /* blocks of one queue's share may go to another; not over a heap, whose
-                               memory does */
-  gboolean has_addresses;   /* the heap's memory is addresses, not parts that upstream makes */
-  gboolean is_findable;     /* blocks in use are in the index */
-  gboolean prints_stats;    /* when its last reference is gone, or at exit */
-  gboolean asks_retained;   /* whether the program retains the memory of a block that is freed */
-  gboolean is_debugged;     /* blocks are what was asked for, and never held */
-  guint check_interval;     /* requests from one check to the next; 0: there are none */
-  gsize asked_hold_bytes;   /* TarnPoolOptions.hold_bytes, or what was set later, */
-  gsize hold_bytes;         /* and what that means here: G_MAXSIZE: no bound; 0: by managed_bytes.
-                               Atomic: some look at it without the lock */
-  gsize max_held;           /* bytes of a block, above which bins do not hold it, */
-  gsize max_kept;           /* nor do threads, unless they have temporaries */
+  gboolean moves_blocks;  /* blocks of one queue's share may go to another; not over a heap, which
+                             moves memory instead */
+  gboolean has_addresses; /* the heap's memory is addresses, not parts that upstream makes */
+  gboolean is_findable;   /* blocks in use are in the index */
+  gboolean prints_stats;  /* print the counters when the last reference is gone, or at exit */
+  gboolean asks_retained; /* ask whether the program retains the memory of a block that is freed */
+  gboolean is_debugged;   /* blocks have exactly the requested size, and are never held */
+  guint check_interval;   /* requests from one check to the next; 0: there are none */
+  gsize asked_hold_bytes; /* TarnPoolOptions.hold_bytes, or what was set later, */
+  gsize hold_bytes; /* and its effective value: G_MAXSIZE: no bound; 0: by managed_bytes. Atomic:
+                       some code reads it without the lock */
+  gsize max_held;   /* the largest block in bytes that bins hold, */
+  gsize max_kept;   /* and that threads keep, unless they have temporaries */
   gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes, */
-  gsize thread_cache_bytes; /* and what threads keep at most */
+  gsize thread_cache_bytes; /* and the most that a thread keeps */
   guint thread_cache_blocks;
-  guint transfer_blocks; /* the length of a batch that threads hand over; 0: they do not */
+  guint transfer_blocks; /* the length of a batch that threads hand over; 0: they hand over none */
   guint32 spread;        /* the factor by which a bin's number gives its home in caches */
 } TarnPoolPolicy;
 
-/* The bytes that a pool may have of upstream: upstream/limit.c.
+/* The limit of a pool: the bytes that it may have from upstream: upstream/limit.c.
  *
  * Invariants, whenever the lock can be taken, and everything is counted:
  *
@@ -125,17 +126,17 @@ typedef struct
 typedef struct
 {
   gsize bytes;          /* 0: there is no limit */
-  gsize ceiling_bytes;  /* the limit; or what there was when that was lowered, or when memory could
-                           not go and came back, as long as no request has fitted in again */
-  gsize reserved_bytes; /* being asked for upstream */
-  gsize charged_bytes;  /* that the program takes beside the pool */
-  guint64 n_came_back;  /* calls after which memory came back that could not go */
+  gsize ceiling_bytes;  /* the limit; or the bytes that there were when it was lowered, or when
+                           memory could not be returned, as long as no request has fitted in again */
+  gsize reserved_bytes; /* bytes that calls of upstream are allocating */
+  gsize charged_bytes;  /* bytes that the program allocates beside the pool */
+  guint64 n_came_back;  /* calls after which memory that could not be returned came back */
   guint64 ended_reservations;
-  guint n_awaiting; /* calls that wait for one to end, or for another limit */
+  guint n_awaiting; /* calls that wait for a reservation to end, or for another limit */
   TarnCond reservation_ended;
 } TarnLimit;
 
-/* The calls that are giving blocks back: upstream/give-back.c.
+/* The calls that are returning blocks: upstream/give-back.c.
  *
  * Invariant: bytes == sum of unreserved_bytes over the calls. */
 typedef struct
@@ -145,55 +146,55 @@ typedef struct
   guint n_foreign; /* calls on behalf of another pool of the group */
 } TarnReturning;
 
-/* The functions and the group that give memory back when none is left: upstream/reclaim.c,
+/* The functions and the group that free memory when none is left: upstream/reclaim.c,
  * reclaim-group.c. */
 typedef struct
 {
-  GPtrArray *funcs; /* in the order they were added */
+  GPtrArray *funcs; /* in the order in which they were added */
   guint last_id;
   TarnReclaimGroup *group; /* a reference; NULL: none */
 } TarnReclaim;
 
 /* The requests that wait until memory of a pool is freed: room.c.
  *
- * Invariant: the door is closed if anybody does. */
+ * Invariant: the door is closed if any request waits. */
 typedef struct
 {
-  guint n_waiting;   /* requests, of this pool or of others of its group */
-  gboolean was_open; /* the door, before the first of them closed it */
-  guint n_freed;     /* atomic: how often there was news for them; modulo 2^32 */
+  guint n_waiting;   /* waiting requests, of this pool or of others of its group */
+  gboolean was_open; /* the door was open before the first of them closed it */
+  guint n_freed;     /* atomic: how often they were told to look again; modulo 2^32 */
 } TarnRoom;
 
 /* A request that waits for memory, on the stack of its thread. */
 typedef struct
 {
-  GPtrArray *pools; /* of TarnPool: their memory will do */
+  GPtrArray *pools; /* of TarnPool: memory of any of them will do */
   guint n_seen;     /* the sum of their n_freed before the last attempt, */
   guint n_own;      /* and how often the attempt itself freed something */
 } TarnRoomWait;
 
-/* The queues that a pool has met: order/queue.c.
+/* The queues that a pool knows: order/queue.c.
  *
- * Invariants: a queue is in the table as long as it is_known; unrecorded has those that have
- * TarnQueue.has_unrecorded. */
+ * Invariants: a queue is in the table as long as it is_known. unrecorded has the queues whose
+ * has_unrecorded is set. */
 typedef struct
 {
   GHashTable *table;   /* handle -> TarnQueue */
   TarnQueue *latest;   /* the queue that was named last; NULL: none */
-  guint n_unused;      /* queues that nothing has a reference on */
+  guint n_unused;      /* queues without a reference */
   GQueue unrecorded;   /* of TarnQueue, by unrecorded_link */
-  GPtrArray *released; /* of TarnQueue: references to drop for that */
-  TarnQueue *gone;     /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
+  GPtrArray *released; /* of TarnQueue: references of TarnMet to drop */
+  TarnQueue *gone;     /* queues that are not used any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
-  TarnCond recording_ended; /* TarnQueue.n_recording of one that was forgotten is 0 */
+  TarnCond recording_ended; /* signalled when n_recording of a forgotten queue becomes 0 */
 } TarnQueues;
 
-/* The table of queues whose arenas the pool has met: arena-table.c. */
+/* The table of queues to whose arenas the pool has references: arena-table.c. */
 typedef struct
 {
-  TarnMetQueue *places; /* a power of two; NULL: there was no queue ever */
-  guint mask;           /* that number less 1 */
-  guint n;              /* places that are taken */
+  TarnMetQueue *places; /* a power of two of them; NULL: no queue was ever added */
+  guint mask;           /* their number minus 1 */
+  guint n;              /* places in use */
 } TarnMet;
 
 /* The caches of all threads: cache.c.
@@ -207,7 +208,7 @@ typedef struct
   gsize room_bytes;
 } TarnCaches;
 
-/* Where the structs of all blocks are: block-chunk.c.
+/* The structs of all blocks: block-chunk.c.
  *
  * Invariants, whenever the lock can be taken:
  *
@@ -215,17 +216,17 @@ typedef struct
  *     each block in shared is SHARED; a SHARED block that is not there has one reference left */
 typedef struct
 {
-  GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
+  GQueue chunks;         /* of TarnBlockChunk: each held or active block is in one */
   TarnBlockChunk *chunk; /* for threads that have no cache */
   gsize n;               /* held and active blocks */
   GPtrArray *aside;      /* of TarnBlock: freed, but the program retains its memory; ENDING */
-  guint n_aside;         /* atomic: their number, for those who have not the lock */
+  guint n_aside;         /* atomic: their number, for threads without the lock */
   guint next_aside;      /* the index in aside of the next block to ask about */
-  GHashTable *shared;    /* TarnBlock -> references beyond the first; NULL: there never were any */
+  GHashTable *shared;    /* TarnBlock -> references beyond the first; NULL: no block ever had any */
 } TarnBlocks;
 
-/* Invariants, whenever the lock can be taken, the door is closed and everything is counted;
- * _tarn_pool_check () executes them, and those of its parts:
+/* A pool.  Invariants, whenever the lock can be taken, the door is closed and everything is
+ * counted; _tarn_pool_check () checks them, and those of the structs above:
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
@@ -235,61 +236,63 @@ typedef struct
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
- * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
+ * that returns blocks.  Blocks hold no reference: active_blocks counts them.
  *
- * The lock guards all that is not constant or atomic.  The fields that hits read change only with
- * the door closed as well.  No driver call and no callback happens under the lock, so blocks that
- * are returned are taken out of everything first. */
+ * The lock guards all fields that are not constant or atomic.  To change the fields that hits read,
+ * a thread must also close the door.  No driver call and no callback happens under the lock, so
+ * blocks that go back are first removed from all lists. */
 struct _TarnPool
 {
   TarnAllocator base; /* first: see TARN_ALLOCATOR () */
 
-  /* Every hit reads these.  They share no cache line with what is written often, such as the
-   * reference count.  The first are constant while the door is open, */
+  /* Every hit reads these.  They share no cache line with fields that are written often, such as
+   * the reference count.  The first ones are constant while the door is open, */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES))); /* in threads' caches: cache-private.h */
   guint leading_bits;                                      /* atomic: it may change at any time */
   TarnDoor door;
   TarnMet met;
-  /* and these always. */
+  /* and these are always constant. */
   gpointer default_queue;  /* for requests that name none; NULL: none */
   TarnAllocator *upstream; /* a reference */
-  TarnHeap *heap;          /* that upstream is; NULL: it is none */
+  TarnHeap *heap;          /* upstream, cast to a heap; NULL: it is none */
   TarnPoolPolicy policy;
 
-  /* Under the lock, and seldom written */
-  gboolean has_arenas; /* atomic: threads take memory from the heap's: arenas.c */
+  /* Guarded by the lock, and seldom written */
+  gboolean has_arenas; /* atomic: threads allocate from the heap's arenas: arenas.c */
   gboolean orphaned;
-  gboolean was_open; /* the door, before reclaim-group.c or a snapshot closed it */
-  guint n_unchecked; /* atomic: requests, of which one in check_interval checks */
+  gboolean was_open; /* the door was open before reclaim-group.c or a snapshot closed it */
+  guint n_unchecked; /* atomic: counts requests, of which one in check_interval checks the
+                        invariants */
   TarnStore store;
   TarnCaches caches;
-  TarnRedirect *redirect; /* atomic: whom requests ask first; NULL: nobody.  While there is one, the
-                             door is open to fenced visits only, so that no request passes it by */
-  TarnPool *finder;       /* atomic: a reference on the pool whose index has blocks in use of this
-                             one, too, because it redirects requests here; NULL: none yet */
+  /* Atomic: the redirect that requests ask first; NULL: none.  While there is one, the door is open
+   * to fenced read sections only, so that no request passes it by. */
+  TarnRedirect *redirect;
+  TarnPool *finder; /* atomic: a reference on the pool whose index also has this one's blocks in
+                       use, because it redirects requests here; NULL: none yet */
 
   TarnTransfers transfers;
 
-  /* Apart from what it guards, because threads that wait for it write to it. */
+  /* Apart from the fields that it guards, because threads that wait for it write to it. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-  /* stats.active_bytes that it takes to look for a new peak */
+  /* stats.active_bytes above which to check for a new peak */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   TarnPoolStats stats; /* without the counts and blocks of caches, which _tarn_pool_sum () adds;
                           active_blocks is never set */
-  guint64 generation TARN_WHOLE; /* atomic: how often memory went back to upstream; counted before
-                                    it does.  Over a heap the heap's counts instead */
-  guint64 n_after_driver_calls;  /* hits and misses that called the driver for memory */
+  guint64 generation TARN_WHOLE; /* atomic: how often memory was returned to upstream; counted
+                                    before it is. Over a heap the heap's counter is used instead */
+  guint64 n_after_driver_calls;  /* hits and misses for which the driver was called */
   TarnBlocks blocks;
-  TarnIndex index; /* all blocks in use if policy.is_findable, else those that
-                      tarn_allocator_allocate_memory () handed out.  It has locks of its own. */
+  TarnIndex index; /* all blocks in use if policy.is_findable, else those from
+                      tarn_allocator_allocate_memory (). It has locks of its own. */
   TarnQueues queues;
   TarnLimit limit;
   TarnReturning returning;
   TarnRoom room;
   TarnReclaim reclaim;
 
-  guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
+  guint ignored_frees; /* atomic: counted in a child of fork (), which cannot take the lock */
 };
 
 static inline TarnPool *
@@ -300,7 +303,7 @@ _tarn_pool_of (TarnAllocator *base)
   return pool;
 }
 
-/* Gets how much a pool holds, with the lock or without. */
+/* Gets the bound on the bytes that a pool holds.  Needs no lock. */
 static inline gsize
 _tarn_pool_get_hold_bound (const TarnPool *pool)
 {
@@ -313,7 +316,7 @@ _tarn_pool_get_leading_bits (const TarnPool *pool)
   return __atomic_load_n (&pool->leading_bits, __ATOMIC_RELAXED);
 }
 
-/* pool.c; the lock is held */
+/* pool.c.  The lock is held. */
 TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                                        guint32 number, gsize size);
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
@@ -339,7 +342,7 @@ void _tarn_room_end (const TarnRoomWait *wait);
 /* and is in these. */
 void _tarn_pool_tell_waiting (TarnPool *pool);
 
-/* Notes that there may be memory for who waits. */
+/* Tells waiting requests that there may be memory for them. */
 static inline void
 _tarn_pool_note_room (TarnPool *pool)
 {
@@ -351,7 +354,8 @@ _tarn_pool_note_room (TarnPool *pool)
 gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);
 void _tarn_pool_assert_valid (TarnPool *pool);
 
-/* After every operation, under the lock, in builds with --enable-debug=full. */
+/* Checks the invariants, in builds with --enable-debug=full.  Called after every operation, with
+ * the lock held. */
 static inline void
 _tarn_pool_check_if_full_debug (TarnPool *pool)
 {
@@ -362,7 +366,7 @@ _tarn_pool_check_if_full_debug (TarnPool *pool)
 #endif
 }
 
-/* The same without the lock. */
+/* Does the same, called without the lock. */
 static inline void
 _tarn_pool_check_fast_if_full_debug (TarnPool *pool)
 {

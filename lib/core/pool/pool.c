@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks out of and into a pool's bins and threads' caches.  The lock is held in all of this. */
+ * Takes blocks from a pool's bins and thread caches, and puts them back.  The lock is held in all
+ * functions here. */
 
 #include "pool/cache-private.h"
 
-/* Makes a thread's cache keep a block whose use has ended. */
+/* Puts a block whose use has ended into a thread's cache.  Returns FALSE if it must not go
+ * there. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -17,8 +19,9 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Returns TRUE if a block that is being freed should go back at once: it can, and is larger than
- * what the pool may hold.  If the pool kept it, all other held blocks would have to go for it. */
+/* Returns TRUE if a block that is being freed should be returned to upstream at once: because it
+ * can be, and is larger than the bytes that the pool may hold.  If the pool kept it, all other held
+ * blocks would have to go for it. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -29,9 +32,9 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
-/* Holds a block whose use has ended: in the thread's cache, if it has one (else NULL) and the block
- * is for it, or in the pool's bin.  Returns FALSE if the block is better given back, which needs no
- * wait. */
+/* Holds a block whose use has ended: in the thread's cache (NULL: it has none) if the block may go
+ * there, or else in the pool's bin.  Returns FALSE if the block should be returned to upstream,
+ * which needs no wait. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -48,7 +51,8 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes a block of the cache's, whatever its last request was. */
+/* Takes a block from the cache as a hit.  The flags of the block's earlier requests do not
+ * matter. */
 static TarnBlock *
 pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -59,9 +63,9 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
   return block;
 }
 
-/* Takes a block of a queue's share (NULL: nobody's) for a request of a thread whose cache (NULL: it
- * has none) could not serve it, or was not asked: from that cache, from what was handed over, from
- * the bins, from caches that are abandoned or idle.  Returns NULL if there is none. */
+/* Takes a block of a queue's share (NULL: of no queue) for a request that the thread's cache (NULL:
+ * it has none) did not serve.  Looks in that cache, in transfer bins, in the pool's bins, and in
+ * caches that are abandoned or idle.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)
@@ -86,10 +90,10 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
-/* Ends the use of a block that is being freed: it is held, or else retired.  Gets what is retired,
- * as a list for the caller to give back to upstream: the block with what is stuck, or what is held
- * beyond what the pool may hold.  Returns NULL if there is nothing.  @cache is this thread's.
- * Returns NULL if the pool's bin is to have the block. */
+/* Ends the use of a block that is being freed: holds or retires it.  Returns the retired blocks as
+ * a list, which the caller has to return to upstream: the block itself and stuck blocks, or the
+ * blocks that exceed the pool's bound.  Returns NULL if there are none.  @cache is this thread's;
+ * NULL if only the pool's bin may get the block. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

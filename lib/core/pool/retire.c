@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses the held blocks that go back to upstream, and their order.  They are retired here, and
- * given back without the lock (upstream/give-back.c). */
+ * Chooses the held blocks that go back to upstream, and their order.  The functions here retire
+ * them; the caller returns them without the lock (upstream/give-back.c). */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
 
-/* The most bytes that a pool over a heap holds: one in HOLD_SHARE of the bytes that it manages.
- * Twice as much cost a language model 5 % of its memory. */
+/* The most bytes that a pool over a heap holds: its managed bytes divided by HOLD_SHARE, or
+ * MIN_HOLD_BYTES if that is more.  Twice as much cost a language model 5 % of its memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
@@ -20,7 +20,8 @@ append (TarnBlock ***end, TarnBlock *block)
   *end = &block->below;
 }
 
-/* Retires what is stuck, for another attempt to give it back.  Gets it as a list. */
+/* Retires the stuck blocks, so that the caller tries again to return them.  Returns them as a
+ * list. */
 TarnBlock *
 _tarn_pool_take_stuck (TarnPool *pool)
 {
@@ -46,7 +47,8 @@ take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
   append (end, block);
 }
 
-/* Finds the oldest recorded block, from a block on (NULL: there is none), that nobody uses. */
+/* Finds the oldest recorded block that no command uses, starting at @block (NULL: there is
+ * none). */
 static TarnBlock *
 find_done (const TarnPool *pool, TarnBlock *block)
 {
@@ -55,8 +57,8 @@ find_done (const TarnPool *pool, TarnBlock *block)
   return block;
 }
 
-/* Finds the oldest block that can go back without a wait: of those that are ready, and of recorded
- * ones (each NULL: there is none). */
+/* Gets the oldest block that can be returned without a wait: the older one of a ready block and a
+ * recorded block that is done (each NULL: there is none). */
 static TarnBlock *
 get_oldest (TarnBlock *ready, TarnBlock *done)
 {
@@ -68,8 +70,8 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
 typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
                              gsize keep_bytes);
 
-/* Retires blocks that can go back without a wait, the oldest first, as long as @shall_go says so.
- */
+/* Retires blocks that can be returned without a wait, the oldest first, as long as @shall_go
+ * returns TRUE. */
 static void
 take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
@@ -107,8 +109,8 @@ was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsiz
   return _tarn_block_get_age (block)->since <= since;
 }
 
-/* Retires blocks that can go back without a wait, the oldest first, until the pool holds
- * @keep_bytes at most, or none of them is left.  Gets them as a list. */
+/* Retires blocks that can be returned without a wait, the oldest first, until the pool holds at
+ * most @keep_bytes, or none of them is left.  Returns them as a list. */
 TarnBlock *
 _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
 {
@@ -140,7 +142,7 @@ take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
       }
 }
 
-/* Retires all blocks of a share (NULL: there is none).  Gets them as a list. */
+/* Retires all blocks of a share (NULL: there is none).  Returns them as a list. */
 TarnBlock *
 _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 {
@@ -151,8 +153,8 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Retires all blocks of a share (NULL: there is none), and recorded blocks that nobody uses any
- * more. Gets them as a list. */
+/* Retires all blocks of a share (NULL: there is none), and recorded blocks that no command uses any
+ * more.  Returns them as a list. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -170,7 +172,7 @@ _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Computes how many bytes the pool may hold. */
+/* Computes the most bytes that the pool may hold. */
 static gsize
 get_bound (const TarnPool *pool)
 {
@@ -185,8 +187,9 @@ subtract (gsize bytes, gsize other)
   return bytes - MIN (bytes, other);
 }
 
-/* Computes how many bytes the pool's bins may hold.  Room for batches that threads hand over counts
- * against the bound.  What threads may keep counts, too, if the program set the bound. */
+/* Computes the most bytes that the pool's bins may hold.  The room for batches that threads hand
+ * over counts against the bound, and so does the room of thread caches if the program set the
+ * bound. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {
@@ -198,8 +201,8 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Computes how many more bytes threads may keep.  Held blocks that cannot be freed at any time make
- * no way for them. */
+/* Computes by how many bytes the room of thread caches may grow.  Held blocks that cannot be freed
+ * at any time take up room that caches cannot have. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
@@ -213,8 +216,8 @@ _tarn_pool_has_excess (const TarnPool *pool)
   return pool->stats.held_bytes > _tarn_pool_get_room (pool);
 }
 
-/* Returns TRUE if a pool gives back what was not used for long: one over a heap, which sees to it
- * by itself how much it holds. */
+/* Returns TRUE if a pool returns blocks that have not been used for a long time: a pool over a heap
+ * does, because it decides by itself how much it holds. */
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
@@ -228,8 +231,8 @@ is_expired (const TarnBlock *block, gint64 now)
   return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
-/* Returns TRUE if it pays to ask whether recorded blocks are done, because more is held than may
- * be, or they have been for long. */
+/* Returns TRUE if the pool should ask whether recorded blocks are done: because it exceeds its
+ * bound, or because it has held them for a long time. */
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
@@ -240,9 +243,9 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Retires blocks that were held for long, because they keep pieces of a heap from being idle.  It
- * also moves the blocks that threads keep to the bins, for the next time.  It does nothing until
- * some time has passed since the last one. */
+/* Retires blocks that were held for a long time, because they keep pieces of a heap from becoming
+ * idle.  Also moves the blocks in thread caches to the bins, where the next call finds them.  Does
+ * nothing until some time has passed since the last call. */
 static void
 take_expired (TarnPool *pool, TarnBlock ***end)
 {
@@ -255,8 +258,8 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   _tarn_pool_flush (pool);
 }
 
-/* Retires what is held beyond what the pool may hold.  Gets it as a list.  Returns NULL if there is
- * nothing. */
+/* Retires the blocks that exceed the pool's bound.  Returns them as a list, or NULL if there are
+ * none. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
 {
@@ -268,14 +271,14 @@ _tarn_pool_take_excess (TarnPool *pool)
   if (is_to_expire (pool))
     take_expired (pool, &end);
   room = _tarn_pool_get_room (pool);
-  /* Some more, so that not each free has to give something back. */
+  /* Some more than necessary, so that not every free has to return a block. */
   if (pool->stats.held_bytes > room)
     take_oldest (pool, is_excess, 0, room - room / 8, &end);
   return blocks;
 }
 
-/* Retires what the pool holds beyond its bound, and adds a list of blocks that were already
- * retired. */
+/* Retires the blocks that exceed the pool's bound.  Returns them as a list, followed by a list of
+ * blocks that were already retired. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {
@@ -294,7 +297,7 @@ typedef struct
   guint32 number;
 } NumberedBin;
 
-/* Lists a table's bins, and frees those that are of no use. */
+/* Adds a table's bins to a list, after it has freed the unused ones. */
 static void
 list_bins (GArray *list, TarnBins *bins)
 {
@@ -313,7 +316,7 @@ list_bins (GArray *list, TarnBins *bins)
     }
 }
 
-/* Compares bins, for those of the largest sizes to come first. */
+/* Compares two bins, so that those of the largest sizes come first. */
 static gint
 compare_descending (gconstpointer a, gconstpointer b)
 {
@@ -322,7 +325,8 @@ compare_descending (gconstpointer a, gconstpointer b)
   return left > right ? -1 : left < right;
 }
 
-/* Lists all bins, those of the largest sizes first, and of one size nobody's. */
+/* Lists all bins, those of the largest sizes first, and among those of one size the bins of no
+ * queue. */
 static GArray *
 list_largest_first (TarnPool *pool)
 {
@@ -340,7 +344,7 @@ list_largest_first (TarnPool *pool)
 }
 
 /* Retires held blocks, the largest first, until they make up the wanted bytes or none is held.
- * Gets them as a list, with what is stuck. */
+ * Returns them and the stuck blocks as a list. */
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {

@@ -1,22 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests that wait for other threads to free memory.  Frees mostly take no lock, and tell nobody.
- * So a pool whose memory is waited for has its door closed meanwhile: threads keep nothing, and
- * each request and free comes to the lock, where it can see that somebody waits.
+ * Requests that wait until other threads free memory.  Frees usually take no lock, and wake no
+ * thread.  So while a request waits for memory of a pool, the pool's door is closed: threads cache
+ * no blocks, and each request and free takes the lock, where it sees that a request waits.
  *
- * A request may wait for several pools, those of a group, and sleeps without any of their locks. It
- * notes how much was freed before it tries; what is freed while it tries is not missed.  What it
- * frees itself, as by a reclaim function, is no reason to try again. */
+ * A request may wait for several pools, those of a group, and sleeps without any of their locks.
+ * It notes the pools' counts of frees before it tries to allocate, so it misses no free during the
+ * attempt.  It does not count memory that it frees itself, as by a reclaim function, as a reason to
+ * try again. */
 
 #include "pool/cache-private.h"
 
-/* All who wait sleep here. */
+/* All waiting threads sleep here. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnCond freed; /* in a pool */
+static TarnCond freed; /* signalled after a free in any pool */
 static TarnOnce once = TARN_ONCE_INIT;
 
-/* That of the calling thread, while it tries.  Returns NULL if it does not. */
+/* The wait of the calling thread, while it tries to allocate; else NULL. */
 static _Thread_local TarnRoomWait *current;
 
 static void
@@ -37,8 +38,8 @@ begin (TarnPool *pool)
     _tarn_pool_flush_closed (pool);
 }
 
-/* Ends that.  If others wait, too, they look again: they may have seen memory in use which this
- * request had for a while.  The lock is held. */
+/* Lets frees of a pool do without the lock again.  If other requests wait, too, it wakes them: they
+ * may have seen memory in use that this request had for a while.  The lock is held. */
 static void
 end (TarnPool *pool)
 {
@@ -50,7 +51,7 @@ end (TarnPool *pool)
     _tarn_pool_tell_waiting (pool);
 }
 
-/* Does one of these for each of the pools, without their locks. */
+/* Calls a function for each of the pools, with its lock held. */
 static void
 for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
 {
@@ -65,7 +66,7 @@ for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
     }
 }
 
-/* Adds up how often something was freed. */
+/* Adds up the pools' counts of frees. */
 static guint
 count_freed (const TarnRoomWait *wait)
 {
@@ -77,8 +78,8 @@ count_freed (const TarnRoomWait *wait)
   return n;
 }
 
-/* Returns TRUE if somebody has memory of the pools that may be freed: as a block, as a charge, or
- * on its way from upstream or back. */
+/* Returns TRUE if any memory of the pools may be freed later: because it is in use as a block or as
+ * a charge, or on its way from upstream or back. */
 static gboolean
 is_any_in_use (const TarnRoomWait *wait)
 {
@@ -98,14 +99,14 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Returns TRUE if other threads have freed something since the attempt began. */
+/* Returns TRUE if other threads have freed memory since the attempt began. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {
   return count_freed (wait) - wait->n_seen != wait->n_own;
 }
 
-/* Begins to wait for memory of some pools, which the caller has references on.  The thread holds no
+/* Begins to wait for memory of some pools, on which the caller has references.  The thread holds no
  * lock. */
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
@@ -115,7 +116,7 @@ _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
   for_each (wait, begin);
 }
 
-/* Comes before each attempt to get memory: what is freed from here on is not missed. */
+/* Begins an attempt to allocate memory.  No free from here on is missed. */
 void
 _tarn_room_begin_attempt (TarnRoomWait *wait)
 {
@@ -124,15 +125,15 @@ _tarn_room_begin_attempt (TarnRoomWait *wait)
   current = wait;
 }
 
-/* Comes after it. */
+/* Ends an attempt to allocate memory. */
 void
 _tarn_room_end_attempt (void)
 {
   current = NULL;
 }
 
-/* Waits until other threads have freed something since the attempt began.  Returns FALSE if it is
- * too late (g_get_monotonic_time (); G_MAXINT64: it never is), or nothing is in use that could be
+/* Waits until other threads have freed memory since the attempt began.  Returns FALSE if @end_time
+ * has passed (as g_get_monotonic_time (); G_MAXINT64: never), or no memory is in use that could be
  * freed. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
@@ -149,14 +150,15 @@ _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
   return has_news (wait);
 }
 
-/* Ends to wait. */
+/* Ends a wait. */
 void
 _tarn_room_end (const TarnRoomWait *wait)
 {
   for_each (wait, end);
 }
 
-/* Tells those who wait for memory of a pool that there may be some now.  The lock is held. */
+/* Wakes the requests that wait for memory of a pool, because there may be some now.  The lock is
+ * held. */
 void
 _tarn_pool_tell_waiting (TarnPool *pool)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Public information on a pool: its counters, and the bins that sizes belong to. */
+ * Public information on a pool: its counters, and the bins of sizes. */
 
 #include <tarn/heap.h>
 
@@ -36,7 +36,7 @@ append_count (GString *line, guint64 n, const gchar *noun)
   g_string_append_printf (line, "%" G_GUINT64_FORMAT " %s%s", n, noun, n == 1 ? "" : "s");
 }
 
-/* Appends bytes as people read them, alike in every locale. */
+/* Appends bytes in human-readable units, the same in every locale. */
 static void
 append_bytes (GString *line, gsize bytes, const gchar *label)
 {
@@ -71,7 +71,7 @@ tarn_pool_stats_to_string (const TarnPoolStats *stats)
   return g_string_free (line, FALSE);
 }
 
-/* Makes a line, with a newline, of what a pool did until now. */
+/* Makes a line of text, with a newline, that summarizes a pool's work so far. */
 gchar *
 _tarn_pool_make_report (TarnPool *pool)
 {
@@ -135,7 +135,7 @@ tarn_pool_get_generation (TarnPool *pool)
                             : __atomic_load_n (&pool->generation, __ATOMIC_ACQUIRE);
 }
 
-/* Gets the counters as they are at one moment. */
+/* Gets the counters of one moment. */
 static TarnPoolStats
 get_stats (TarnPool *pool)
 {

@@ -1,22 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The stock of a thread, from which it makes blocks without the lock (arenas.c): structs to
- * spare and, in a pool with a limit, a grant of bytes that it may take. */
+ * The resources that a thread needs to make blocks without the lock (arenas.c): unused structs and,
+ * in a pool with a limit, a grant of bytes that it may allocate. */
 
 #include "pool/arenas-private.h"
 
-/* In a pool with a limit a thread may take this share of the limit, and at most so many bytes,
- * before it asks again. */
+/* In a pool with a limit, the grant of a thread: the limit divided by GRANT_SHARE, and at most
+ * MAX_GRANT bytes.  When it is used up, the thread has to take the lock. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* How many structs a thread gets at a time. */
+/* The number of structs that a thread gets at a time. */
 #define N_SPARE 32
 
 /* Structs.  The lock is held, and the cache is this thread's, or the door is closed. */
 
-/* Gives structs back until a cache has so many. */
+/* Puts unused structs back until a cache has @n_kept. */
 void
 _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
 {
@@ -32,7 +32,7 @@ _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
     }
 }
 
-/* Sees to it that a thread has structs to spare, and not too many. */
+/* Makes sure that a thread has unused structs, but not too many. */
 void
 _tarn_cache_refill_spare (TarnCache *cache)
 {
@@ -50,8 +50,8 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Sizes.  The lock is held. */
 
-/* Gives each size its own blocks from now on, because memory is short; or lets small sizes share
- * blocks. */
+/* Gives each size its own bin from now on, because memory is short, or lets small sizes share bins
+ * again. */
 void
 _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 {
@@ -62,10 +62,10 @@ _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
     __atomic_store_n (&pool->leading_bits, bits, __ATOMIC_RELAXED);
 }
 
-/* Bytes of a pool with a limit, of which a thread may take some before it takes the lock again. The
- * lock is held. */
+/* Grants, in a pool with a limit: bytes that a thread may allocate before it takes the lock again.
+ * The lock is held. */
 
-/* Ends all grants, so that threads come for others. */
+/* Ends all grants, so that threads take the lock to get new ones. */
 void
 _tarn_pool_end_grants (TarnPool *pool)
 {
@@ -79,8 +79,8 @@ _tarn_pool_end_grants (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Grants this thread some of what is left below the limit, unless the door is closed, because
- * others wait for memory. */
+/* Grants this thread some of the bytes that are left below the limit; nothing if the door is
+ * closed, because other requests wait for memory. */
 void
 _tarn_cache_grant (TarnCache *cache)
 {
@@ -99,8 +99,8 @@ _tarn_cache_grant (TarnCache *cache)
 
 /* The lock is not held. */
 
-/* Gets structs for a thread that has none left, or gives some back where it has too many.  Threads
- * whose blocks others free need that again and again.  The thread is in no visit. */
+/* Gets structs for a thread that has none left, or puts some back if it has too many.  A thread
+ * whose blocks other threads free needs this again and again.  The thread is in no read section. */
 void
 _tarn_cache_change_spare (TarnCache *cache)
 {

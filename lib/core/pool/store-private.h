@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The store: the blocks that a pool itself holds (bins.c), since when it has held them (ages.c),
- * and which of them go back to upstream (retire.c).  What threads keep is in their caches instead.
- */
+ * The store: the blocks that a pool itself holds (bins.c), their ages (ages.c), and the choice of
+ * blocks that go back to upstream (retire.c).  The blocks that threads keep are in their caches
+ * instead. */
 
 #ifndef TARN_POOL_STORE_PRIVATE_H
 #define TARN_POOL_STORE_PRIVATE_H
@@ -12,69 +12,69 @@
 
 #include "allocator/block-private.h"
 
-/* Blocks of a bin that came from a thread's cache together.  Another thread that may keep as many
- * takes all of them at once.  They are in another processor's caches, so it looks at them only
- * after it has given up the lock. */
+/* A batch: blocks of a bin that a thread cache flushed together.  Another thread that may keep as
+ * many takes all of them at once.  Their structs are in another processor's caches, so the thread
+ * reads them only after it has released the lock. */
 typedef struct
 {
   TarnBlock *last;
   gsize n;
 } TarnBatch;
 
-/* Blocks of one size that wait to be handed out, last in first out.  A pool has them apart by what
- * commands may still use them:
+/* A bin: a free list of blocks of one size, last in first out.  A pool keeps separate bins
+ * depending on the commands that may still use a block:
  *
- *     idle bins       nobody's: no command that anybody knows of
- *     a queue's bins  its share: commands of that in-order queue alone, which it never has to wait
- *                     for, and no event stands for them
- *     recorded bins   all others: each use has an event, or else no other queue can have the block
- *                     as yet
+ *     idle bins       no known command may use them
+ *     a queue's bins  its share: only commands of that in-order queue may use them.  The queue
+ * never has to wait for them, and no event covers them recorded bins   all others: each use has an
+ * event, or else no other queue can have the block yet
  *
- * A recorded bin also has what the pool knows of the size as a whole.
+ * A recorded bin also has the pool's information on the size as a whole.
  *
- * Invariants: the topmost blocks may be in batches, in recorded bins none are.  A queue's bin that
- * has blocks is counted by the recorded bin of its number, and is in that one's list unless it is
- * wanted; but only if blocks move. */
+ * Invariants: the topmost blocks may be in batches; in recorded bins none are.  If blocks move
+ * between queues, the recorded bin of the same number counts each queue's bin that has blocks, and
+ * lists it unless it is wanted. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
 {
   guint32 number;
-  TarnBlock *top; /* the one freed last; through TarnBlock.below */
+  TarnBlock *top; /* the block freed last; the others follow by TarnBlock.below */
   gsize length;
-  TarnBatch *batches; /* a stack: the last one has the topmost blocks */
+  TarnBatch *batches; /* a stack: the last batch has the topmost blocks */
   gsize n_batches;
-  gsize max_batches; /* that there is room for */
+  gsize max_batches; /* the allocated length of batches */
 
-  TarnBins *bins; /* that it is one of */
+  TarnBins *bins; /* the table that it is in */
 
-  /* In bins of a queue */
-  TarnQueue *queue;   /* NULL: it is none */
-  gboolean is_wanted; /* others have asked for an event on these blocks */
-  TarnBin *next;      /* among those that have blocks which nobody has asked for */
-  TarnBin **link;     /* the pointer to it there; NULL: it is not there */
+  /* Only in bins of a queue */
+  TarnQueue *queue;   /* NULL: it is no queue's bin */
+  gboolean is_wanted; /* other queues have asked for an event on these blocks */
+  TarnBin *next;      /* the next in unasked, below */
+  TarnBin **link;     /* the pointer to this bin in that list; NULL: it is not there */
 
-  /* In recorded bins */
-  guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
-                        over from queue to queue */
-  guint n_shares;    /* queues' bins of the number that have blocks, */
-  TarnBin *unasked;  /* and those of them that nobody has asked for */
+  /* Only in recorded bins */
+  guint n_to_record; /* the number of next frees that record events, because blocks of the size are
+                        handed over from queue to queue */
+  guint n_shares;    /* the number of queues' bins of this size that have blocks, */
+  TarnBin *unasked;  /* and a list of those that no request has asked for */
 };
 
-/* Blocks in bins, the oldest first.  Their links are in TarnAge. */
+/* A list of the blocks in bins, the oldest first.  TarnAge has the links. */
 typedef struct
 {
   TarnBlock *oldest, *newest; /* NULL: there are none */
   TarnBlock *asked_next;      /* the block to ask the driver about next; NULL: the oldest */
-  gsize bytes;                /* the sum over all of them */
+  gsize bytes;                /* the sum of their alloc_size */
 } TarnAges;
 
-/* Bins by their numbers.  A request, and a free, look for the same one several times. */
+/* A table of bins by their numbers.  It remembers the latest bin, because a request or free looks
+ * it up several times. */
 struct _TarnBins
 {
   TarnQueue *queue;      /* the queue that they are the share of; NULL: none */
   GHashTable *table;     /* number -> TarnBin, owned */
-  guint32 latest_number; /* that was looked for last, */
+  guint32 latest_number; /* the number that was looked up last, */
   TarnBin *latest;       /* and its bin in the table; NULL: none */
   guint n_empty;         /* bins that have no blocks */
   guint many_empty;      /* the n_empty at which to look for useless bins */
@@ -83,46 +83,48 @@ struct _TarnBins
 
 #define TARN_RECORDED_COUNTS 64
 
-/* The store of a pool.  The pool's lock guards all of it that is not atomic.
+/* The store of a pool.  The pool's lock guards all fields that are not atomic.
  *
- * Invariants; _tarn_pool_check () executes them:
+ * Invariants; _tarn_pool_check () checks them:
  *
  *     a block in bin b has the size and the uses of that bin
  *     a block of an exact size is in no bin, and none is once has_ended is set
- *     each block in a bin is in one of the lists by age if there is a bound on what the pool holds
+ *     each block in a bin is in one of the lists by age if there is a bound on the held bytes
  *     n_recorded counts the blocks in recorded bins */
 typedef struct
 {
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
 
-  /* If there is a bound on what the pool holds: all blocks in bins. */
-  TarnAges ready;    /* those that can go back at any time: nobody's; queues' as well, over a heap,
-                        which orders what it is given, or where upstream does; then also recorded
-                        ones */
-  TarnAges shares;   /* other queues' blocks, which go back when the host has waited for them */
-  TarnAges recorded; /* other recorded blocks, which can go back once their events are done */
-  TarnAges *share_ages; /* where queues' blocks are, of the first two; NULL: in none, as there never
-                           was a bound */
-  /* The number of blocks in recorded bins, by the number of the bin modulo this.  Atomic: a request
-   * looks at it without a lock, and takes the lock if such a block might serve it. */
+  /* All blocks in bins, if there is a bound on the bytes that the pool holds. */
+  TarnAges ready;  /* blocks that can be returned at any time: those of no queue. Also those of
+                      queues, over a heap, which orders frees itself, or if upstream does; then
+                      recorded blocks, too */
+  TarnAges shares; /* other queues' blocks, which can be returned after the host has waited for the
+                      queues */
+  TarnAges recorded; /* other recorded blocks, which can be returned once their events are done */
+  TarnAges *share_ages; /* the list with queues' blocks: ready or shares; NULL: none, because there
+                           never was a bound */
+  /* The number of blocks in recorded bins.  The counts are indexed by the bin's number, modulo
+   * TARN_RECORDED_COUNTS.  Atomic: a request reads its count without a lock, and takes the lock if
+   * such a block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
-  gboolean has_late; /* atomic: more is held than may be, and the driver may say that it is done:
-                        for requests that take no lock */
-  gboolean has_done; /* the events of some of the recorded may be done */
-  gint64 look_at;    /* the time at which to see whether some were not used for too long */
-  TarnBlock *stuck;  /* held in no bin: they were to go back, and go with the next ones that do,
-                        because nobody could tell whether they are still used */
+  gboolean has_late; /* atomic: the pool exceeds its bound, and events may be done by now: tells
+                        requests without the lock to take it */
+  gboolean has_done; /* the events of some recorded blocks may be done */
+  gint64 look_at;   /* the time of the next check for blocks that have not been used for too long */
+  TarnBlock *stuck; /* held in no bin: could not be returned, because the pool could not tell
+                       whether they are still used; the next call that returns blocks tries again */
   gsize n_stuck;
-  gboolean has_ended; /* nothing is held any more */
+  gboolean has_ended; /* the pool holds no blocks any more */
 } TarnStore;
 
-/* ages.c; the lock is held */
+/* ages.c.  The lock is held. */
 void _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last);
 void _tarn_ages_add_back (TarnAges *ages, TarnBlock *block);
 void _tarn_ages_remove (TarnAges *ages, TarnBlock *block);
 
-/* bins.c; the lock is held */
+/* bins.c.  The lock is held. */
 TarnBins *_tarn_bins_new (TarnQueue *queue, TarnAges *ages);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
@@ -149,7 +151,7 @@ void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 void _tarn_bins_drop_empty (TarnBins *bins);
 void _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block);
 
-/* retire.c; the lock is held */
+/* retire.c.  The lock is held. */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);

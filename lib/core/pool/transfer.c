@@ -2,30 +2,29 @@
  * SPDX-License-Identifier: MIT
  *
  * Transfer bins: batches of held blocks on their way from threads that free to threads that
- * allocate.  A thread whose bin is full puts its oldest blocks here, and one whose bin is empty
- * takes them, without the pool's lock, which all pairs of a producer and a consumer would share.
- * Nor do they all share one transfer bin: a thread hands over to the one for its own number, and
- * takes from that of any.
+ * allocate.  A thread whose bin is full puts its oldest blocks here, and a thread whose bin is
+ * empty takes them.  Neither needs the pool's lock, which all pairs of a producer and a consumer
+ * would share.  They do not share one transfer bin either: a thread hands over to the bin for its
+ * own number, and takes from any.
  *
- * Each transfer bin has a lock of its own.  A visitor holds it for a few instructions, and tries
- * for a moment only, because whoever closes the door would have to wait: then it does without the
- * bin. A thread with the pool's lock that does not get it closes the door, and nobody else has it
- * then.
- */
+ * Each transfer bin has a lock of its own.  A thread in a read section holds it for a few
+ * instructions, and gives up after a short wait, because a thread that closes the door would have
+ * to wait for it; it then does without the bin.  A thread with the pool's lock that does not get
+ * the bin's lock closes the door, after which no other thread has it. */
 
 #include "pool/cache-private.h"
 
-/* Where more blocks would be handed over together, none are: whoever closes the door waits while
- * they are counted off. */
+/* The most blocks in a batch.  If a batch would be larger, none are handed over, because a thread
+ * that closes the door waits while they are counted off. */
 #define MAX_BATCH 256
 
-/* The most bytes on their way from thread to thread: one in so many of the bound; or these, where
- * the bound varies with the pool. */
+/* The most bytes on their way from thread to thread: the pool's bound divided by TRANSFER_SHARE; or
+ * TRANSFER_BYTES if the bound varies with the pool. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
-/* Sets how many bytes are on their way at a time, by how many the pool holds.  Nothing is: the pool
- * is new, or its lock is held and its door closed. */
+/* Sets the most bytes that may be on their way at a time, from the bound on the bytes that the pool
+ * holds.  None are on their way: the pool is new, or its lock is held and its door closed. */
 void
 _tarn_pool_bound_transfers (TarnPool *pool)
 {
@@ -41,8 +40,8 @@ _tarn_pool_bound_transfers (TarnPool *pool)
         = policy->hold_bytes != 0 ? policy->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
 }
 
-/* Sets how many blocks threads hand over in one batch: as many as a thread's bin gets from the pool
- * at once; 0: they hand over none. */
+/* Sets the number of blocks that threads hand over in one batch: as many as a thread's bin gets
+ * from the pool at once; 0: they hand over none. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
@@ -52,7 +51,8 @@ _tarn_pool_init_transfers (TarnPool *pool)
   _tarn_pool_bound_transfers (pool);
 }
 
-/* Counts bytes that are to be handed over.  Returns FALSE if they would be too many. */
+/* Counts bytes that a thread is about to hand over.  Returns FALSE if they would exceed the
+ * bound. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
@@ -73,8 +73,9 @@ end_transfer (TarnPool *pool, gsize bytes)
     __atomic_sub_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Gets one of the transfer bins for blocks of a size and a queue, by their spread, which may have
- * others' at the moment.  A thread's own shard is its number; any number will do. */
+/* Gets one of the transfer bins for blocks of a size and a queue, by their hash.  It may have
+ * blocks of another size or queue at the moment.  A thread's own shard is its number; any number
+ * will do. */
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
@@ -93,7 +94,7 @@ is_for (const TarnTransferBin *bin, guint32 number, gpointer handle)
   return bin->number == number && bin->handle == handle;
 }
 
-/* Takes the lock of a transfer bin, unless others hold it for too long. */
+/* Takes the lock of a transfer bin.  Returns FALSE if another thread holds it for too long. */
 static gboolean
 lock (TarnTransferBin *bin)
 {
@@ -120,7 +121,7 @@ set_n_batches (TarnPool *pool, TarnTransferBin *bin, guint n)
   __atomic_store_n (&bin->n_batches, n, __ATOMIC_RELAXED);
 }
 
-/* Gets what remains of a chain of blocks after so many. */
+/* Gets the rest of a chain after its first @n blocks. */
 static TarnBlock **
 skip (TarnBlock **link, guint n)
 {
@@ -129,10 +130,10 @@ skip (TarnBlock **link, guint n)
   return link;
 }
 
-/* Threads, inside a visit */
+/* In a read section */
 
-/* Hands the oldest blocks of a bin over that has as many as there may be.  Returns FALSE if it has
- * not, or there is no room for them, or others hold the lock, and nothing was done. */
+/* Hands over the oldest blocks of a full bin.  Returns FALSE, and does nothing, if the bin is not
+ * full, there is no room for a batch, or another thread holds the lock. */
 static gboolean
 hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -169,7 +170,7 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   return has_room;
 }
 
-/* Takes the newest batch for a size and a queue out of a transfer bin.  Returns NULL if there is
+/* Takes the newest batch for a size and a queue from a transfer bin.  Returns NULL if there is
  * none. */
 static TarnBlock *
 take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
@@ -187,8 +188,8 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
   return first;
 }
 
-/* Fills a bin that is empty with what this thread or another has handed over.  Returns FALSE if
- * there is nothing, or more than it has room for, or others hold the lock. */
+/* Fills an empty bin with a batch that this thread or another has handed over.  Returns FALSE if
+ * there is none, it has more blocks than the bin has room for, or another thread holds the lock. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -208,10 +209,10 @@ receive (TarnCache *cache, TarnCacheBin *bin)
   return TRUE;
 }
 
-/* Requests and frees that the thread's cache did not serve as it was */
+/* Requests and frees that the thread's cache could not serve at once */
 
-/* Serves a request with what was handed over, and is followed or not.  Returns NULL if the lock has
- * to be taken. */
+/* Serves a request from the blocks that were handed over; @is_followed: the request is traced.
+ * Returns NULL if the caller has to take the lock. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
@@ -231,8 +232,8 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
   return block;
 }
 
-/* Holds a block that is being freed in the thread's cache, which hands others over for that.
- * Returns FALSE if the lock has to be taken, and nothing was done. */
+/* Puts a block that is being freed into the thread's cache, which hands other blocks over to make
+ * room.  Returns FALSE, and does nothing, if the caller has to take the lock. */
 gboolean
 _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
@@ -255,7 +256,8 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
 
 /* The lock is held. */
 
-/* Moves what a transfer bin has to the pool's bins.  Its own lock is held, or the door closed. */
+/* Moves the blocks of a transfer bin to the pool's bins.  Its own lock is held, or the door is
+ * closed. */
 static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
@@ -271,9 +273,9 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (pool, bin, 0);
 }
 
-/* Moves what one transfer bin has of a size and a queue to its share.  @handle points to the
- * queue's, which is NULL for nobody's; it is NULL itself for any.  Returns TRUE if there was
- * some. */
+/* Moves the blocks of a size and a queue from one transfer bin to the queue's share.  @handle
+ * points to the queue's handle, which is NULL for no queue; if @handle itself is NULL, any queue
+ * matches.  Returns TRUE if there were any. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -284,7 +286,7 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
     return FALSE;
   is_mine = lock (place);
   if (!is_mine)
-    was_open = _tarn_pool_close (pool); /* after which nobody has it */
+    was_open = _tarn_pool_close (pool); /* after which no thread has it */
   is_any = place->n_batches > 0 && is_for (place, number, handle != NULL ? *handle : place->handle);
   if (is_any)
     empty (pool, place);
@@ -294,8 +296,8 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   return is_any;
 }
 
-/* Moves what was handed over of a size and a queue to its share: this thread's own blocks last, so
- * that they lie on top.  Returns TRUE if there was some. */
+/* Moves the blocks of a size and a queue that were handed over to the queue's share: this thread's
+ * own blocks last, so that they lie on top.  Returns TRUE if there were any. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -308,13 +310,13 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
     {
       TarnTransferBin *place = get_bin (pool, spread, own + i);
 
-      if (has_any (place)) /* mostly none has */
+      if (has_any (place)) /* usually none has */
         is_any = take_from (pool, place, number, &handle) || is_any;
     }
   return is_any;
 }
 
-/* Moves what was handed over of a size to the shares of its queues. */
+/* Moves the blocks of a size that were handed over to the shares of their queues. */
 void
 _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
 {
@@ -322,7 +324,7 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
     take_from (pool, &pool->transfers.bins[i], number, NULL);
 }
 
-/* Moves all that was handed over to the pool's bins.  The door is closed. */
+/* Moves all blocks that were handed over to the pool's bins.  The door is closed. */
 void
 _tarn_pool_empty_transfers (TarnPool *pool)
 {
