@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks for arguments that are NULL: a context, a queue, a pool.  The program got them from a call
- * that failed, and did not check it.  A function that has a GError reports them there, as that call
- * reported its failure.  All of the libraries include this. */
+ * Checks for NULL arguments: a context, a queue, a pool.  The program got the NULL from a call that
+ * failed, and did not check it.  A function with a GError reports that there, as the failed call
+ * reported its failure.  All of the libraries include this file. */
 
 #ifndef TARN_ARGUMENT_PRIVATE_H
 #define TARN_ARGUMENT_PRIVATE_H
@@ -17,8 +17,7 @@ _tarn_set_null_error (GError **error, const gchar *function, const gchar *argume
                "%s(): %s is NULL; did the call fail that was to give it?", function, argument);
 }
 
-/* Returns a value from the calling function, and sets its parameter error, if an argument is NULL.
- */
+/* Makes the calling function set its parameter error and return a value if an argument is NULL. */
 #define TARN_REFUSE_NULL(argument, value)                                                          \
   G_STMT_START                                                                                     \
   {                                                                                                \

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Ranges of calls, as texts: "3", "3-5", or "3+", which is the third and all that follow. */
+ * Ranges of call numbers, as texts: "3", "3-5", or "3+", which is the third call and all later
+ * ones. */
 
 #ifndef TARN_CALL_RANGE_PRIVATE_H
 #define TARN_CALL_RANGE_PRIVATE_H
@@ -9,13 +10,14 @@
 #include <errno.h>
 #include <glib.h>
 
-/* Invariant: 1 <= first <= last; or both are 0, which is no call. */
+/* A range of call numbers.  Invariant: 1 <= first <= last; or both are 0, and the range is
+ * empty. */
 typedef struct
 {
   guint64 first, last;
 } TarnCallRange;
 
-/* Reads a number from 1 on, and moves on behind it. */
+/* Reads a number that is at least 1, and advances *text behind it. */
 static inline gboolean
 _tarn_parse_call_number (const gchar **text, guint64 *number)
 {

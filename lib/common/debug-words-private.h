@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The words of TARN_DEBUG. */
+ * The words in the value of TARN_DEBUG. */
 
 #ifndef TARN_DEBUG_WORDS_PRIVATE_H
 #define TARN_DEBUG_WORDS_PRIVATE_H
@@ -26,19 +26,19 @@ typedef struct
 {
   guint flags; /* TarnDebugFlags */
   gsize
-      quarantine_bytes; /* the most freed blocks that each allocator keeps from being used again */
-  guint check_interval; /* requests of a pool, from one check of its invariants to the next */
-  guint exit_status;    /* for a program in which something was found; 0: its own */
-  guint stack_depth;    /* frames that are known of each block */
+      quarantine_bytes; /* the most bytes of freed blocks that an allocator holds back from reuse */
+  guint check_interval; /* a pool checks its invariants once in this many requests */
+  guint exit_status;    /* status of a program with mistakes; 0: its own */
+  guint stack_depth;    /* stack frames recorded for each block */
 } TarnDebugSettings;
 
-/* Those of a program that names what is to be looked for, and no more. */
+/* The settings if TARN_DEBUG only names the checks. */
 #define TARN_DEBUG_SETTINGS_INIT                                                                   \
   {                                                                                                \
     0, (gsize) 64 << 20, 1000, 0, 16                                                               \
   }
 
-/* Reads a number, or one of bytes. */
+/* Reads a number, or a number of bytes with a unit. */
 static inline gboolean
 _tarn_debug_read_number (const gchar *text, gsize *number)
 {
@@ -46,7 +46,7 @@ _tarn_debug_read_number (const gchar *text, gsize *number)
   return g_str_equal (text, "0") || _tarn_parse_bytes (text, number);
 }
 
-/* Reads a word that stands alone. */
+/* Reads a word without a number. */
 static inline gboolean
 _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
 {
@@ -72,7 +72,7 @@ _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
   return TRUE;
 }
 
-/* Reads what stands before a "=", with the number behind it. */
+/* Reads the word before a "=", with the number behind it. */
 static inline gboolean
 _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize number)
 {
@@ -95,8 +95,8 @@ _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize 
   return TRUE;
 }
 
-/* Reads one of the words that stand with commas between them, which may be empty.  Returns FALSE if
- * it is none of TARN_DEBUG_WORDS. */
+/* Reads one of the comma-separated words, which may be empty.  Returns FALSE if it is none of
+ * TARN_DEBUG_WORDS. */
 static inline gboolean
 _tarn_debug_read_word (TarnDebugSettings *settings, const gchar *text)
 {

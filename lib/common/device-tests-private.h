@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tests that run once for each chosen device: one g_test for each, so that a report names the
- * device that a test failed on.
+ * Tests that run once for each chosen device.  Each run is a g_test of its own, so a report names
+ * the device on which a test failed.
  *
  * A process chooses the devices once, when it adds the first test.  They stay until it ends,
  * because g_test runs the tests later, and frees only the data of tests that it has run. */
@@ -18,28 +18,29 @@
 
 #include "common/shorten-private.h"
 
-/* One of g_test's tests. */
+/* A test that was added to g_test. */
 typedef struct
 {
   gchar *path;
   GTestDataFunc run;
-  gpointer item; /* for run */
+  gpointer item; /* the argument of run */
   gboolean has_run;
 } TarnDeviceTest;
 
-/* A backend has one, which is static. */
+/* The tests of a backend.  Each backend has one static struct. */
 typedef struct
 {
   const gchar *root;  /* the start of the paths */
-  const gchar *title; /* the backend's, for messages */
-  GPtrArray *devices; /* each once: g_test has one test for a path; NULL: not yet chosen */
-  gchar *reason;      /* why there is none; NULL if there are some */
-  gboolean is_error;  /* then the choice itself could not be made */
+  const gchar *title; /* the backend's name, for messages */
+  GPtrArray *devices; /* without duplicates, because g_test allows one test for each path; NULL: not
+                         yet chosen */
+  gchar *reason;      /* the reason why there are no devices; NULL if there are some */
+  gboolean is_error;  /* the reason is that the choice failed */
   gboolean was_said;
   GPtrArray *cases; /* of TarnDeviceTest */
 } TarnDeviceTests;
 
-/* Leaves the first of those that are the same. */
+/* Removes duplicates, and keeps the first of them. */
 static inline void
 _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
 {
@@ -51,7 +52,8 @@ _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
       g_ptr_array_remove_index (devices, i);
 }
 
-/* Says so if a variable has left none, and not the machine. */
+/* Makes a text that says why there is no device: because a variable excludes all, or the machine
+ * has none. */
 static inline gchar *
 _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
 {
@@ -65,8 +67,8 @@ _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
   return g_strdup_printf ("%s='%s' chooses no %s device", variable, quoted, tests->title);
 }
 
-/* Takes over @devices, or NULL if they could not be chosen; @why there is none, if that is known.
- */
+/* Sets the devices of the tests, and takes them over.  @devices: NULL if the choice failed.  @why:
+ * the reason why there is none, if that is known. */
 static inline void
 _tarn_device_tests_choose (TarnDeviceTests *tests, GPtrArray *devices, GEqualFunc is_same,
                            const GError *why)
@@ -93,7 +95,8 @@ _tarn_device_tests_run_without_device (gconstpointer data)
   g_test_fail ();
 }
 
-/* Returns TRUE if there is anything to run on; if not, one test of the whole program says why. */
+/* Returns TRUE if there are devices.  If not, adds a single test to the whole program, which
+ * reports the reason. */
 static inline gboolean
 _tarn_device_tests_have_any (TarnDeviceTests *tests)
 {
@@ -107,9 +110,9 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* A path that is asked for with -p, and that no test has: g_test runs nothing, and succeeds. */
+/* Detecting a -p option whose path no test has, because g_test then runs nothing and succeeds */
 
-/* Tells whether a path is @wanted, or of a folder of that name. */
+/* Returns TRUE if a path is @wanted, or lies in a folder of that name. */
 static inline gboolean
 _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
 {
@@ -118,8 +121,8 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
   return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
-/* Tells whether @wanted can mean a test whose path is "/opencl/0:1/pool/reuse": by that path or a
- * folder of it, or by a path that lacks the device. */
+/* Returns TRUE if @wanted can mean a test whose path is, say, "/opencl/0:1/pool/reuse": as this
+ * path or a folder of it, or as a path without the device. */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
 {
@@ -148,8 +151,8 @@ _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
   return is_meant;
 }
 
-/* Lists the program's arguments of -p, which g_test_init () has taken out of argv.  There are none
- * if the program only lists its tests, or skips some. */
+/* Lists the arguments of the program's -p options, which g_test_init () has removed from argv.
+ * Returns an empty list if the program only lists its tests, or skips some. */
 static inline GPtrArray *
 _tarn_device_tests_list_wanted (void)
 {
@@ -178,7 +181,7 @@ _tarn_device_tests_list_wanted (void)
 
 static TarnDeviceTests *_tarn_device_tests_watched;
 
-/* Fails the program, and shows which paths there are. */
+/* Fails the program if a -p option names no test, and prints the paths that there are. */
 static inline void
 _tarn_device_tests_check_wanted (void)
 {
@@ -220,7 +223,7 @@ _tarn_device_tests_run (gconstpointer data)
   test->run (test->item);
 }
 
-/* Adds a test of what @selector names; takes over @item, which @run is given. */
+/* Adds a test for the device that @selector names.  Takes over @item, the argument of @run. */
 static inline void
 _tarn_device_tests_add (TarnDeviceTests *tests, const gchar *selector, const gchar *path,
                         GTestDataFunc run, gpointer item)

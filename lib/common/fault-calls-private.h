@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * OpenCL's calls that the layer can make fail. */
+ * The OpenCL calls into which the layer can inject failures. */
 
 #ifndef TARN_FAULT_CALLS_PRIVATE_H
 #define TARN_FAULT_CALLS_PRIVATE_H
 
-/* Name; where it goes to (FaultPlace); the status that drivers give where they have run out of
- * something; and what is made (FaultKind). */
+/* For each call: its name; its target (FaultPlace); the status that drivers return when they have
+ * run out of a resource; and the kind of object that it makes (FaultKind). */
 #define FAULT_CALLS(F)                                                                             \
   F (clCreateContext, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                                      \
   F (clCreateContextFromType, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                              \

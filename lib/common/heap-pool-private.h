@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the backends' own pools: an allocator of the driver's, a heap and a pool. */
+ * Makes the default pools of the backends: an allocator for the driver, a heap and a pool. */
 
 #ifndef TARN_HEAP_POOL_PRIVATE_H
 #define TARN_HEAP_POOL_PRIVATE_H
@@ -12,9 +12,9 @@
 #include "common/struct-private.h"
 
 /* Makes a pool over a heap over an allocator, which it takes over.  Returns NULL if the allocator
- * could not be made, and @error is set.  Where the allocator has neither parts nor virtual memory,
- * of which a heap makes blocks, and where the program wants whole buffers, the pool is straight
- * over it. */
+ * is NULL (then @error is set already), or something else fails.  Makes the pool directly over the
+ * allocator if that has neither parts nor virtual memory, from which a heap makes blocks, or if the
+ * program wants whole buffers. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {

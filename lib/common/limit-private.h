@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Limits of memory, as the environment has them. */
+ * Reads memory limits from environment variables. */
 
 #ifndef TARN_LIMIT_PRIVATE_H
 #define TARN_LIMIT_PRIVATE_H
@@ -12,7 +12,7 @@
 
 #include "common/shorten-private.h"
 
-/* Reads what follows a number; 0: nothing that is known. */
+/* Reads the unit behind a number.  Returns its factor; 0 if the unit is unknown. */
 static inline guint64
 _tarn_parse_unit (const gchar *text)
 {
@@ -54,8 +54,9 @@ _tarn_parse_share (const gchar *text, gdouble *share)
   return g_str_equal (end, "%") && *share > 0 && *share <= 1;
 }
 
-/* Reads a limit: bytes, with K, M, G or T for powers of 1,024, or a share of all, such as "80%".
- * @name is the variable's, for messages; @total_bytes is 0 where the driver does not say. */
+/* Reads a limit: bytes, with K, M, G or T for powers of 1,024, or a share of the device's memory,
+ * such as "80%".  @name: the variable's, for messages.  @total_bytes: 0 if the driver does not tell
+ * it. */
 static inline gboolean
 _tarn_parse_limit (const gchar *name, const gchar *text, gsize total_bytes, gsize *limit,
                    GError **error)

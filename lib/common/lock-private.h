@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Mutex, condition and once: GLib's, or pthreads' under ThreadSanitizer, which cannot see inside
- * a GLib that was built without it and would report every access that a GMutex guards. */
+ * Mutexes, conditions and one-time initialization.  They are GLib's; under ThreadSanitizer they are
+ * those of pthreads, because it cannot see inside a GLib that was built without it, and would
+ * report every access that a GMutex guards. */
 
 #ifndef TARN_LOCK_PRIVATE_H
 #define TARN_LOCK_PRIVATE_H
@@ -39,7 +40,7 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
 
-/* Its times are those of g_get_monotonic_time (). */
+/* Initializes a condition whose times are those of g_get_monotonic_time (). */
 static inline void
 _tarn_cond_init (TarnCond *cond)
 {
@@ -95,8 +96,8 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 
 #endif
 
-/* A mutex that knows its owner in builds with assertions, so that a function which needs it held
- * can say so, and be believed. */
+/* A mutex that knows its owner in builds with assertions, so that a function can assert that the
+ * lock is held. */
 typedef struct
 {
   TarnPlainMutex plain;
@@ -126,7 +127,7 @@ _tarn_count_lock (guintptr owner)
   (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
 #define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
 #define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
-/* Checks that the thread holds no lock, before it waits or calls back. */
+/* Asserts that the thread holds no lock, before it waits or calls back. */
 #define _tarn_assert_no_locks() g_assert (_tarn_n_locks == 0)
 #else
 #define _tarn_assert_no_locks() ((void) 0)
@@ -182,8 +183,8 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
   _tarn_mutex_set_owner (mutex, pthread_self ());
 }
 
-/* Waits until a time of g_get_monotonic_time () at most, which FALSE says it is.  The condition was
- * initialized, not static. */
+/* Waits on a condition until @end_time (as g_get_monotonic_time ()) at most.  Returns FALSE if that
+ * has passed.  The condition must have been initialized by a function, not statically. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {
@@ -196,8 +197,8 @@ _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
   return is_early;
 }
 
-/* The longest pause between two attempts.  All of them take a few microseconds, about as long as it
- * takes to fall asleep and be woken. */
+/* The longest pause between two attempts to lock.  All pauses together take a few microseconds,
+ * about as long as it takes to fall asleep and be woken. */
 #define TARN_MAX_PAUSE 32
 
 static inline void
@@ -213,7 +214,7 @@ _tarn_pause (guint n)
 #endif
 }
 
-/* For a lock that threads hold for less time than it takes to sleep. */
+/* Takes a lock that threads hold for less time than it takes to sleep: spins first. */
 static inline void
 _tarn_mutex_lock_adaptively (TarnMutex *mutex)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A backend's memos know what their first arguments are; keys and values are the caller's. */
+ * The options of a backend's memos.  The backend sets the functions for first arguments; the caller
+ * sets those for keys and values. */
 
 #ifndef TARN_MEMO_OPS_PRIVATE_H
 #define TARN_MEMO_OPS_PRIVATE_H
@@ -10,8 +11,8 @@
 
 #include "common/struct-private.h"
 
-/* Reads the caller's functions, or none, for a backend to add its own.  FALSE for a struct that
- * cannot be read, and for one that has functions for first arguments. */
+/* Reads the caller's functions (NULL: none), to which the backend adds its own.  Returns FALSE if
+ * the struct cannot be read, or has functions for first arguments. */
 static inline gboolean
 _tarn_memo_ops_read (TarnMemoOps *ours, const TarnMemoOps *theirs)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The message of a backend's function that was given a block of another backend. */
+ * The message of a backend's function that got a block of another backend. */
 
 #ifndef TARN_OTHER_BLOCK_PRIVATE_H
 #define TARN_OTHER_BLOCK_PRIVATE_H
@@ -10,7 +10,7 @@
 
 #include "common/shorten-private.h"
 
-/* Names the function, the block's allocator, and what it should have been. */
+/* Logs a message that names the function, the block's allocator, and the expected one. */
 static inline void
 _tarn_report_other_block (const gchar *function, const TarnBlock *block, const gchar *expected)
 {

@@ -8,9 +8,9 @@
 
 #include <glib.h>
 
-/* Gets a quark, and keeps it in @known, which is 0 before.  GLib takes a lock for each look at its
- * quarks, and in a child of fork () that lock may be held for ever.  So the process asks once,
- * before it first calls a driver. */
+/* Gets a quark, and caches it in @known, which is 0 at first.  GLib takes a lock each time that it
+ * looks up a quark, and in a child of fork () that lock may be held for ever.  So the process looks
+ * it up once, before it first calls a driver. */
 static inline GQuark
 _tarn_quark (GQuark *known, const gchar *name)
 {

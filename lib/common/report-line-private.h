@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lines for a file by which whoever started a program is told what became of it.  The file is
- * opened for each line: a program may close what it has not opened, and change its identity.  Each
- * line is one write () at the end, so that those of several processes do not mix. */
+ * Appends lines to a file in which a program reports to the process that started it.  It opens the
+ * file for each line, because a program may close files that it has not opened, and change its
+ * user.  Each line is one write () at the end of the file, so that lines of several processes do
+ * not mix. */
 
 #ifndef TARN_REPORT_LINE_PRIVATE_H
 #define TARN_REPORT_LINE_PRIVATE_H
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Adds a line, which ends with a newline.  Errors are ignored.  The file is not created: if it is
+/* Appends a line, which ends with a newline.  Ignores errors.  Does not create the file: if it is
  * gone, so is its reader. */
 static inline void
 _tarn_report_add_line (const gchar *path, const gchar *line)

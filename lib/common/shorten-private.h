@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How messages quote what a user or a driver wrote. */
+ * Quotes texts from users and drivers in messages. */
 
 #ifndef TARN_SHORTEN_PRIVATE_H
 #define TARN_SHORTEN_PRIVATE_H
@@ -12,8 +12,8 @@
 #define TARN_MAX_QUOTED 60       /* characters of a text */
 #define TARN_MAX_QUOTED_PATH 240 /* characters of a file's name, or of a message about it */
 
-/* Returns TRUE if a terminal may act on a character, or a reader not see it: control characters,
- * marks of direction, and separators of lines. */
+/* Returns TRUE if a terminal may interpret a character, or a reader not see it: control characters,
+ * marks of direction, and line separators. */
 static inline gboolean
 _tarn_is_unprintable (gunichar c)
 {
@@ -23,8 +23,8 @@ _tarn_is_unprintable (gunichar c)
          || type == G_UNICODE_PARAGRAPH_SEPARATOR;
 }
 
-/* Gets a text as messages quote it: valid UTF-8, at most @max characters of it, and "\x1b" for what
- * is not printed, except the ASCII characters @kept. */
+/* Quotes a text for a message: valid UTF-8, at most @max characters of it, and with "\x1b" for a
+ * character that is not printed, except the ASCII characters @kept. */
 static inline gchar *
 _tarn_quote (const gchar *text, guint max, const gchar *kept)
 {
@@ -49,14 +49,14 @@ _tarn_shorten (const gchar *text)
   return _tarn_quote (text, TARN_MAX_QUOTED, "");
 }
 
-/* Quotes the name of a file, or a message that has it in it. */
+/* Quotes the name of a file, or a message that contains one. */
 static inline gchar *
 _tarn_shorten_path (const gchar *path)
 {
   return _tarn_quote (path, TARN_MAX_QUOTED_PATH, "");
 }
 
-/* Quotes what a compiler writes: all of it, in lines. */
+/* Quotes the whole log of a compiler, with its line breaks. */
 static inline gchar *
 _tarn_quote_log (const gchar *log)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Structs that a caller fills say how large they were when the caller was compiled, because later
- * versions add fields at their end.  A caller may be older than the library, and newer.  All of the
- * libraries include this. */
+ * Reads and writes structs with a size field.  A struct that a caller fills has its size at the
+ * time that the caller was compiled, because later versions add fields at its end.  A caller may be
+ * older or newer than the library.  All of the libraries include this file. */
 
 #ifndef TARN_STRUCT_PRIVATE_H
 #define TARN_STRUCT_PRIVATE_H
@@ -12,11 +12,11 @@
 #include <tarn/error.h>
 #include <tarn/version.h>
 
-/* Copies a struct of the caller's, whose first field is its size, over one of ours that holds the
- * defaults, which stay where the caller is older.  FALSE if the caller's has no size, or sets
- * fields that this version does not know: to ignore those would be to do something else than what
- * was asked.  Not inlined, because GCC then warns of bytes beyond a struct that it can see, which
- * are never read. */
+/* Copies a struct of the caller's, whose first field is its size, over one of ours that has the
+ * defaults.  The defaults stay in fields that an older caller does not have.  Returns FALSE if the
+ * caller's struct has no size, or sets fields that this version does not know: to ignore these
+ * would be to do something else than the caller asked for.  Not inlined, because GCC would then
+ * warn of reads beyond a struct that it can see, which never happen. */
 static __attribute__ ((noinline, unused)) gboolean
 _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
 {
@@ -33,7 +33,7 @@ _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
   return TRUE;
 }
 
-/* As _tarn_struct_read (), with an error that names the type. */
+/* Does as _tarn_struct_read (), and sets an error that names the type. */
 static inline gboolean
 _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs, const gchar *type,
                                 GError **error)
@@ -47,16 +47,17 @@ _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs,
   return FALSE;
 }
 
-/* Returns TRUE if a struct of the caller's can be written to: the macro that it starts from sets
- * its size. */
+/* Returns TRUE if the library can write to a struct of the caller's: if its size was set, by the
+ * macro that initializes it. */
 static inline gboolean
 _tarn_struct_has_size (gconstpointer theirs)
 {
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
-/* Fills a struct of the caller's as far as both sides know it; what only the caller knows is 0.  It
- * has a size, which stays as it is. */
+/* Copies a struct of ours to one of the caller's.  Copies the fields that both sides know, and sets
+ * fields that only the caller knows to 0.  The caller's struct has a size, which does not
+ * change. */
 static inline void
 _tarn_struct_write (gpointer theirs, gconstpointer ours, gsize size)
 {

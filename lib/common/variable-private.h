@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Variables of the environment.  An empty one counts as unset, and a set-user-ID program has none.
- * A file that includes this defines _GNU_SOURCE first, for secure_getenv (). */
+ * Reads environment variables.  An empty one counts as unset.  A set-user-ID program reads none.  A
+ * file that includes this one defines _GNU_SOURCE first, for secure_getenv (). */
 
 #ifndef TARN_VARIABLE_PRIVATE_H
 #define TARN_VARIABLE_PRIVATE_H
@@ -10,7 +10,7 @@
 #include <glib.h>
 #include <stdlib.h>
 
-/* Returns NULL if the variable is unset or empty. */
+/* Gets the value of a variable.  Returns NULL if the variable is unset or empty. */
 static inline const gchar *
 _tarn_get_variable (const gchar *name)
 {
@@ -19,8 +19,8 @@ _tarn_get_variable (const gchar *name)
   return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Returns FALSE for "0", TRUE for any other text, and @by_default if the variable is unset or
- * empty. */
+/* Reads a switch: returns FALSE for "0", TRUE for any other text, and @by_default if the variable
+ * is unset or empty. */
 static inline gboolean
 _tarn_get_switch (const gchar *name, gboolean by_default)
 {
