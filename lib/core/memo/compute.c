@@ -2,17 +2,18 @@
  * SPDX-License-Identifier: MIT
  *
  * Computes an entry once.  The first thread that needs it adds a computation to the memo's table
- * and computes, with no lock held.  Others that find it there wait.  A thread that waits for a
- * computation which waits, through other threads, for one of its own would wait for ever.  So the
- * waiting threads are recorded in one place, under one lock, and such a wait is refused. */
+ * and computes, with no lock held.  Other threads that find the computation there wait for it.  If
+ * a thread waited for a computation that itself waits, possibly through other threads, for one of
+ * this thread, it would wait for ever.  So all waits are recorded under one lock, and such a wait
+ * is refused. */
 
 #include "memo/memo-private.h"
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* guards who waits, and whether computations are done */
+static TarnMutex lock = TARN_MUTEX_INIT; /* guards waiting_for, and is_done of computations */
 
 static _Thread_local TarnComputer current; /* the calling thread */
 
-/* Makes a computation of the calling thread, for an entry that it may turn out not to compute. */
+/* Makes a computation of the calling thread, which may turn out not to be needed. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -54,8 +55,8 @@ refuse_recursion (GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if the calling thread is computing an entry, also if that was forgotten meanwhile
- * and is not in the table any more. */
+/* Returns TRUE if the calling thread is computing an entry, even if the entry was forgotten
+ * meanwhile and is not in the table any more. */
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -98,7 +99,7 @@ await (const TarnComputation *computation, GError **error)
 
 /* Computing */
 
-/* Releases a value that was returned together with an error: a function may return only one of
+/* Releases a value that a function returned together with an error: it may return only one of
  * them. */
 void
 _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
@@ -111,7 +112,8 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   *value = NULL;
 }
 
-/* Makes an entry of a result.  Returns NULL if something that it needs cannot be referenced. */
+/* Makes an entry from a result.  Returns NULL if its value or its first argument cannot be
+ * referenced. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
@@ -136,8 +138,8 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
   return entry;
 }
 
-/* Adds an entry to the existing group of its first argument, or else to the group that the entry
- * has brought.  Returns the latter if it is not needed.  The lock is held. */
+/* Adds an entry to the existing group of its first argument, or else adds the group that came with
+ * the entry.  Returns that group if it is not needed.  The lock is held. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -155,8 +157,8 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   return link != NULL ? fresh : NULL;
 }
 
-/* Takes out the least recently used entry if a group has too many.  Returns NULL if it has not.
- * The lock is held. */
+/* Removes the least recently used entry if a group has too many.  Returns it, or NULL if there are
+ * not too many.  The lock is held. */
 static TarnMemoEntry *
 evict (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -171,7 +173,7 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
   return last->data;
 }
 
-/* Takes a computation out of the table.  Returns TRUE if its result is to be kept.  The lock is
+/* Removes a computation from the table.  Returns TRUE if its result should be kept.  The lock is
  * held. */
 static gboolean
 end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
@@ -198,7 +200,7 @@ finish (TarnComputation *computation)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Ends a computation whose result is not to be kept. */
+/* Ends a computation whose result will not be kept. */
 static void
 drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -209,8 +211,8 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   finish (computation);
 }
 
-/* Makes an entry of a result, unless it was forgotten meanwhile.  Objects that are left over are
- * released once no thread waits. */
+/* Makes an entry from a result, unless it was forgotten meanwhile.  Releases the objects that are
+ * left over once no thread waits. */
 static void
 keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -295,7 +297,7 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
   return TRUE;
 }
 
-/* Finds the computation of an entry.  Returns @own if this call is to compute; a reference to
+/* Finds the computation of an entry.  Returns @own if this call has to compute it; a reference to
  * another call's computation; or NULL if the entry is there by now. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
@@ -323,7 +325,7 @@ begin (TarnMemo *memo, TarnComputation *own)
   return computation;
 }
 
-/* Computes an entry, or waits for the call that does. */
+/* Computes an entry, or waits for the call that computes it. */
 static gboolean
 compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {
@@ -335,7 +337,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* It was computed meanwhile: a hit. */
+  /* Another thread has computed it meanwhile: a hit. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -354,7 +356,7 @@ count_refusal (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Slow path: gets an entry that was not there, or was being computed, a moment ago. */
+/* Gets an entry that was not there, or was being computed, a moment ago (the slow path). */
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Forgets entries.  They are taken out under the lock, and freed after it.  A computation in
- * progress is taken out, too: its result is returned to those who wait, and not kept. */
+ * Forgets entries.  It removes them under the lock, and frees them after it has released the lock.
+ * It also removes computations in progress: their results are returned to the threads that wait,
+ * and not kept. */
 
 #include "memo/memo-private.h"
 
@@ -13,9 +14,9 @@ typedef struct
 {
   gpointer first_arg;
   guint64 id;
-  gboolean is_any;      /* all there are */
-  gboolean is_any_id;   /* first_arg, with any id */
-  gboolean is_other_id; /* first_arg, with any other id than @id */
+  gboolean is_any;      /* matches all first arguments */
+  gboolean is_any_id;   /* matches first_arg with any id */
+  gboolean is_other_id; /* matches first_arg with any other id than @id */
 } Which;
 
 /* Returns TRUE if a first argument is in the set. */
@@ -50,7 +51,7 @@ _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
-/* Makes a group for a first argument.  Returns NULL if that cannot be referenced. */
+/* Makes a group for a first argument.  Returns NULL if the first argument cannot be referenced. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -81,7 +82,7 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
-/* Takes groups out of a memo, with their entries.  The memo is closed. */
+/* Removes groups from a memo, with their entries.  The memo is closed. */
 static GSList *
 take_groups (TarnMemo *memo, const Which *which)
 {
@@ -117,7 +118,7 @@ is_of (gpointer key, gpointer unused, gpointer which)
   return matches (which, probe->first_arg, probe->id);
 }
 
-/* Forgets first arguments, and computations for them. */
+/* Forgets the entries of a set of first arguments, and computations for them. */
 static void
 forget (TarnMemo *memo, Which *which)
 {
@@ -140,7 +141,7 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if entries are kept for some first arguments, so that a memo is not closed without
+/* Returns TRUE if a memo has entries for a set of first arguments.  Avoids closing the memo without
  * need. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
@@ -157,8 +158,8 @@ has_any (TarnMemo *memo, const Which *which)
   return link != NULL;
 }
 
-/* Forgets first arguments that were at this one's address before, and are gone.  Other addresses
- * cannot be checked: their objects may be gone, and only one that is alive can be asked. */
+/* Forgets first arguments that had this one's address before, and are gone.  It cannot check other
+ * addresses: their objects may be gone, and only an object that is alive can be asked. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -211,7 +212,7 @@ tarn_memo_clear (TarnMemo *memo)
   _tarn_memo_end_call (memo, has_begun);
 }
 
-/* Every memo of the process */
+/* All memos of the process */
 
 static TarnMutex lock
     = TARN_MUTEX_INIT; /* guards the list: the first memo, and all previous and next */
@@ -243,7 +244,8 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Lists references to all memos of a kind (NULL: all), for g_ptr_array_unref (). */
+/* Makes a list of references to all memos of a kind (NULL: of any kind), for g_ptr_array_unref
+ * (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {
@@ -258,7 +260,7 @@ list_memos (const gchar *kind)
   return list;
 }
 
-/* Clears the memos of a kind; NULL: all. */
+/* Clears the memos of a kind (NULL: of any kind). */
 static void
 clear_kind (const gchar *kind)
 {

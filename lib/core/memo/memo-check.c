@@ -30,7 +30,7 @@ check_group (const TarnMemo *memo, const GSList *link)
   return NULL;
 }
 
-/* Checks the table of computations, with the same result. */
+/* Checks the table of computations.  Returns NULL or a text, as check_group () does. */
 static const gchar *
 check_computations (const TarnMemo *memo)
 {
@@ -46,7 +46,7 @@ check_computations (const TarnMemo *memo)
   return NULL;
 }
 
-/* Checks all invariants, with the same result.  The lock is held. */
+/* Checks all invariants.  Returns NULL or a text, as check_group () does.  The lock is held. */
 static const gchar *
 find_violation (const TarnMemo *memo)
 {
@@ -63,7 +63,7 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* Checks all invariants, with the same result. */
+/* Checks all invariants.  Returns NULL or a text, as check_group () does. */
 const gchar *
 _tarn_memo_check (TarnMemo *memo)
 {
@@ -75,7 +75,7 @@ _tarn_memo_check (TarnMemo *memo)
   return violation;
 }
 
-/* Ends the program if an invariant does not hold. The lock is held. */
+/* Ends the program if an invariant does not hold.  The lock is held. */
 void
 _tarn_memo_assert_valid (TarnMemo *memo)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memoized functions: their life, hits, and statistics.  A hit takes no lock, and writes only to
- * its thread's own counters and to the value's reference count. */
+ * Memoized functions: how memos are made and freed, hits, and counters.  A hit takes no lock, and
+ * writes only to its thread's own counters and to the value's reference count. */
 
 #include "common/argument-private.h"
 #include "memo/memo-private.h"
@@ -33,7 +33,7 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
-/* Takes the lock, and closes the door.  No thread is inside afterwards. */
+/* Takes the lock, and closes the door.  No thread is in a read section afterwards. */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -81,8 +81,8 @@ make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-/* Stores a reference to a value, or the value itself if it has no references.  Returns FALSE if it
- * cannot be referenced. */
+/* Stores a reference to a value, or the value itself if values have no references.  Returns FALSE
+ * if the value cannot be referenced. */
 gboolean
 _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
@@ -118,7 +118,7 @@ _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *pro
                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
-/* Makes an entry the most recently used, if that counts.  The lock is held. */
+/* Makes an entry the most recently used one, if the memo has max_entries.  The lock is held. */
 static void
 touch (const TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -130,9 +130,9 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference for the caller: to its thread's value, or to the shared
- * one if there is none for its thread (NULL: that is ending).  The thread is inside, or has the
- * lock. */
+/* Finds an entry, and stores a reference for the caller: to the value of its thread, or to the
+ * shared one if the thread has none (NULL: the thread is ending).  The thread is in a read section,
+ * or has the lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -154,7 +154,7 @@ find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe
   return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
 }
 
-/* Finds an entry without the lock. The thread is inside. */
+/* Finds an entry without the lock.  The thread is in a read section. */
 static TarnMemoLookup
 find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -169,7 +169,7 @@ find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Finds an entry with the lock, which it takes. */
+/* Takes the lock, and finds an entry. */
 static TarnMemoLookup
 find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -184,7 +184,7 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Makes a counter of hits for a thread, so that it can enter from now on. */
+/* Makes a counter of hits for a thread, so that it can use read sections from now on. */
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
@@ -220,8 +220,7 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   return find_locked (memo, thread, probe, value);
 }
 
-/* Returns TRUE if a key may be kept.  Hits need not check it, because a key that may not equals
- * none. */
+/* Returns TRUE if a key is valid.  Hits need not check it, because an invalid key equals none. */
 static gboolean
 is_fit (const TarnMemo *memo, gconstpointer key)
 {
@@ -266,9 +265,9 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     }
 }
 
-/* Life */
+/* How memos begin and end */
 
-/* Puts the functions of a ready type of key in place of the caller's. */
+/* Sets the functions for keys, if the type of key has predefined ones. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {
@@ -302,7 +301,7 @@ choose_key_functions (TarnMemoOps *ops)
     ops->equal = g_direct_equal;
 }
 
-/* Makes a memo with functions that are complete. */
+/* Makes a memo from options that are complete. */
 static TarnMemo *
 new_with_ops (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDestroyNotify destroy)
 {
@@ -373,7 +372,7 @@ _tarn_memo_try_ref (TarnMemo *memo)
   return FALSE;
 }
 
-/* Ends a call that began with _tarn_memo_try_ref (), whatever that returned. */
+/* Ends a call that began with _tarn_memo_try_ref ().  @has_begun: its result. */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {
@@ -387,7 +386,7 @@ memo_free (TarnMemo *memo)
 {
   g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
-  /* A function that frees a value may call for another one. */
+  /* A function that frees a value may ask the memo for another one. */
   while (memo->groups != NULL)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);

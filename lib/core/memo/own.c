@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Values of which each thread has its own.  They are stored in their entry by the thread's number.
- * A thread that ends leaves its number, and its values, to a later one.  So no driver is called
- * when a thread ends, and there are no more values than there were threads at a time. */
+ * Values that are different for each thread.  Their entry stores them by the thread's number.  A
+ * thread that ends leaves its number, and its values, to a later thread.  So no driver is called
+ * when a thread ends, and there are no more values than there were threads at the same time. */
 
 #include "memo/memo-private.h"
 
-/* Keeps a value for later calls of this thread, unless that is ending, or the entry was forgotten
- * meanwhile. */
+/* Keeps a value for later calls of this thread, unless the thread is ending, or the entry was
+ * forgotten meanwhile. */
 static void
 keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {
@@ -37,7 +37,7 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   _tarn_memo_open (memo);
 }
 
-/* Makes this thread's value from the shared one.  Takes over a reference to that. */
+/* Makes this thread's value from the shared one.  Takes over a reference to the shared one. */
 gboolean
 _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                            gpointer *value, GError **error)

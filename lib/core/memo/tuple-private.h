@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keys of several values, and the other ready keys of memos. */
+ * Keys of several values, and the other predefined keys of memos. */
 
 #ifndef TARN_TUPLE_PRIVATE_H
 #define TARN_TUPLE_PRIVATE_H
@@ -11,8 +11,8 @@
 /* Hashes bytes.  The upper 32 bits are the better ones. */
 guint64 _tarn_hash_data (gconstpointer data, gsize size);
 
-/* Hash a string and a GBytes, faster than g_str_hash () and g_bytes_hash (), which take a byte at a
- * time. */
+/* Hash a string and a GBytes.  Faster than g_str_hash () and g_bytes_hash (), which read a byte at
+ * a time. */
 guint _tarn_hash_string (gconstpointer string);
 guint _tarn_hash_bytes (gconstpointer bytes);
 gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keys of several values, and the other ready keys of memos. */
+ * Keys of several values, and the other predefined keys of memos. */
 
 #include "memo/tuple-private.h"
 
 #include <string.h>
 
-/* Mixes two words: all bits of both are spread over the upper half. */
+/* Mixes two words, so that all bits of both affect the upper half. */
 static guint64
 mix (guint64 a, guint64 b)
 {
@@ -66,8 +66,8 @@ _tarn_hash_data (gconstpointer data, gsize size)
   return mix_words (hash, bytes, size);
 }
 
-/* Longer data is hashed by its ends and by samples in between.  An image of a megabyte is looked up
- * before every launch, and is found equal by its address. */
+/* The hash of longer data covers its ends, and samples in between.  An image of a megabyte is
+ * looked up before every launch, and is found equal by its address. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64
@@ -102,7 +102,7 @@ _tarn_hash_bytes (gconstpointer bytes)
   return (guint) (hash >> 32);
 }
 
-/* Compares bytes.  Those at the same address are equal without a look. */
+/* Compares bytes.  Those at the same address are equal without a comparison of their contents. */
 gboolean
 _tarn_bytes_equal (gconstpointer a, gconstpointer b)
 {

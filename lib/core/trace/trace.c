@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recordings: their start and end by the program. */
+ * The public functions that start and stop recordings. */
 
 #include <tarn/error.h>
 #include <tarn/trace.h>
@@ -11,7 +11,7 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* Makes all allocators record their state and trace their blocks, or stop. */
+/* Makes all allocators record their state and trace their blocks, or stop that. */
 static void
 follow (gboolean follows)
 {
