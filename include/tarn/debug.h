@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Finding what a program does wrong with memory: TARN_DEBUG.
+ * Finding a program's mistakes in its use of memory: TARN_DEBUG.
  */
 
 #ifndef TARN_DEBUG_H
@@ -16,25 +16,25 @@
 G_BEGIN_DECLS
 
 /**
- * Checks all memory that is debugged, by TARN_DEBUG or TarnPoolOptions.debug. It looks at the
- * guards of each block in use, and at the contents of freed blocks in quarantine. It logs a
- * g_critical () for each mistake, as the library does when it finds one by itself. What was written
- * beside a block is logged and counted once, and not again when the block is freed.
+ * Checks all memory that TARN_DEBUG or TarnPoolOptions.debug covers: the guards of each block in
+ * use, and the contents of freed blocks in quarantine. It logs a g_critical () for each mistake, as
+ * the library does when it finds one by itself. An out-of-bounds write is logged and counted once,
+ * and not again when the block is freed.
  *
- * The backend reads memory after the commands that were put on its queue, and only the caller waits
- * for that. Commands that write to blocks in use do not disturb it. If another thread frees a block
- * meanwhile, its memory goes back after the check.
+ * The backend reads memory after the commands that were enqueued on its queue, and only the caller
+ * waits for that. Commands that write to blocks in use do not disturb it. If another thread frees a
+ * block meanwhile, its memory is returned after the check.
  *
- * @return how many mistakes were found since the program began; any thread may call it
+ * @return the number of mistakes found since the program began; any thread may call it
  * @since 0.1
  */
 gsize tarn_debug_check (void);
 
 /**
- * Notes that a block is freed here, for messages. Another thread, or another function, gives it
- * back later with tarn_block_free(), until which it stays in use. What TARN_DEBUG finds of it
- * afterwards names the calling thread, and its stack, as those that freed it. Without TARN_DEBUG in
- * the environment nothing is done.
+ * Notes, for messages, that a block is freed here. Another thread, or another function, really
+ * frees it later with tarn_block_free(); the block stays in use until then. Messages of TARN_DEBUG
+ * about the block then name the calling thread, and its stack, as the place where it was freed.
+ * Without TARN_DEBUG in the environment it does nothing.
  *
  * @param block  a block in use; NULL is allowed. Any thread may call it, but not while another one
  *               frees the block.
@@ -43,12 +43,11 @@ gsize tarn_debug_check (void);
 void tarn_debug_note_free (TarnBlock *block);
 
 /**
- * Gets whether TARN_DEBUG or an option of its own looks at a pool's blocks. Then the pool holds
- * nothing, and reads and fills memory when a block is allocated and freed; see
- * TarnPoolOptions.debug.
+ * Returns TRUE if a pool's blocks are debugged, by TARN_DEBUG or TarnPoolOptions.debug. Then the
+ * pool holds no blocks, and reads and fills memory when a block is allocated and freed.
  *
  * @param pool  a pool; any thread may call it
- * @return TRUE if guards, poison or leaks are looked for, FALSE with check alone and without any
+ * @return TRUE if guards, poison or leaks are enabled; FALSE if none is, or check alone
  * @since 0.1
  */
 gboolean tarn_pool_is_debugged (TarnPool *pool);

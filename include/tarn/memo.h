@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Memos: functions whose results are kept for a context, a queue, a device.
+ * Memos: functions whose results are cached for a context, a queue, a device.
  */
 
 #ifndef TARN_MEMO_H
@@ -14,25 +14,26 @@
 G_BEGIN_DECLS
 
 /**
- * A function whose results are kept, for a first argument and a key. The first argument is a
- * context, say. A result is kept, and given again, until its first argument is forgotten. A memo is
- * reference-counted. Any function of a memo may be called from any thread at any time.
+ * A function whose results are cached, for a first argument and a key. The first argument is a
+ * context, say. A memo keeps a result, and returns it again, until the program makes it forget the
+ * first argument. A memo is reference-counted. Any function of a memo may be called from any thread
+ * at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnMemo TarnMemo;
 
 /**
- * The function of a memo, which computes a value. It is called with no lock held, by the thread
- * that asks first, while others that ask for the same entry wait. It may ask any memo for another
- * entry. It must return: a thread that leaves it by pthread_exit (), longjmp () or cancellation
- * leaves the entry being computed, so that others wait for ever. The same holds for the functions
- * of TarnMemoOps.
+ * The function of a memo, which computes a value. The first thread that asks for an entry calls it,
+ * with no lock held, while other threads that ask for the same entry wait. It may ask any memo for
+ * another entry. It must return: a thread that leaves it by pthread_exit (), longjmp () or
+ * cancellation leaves the entry being computed, so that others wait for ever. The same holds for
+ * the functions of TarnMemoOps.
  *
- * @param first_arg  as given to tarn_memo_get(), or the current one where that was NULL
- * @param key        as given to tarn_memo_get(), whose caller it belongs to
+ * @param first_arg  as given to tarn_memo_get(), or the current one if that was NULL
+ * @param key        as given to tarn_memo_get(); it belongs to that function's caller
  * @param user_data  as given to tarn_memo_new()
- * @param error      set it, and return NULL, if there is no value: nothing is kept then
+ * @param error      set it, and return NULL, if there is no value: the memo then keeps nothing
  * @return (transfer full): the value; NULL is one, if no error is set
  * @since 0.1
  */
@@ -79,7 +80,7 @@ typedef struct
 } TarnMemoKeyPart;
 
 /**
- * A key of several values. What is filled by hand owns nothing; a memo copies it.
+ * A key of several values. A tuple that the caller fills owns nothing; a memo copies it.
  *
  * @since 0.1
  */
@@ -141,9 +142,9 @@ tarn_memo_key_bytes (GBytes *bytes)
 }
 
 /**
- * Makes a value of a tuple from a pointer. The address is compared, not what is there.
+ * Makes a value of a tuple from a pointer. The address is compared, not the data there.
  *
- * @param pointer  nullable; nothing there is looked at or kept alive
+ * @param pointer  nullable; the data there is neither read nor kept alive
  * @return the value, which owns nothing; any thread may call it
  * @since 0.1
  */
@@ -167,12 +168,12 @@ tarn_memo_key_pointer (gconstpointer pointer)
 guint tarn_memo_key_tuple_hash (gconstpointer tuple);
 
 /**
- * Tells whether two tuples are equal: a GEqualFunc. They are if they have equal values of equal
- * types in the same order.
+ * Compares two tuples: a GEqualFunc. They are equal if they have equal values of equal types in the
+ * same order.
  *
  * @param a  a TarnMemoKeyTuple
  * @param b  a TarnMemoKeyTuple
- * @return whether they are equal; any thread may call it
+ * @return TRUE if they are equal; any thread may call it
  * @since 0.1
  */
 gboolean tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b);
@@ -203,12 +204,12 @@ void tarn_memo_key_tuple_free (gpointer tuple);
  */
 typedef enum
 {
-  TARN_MEMO_KEY_CUSTOM, /**< as TarnMemoOps has functions for them; else pointers */
+  TARN_MEMO_KEY_CUSTOM, /**< custom: by the functions in TarnMemoOps; without these, pointers */
   TARN_MEMO_KEY_STRING, /**< strings, const gchar *: their characters are compared */
   TARN_MEMO_KEY_INT64,  /**< numbers, const gint64 * */
   TARN_MEMO_KEY_BYTES,  /**< bytes, GBytes *: their content is compared */
   TARN_MEMO_KEY_TUPLE,  /**< several values, const TarnMemoKeyTuple * */
-  TARN_MEMO_KEY_STRUCT  /**< as TarnMemoOps has functions for them; never NULL */
+  TARN_MEMO_KEY_STRUCT  /**< custom, by the functions in TarnMemoOps; never NULL */
 } TarnMemoKeyType;
 
 /**
@@ -226,12 +227,12 @@ typedef struct
    * Nullable; copied. */
   const gchar *first_arg_kind;
 
-  /** The most entries that are kept for one first argument; 0: no limit. Where there would be more,
-   * the entry that nobody has asked for the longest goes. */
+  /** The most entries that are kept for one first argument; 0: no limit. If there would be more,
+   * the memo drops the least recently used entry. */
   guint max_entries;
 
-  /** Nullable. Another memo, which the function of this one asks: what is forgotten here is then
-   * forgotten there, too. */
+  /** Nullable. Another memo, which the function of this one asks: when the program makes this memo
+   * forget something, the other one then forgets it, too. */
   TarnMemo *upstream;
 
   /** The type of keys; the next four are for TARN_MEMO_KEY_CUSTOM and TARN_MEMO_KEY_STRUCT only. */
@@ -246,43 +247,43 @@ typedef struct
   /** Frees a copy that copy_key made. */
   void (*free_key) (gpointer key);
 
-  /** Takes a reference on a value and returns it, or NULL if there can be none: tarn_memo_get() is
-   * TARN_ERROR_FAILED then. With this function tarn_memo_get() gives a reference that is the
-   * caller's; without it, a value that is valid until it is forgotten. */
+  /** Takes a reference on a value and returns it, or NULL if that is not possible: tarn_memo_get()
+   * then fails with TARN_ERROR_FAILED. With this function tarn_memo_get() returns a reference that
+   * is the caller's; without it, a value that is valid until it is forgotten. */
   gpointer (*ref_value) (gpointer user_data, gpointer value);
 
-  /** Gives back a value, or a reference on it, that the memo's function, ref_value or
-   * value_for_thread gave; never NULL. Where the first argument @p is_dead (see first_arg_id) its
-   * driver must not be called. */
+  /** Releases a value, or a reference on it, that came from the memo's function, ref_value or
+   * value_for_thread; never NULL. If the first argument @p is_dead (see first_arg_id) the function
+   * must not call its driver. */
   void (*unref_value) (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead);
 
-  /** Takes a reference on a first argument, which is kept as long as anything is kept for it.
-   * Returns the first argument, or NULL if there can be none: nothing is kept for it then. */
+  /** Takes a reference on a first argument, which is kept as long as any entry for it. Returns the
+   * first argument, or NULL if that is not possible: then no entry for it is kept. */
   gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
 
   /** Drops a reference that ref_first_arg took. */
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 
-  /** Gets a number that is a first argument's alone and never given twice, or 0 if it is dead. It
-   * is for first arguments that cannot be referenced, and may be followed by others at their
-   * address: the number tells them apart. Whatever is kept for a dead one goes when something is
-   * computed for a later one at its address. */
+  /** Gets the unique ID of a first argument, which is never used again, or 0 if the first argument
+   * is dead. It is for first arguments that cannot be referenced, and that may be followed by
+   * others at their address: the ID tells them apart. Entries for a dead one are dropped when a
+   * value is computed for a later one at its address. */
   guint64 (*first_arg_id) (gpointer user_data, gpointer first_arg);
 
-  /** Gets the first argument that NULL stands for, such as the current context; NULL with an error.
-   */
+  /** Gets the first argument for which NULL stands, such as the current context; NULL with an
+   * error. */
   gpointer (*current_first_arg) (gpointer user_data, GError **error);
 
-  /** Makes a value that the calling thread gets in place of @p value, where each thread needs one
-   * of its own; NULL with an error. It needs ref_value and unref_value. The value of a thread that
-   * has ended is given to a later thread. A thread that asks from a destructor of what is its own,
-   * as it ends, gets one that is not kept. */
+  /** Makes the value that the calling thread gets in place of @p value, if each thread needs one of
+   * its own; NULL with an error. It needs ref_value and unref_value. The value of a thread that
+   * has ended goes to a later thread. A thread that asks for a value from a destructor of
+   * thread-specific data, as it ends, gets one that is not kept. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;
 
 /**
- * A TarnMemoOps with nothing in it. It names every field, so that it is silent under -Wextra
+ * A TarnMemoOps without any function. It names every field, so that it is silent under -Wextra
  * -pedantic in C and C++.
  *
  * @since 0.1
@@ -323,8 +324,8 @@ typedef struct
   guint64 waits;           /**< calls that waited for another one's computation, or were refused
                                 because it could not end before they did */
   guint64 failures;        /**< computations that ended in an error */
-  guint64 evictions;       /**< entries that went because there were max_entries */
-  gdouble compute_seconds; /**< spent in all computations together */
+  guint64 evictions;       /**< entries dropped because there were more than max_entries */
+  gdouble compute_seconds; /**< the time spent in all computations together */
 } TarnMemoStats;
 
 /**
@@ -347,16 +348,17 @@ typedef struct
 /**
  * Makes a memoized function.
  *
- * Values are kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all
- * memos of the process, or until the last reference on the memo is gone. References on first
- * arguments are kept as long, so a context lives until it is forgotten: forget it before its last
- * other reference goes. Nothing is done at exit, when a driver may be gone: what is to be given
- * back then, clear before.
+ * Values are kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all memos
+ * of the process, or until the last reference on the memo is gone. References on first arguments
+ * are kept as long, so a context lives until it is forgotten: forget it before you drop your own
+ * last reference. Nothing is released at exit, when a driver may be gone: clear memos before if
+ * their values must be released.
  *
- * @param ops        nullable: first arguments, keys and values are pointers, and nobody's; copied
+ * @param ops        nullable: first arguments, keys and values are then pointers without an owner;
+ *                   copied
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data, once, after everything else is given back
+ * @param destroy    nullable: called once with @p user_data, after everything else is released
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
  */
@@ -373,8 +375,8 @@ TarnMemo *tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer use
 TarnMemo *tarn_memo_ref (TarnMemo *memo);
 
 /**
- * Drops a reference on a memo. With the last one everything that is kept is given back; calls that
- * compute or wait meanwhile count as references. In a child of fork () nothing is done.
+ * Drops a reference on a memo. With the last one all entries are released; calls that compute or
+ * wait meanwhile count as references. In a child of fork () nothing is done.
  *
  * @param memo  a memo; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -382,25 +384,25 @@ TarnMemo *tarn_memo_ref (TarnMemo *memo);
 void tarn_memo_unref (TarnMemo *memo);
 
 /**
- * Gets the value of a memo for a first argument and a key. It is the one that is kept, or else the
- * function computes it now. Threads that ask for the same entry meanwhile wait for it and get the
- * same value, or the same error; others do not wait. An error is not kept; a value of NULL is.
+ * Gets the value of a memo for a first argument and a key: the cached one, or else the one that the
+ * function computes now. Threads that ask for the same entry meanwhile wait for it and get the same
+ * value, or the same error; others do not wait. An error is not kept; a value of NULL is.
  *
- * A computation that asks for its own entry, also by way of others and of other threads, is
- * refused there with TARN_ERROR_RECURSION.
+ * If a computation asks for its own entry, also through other entries and other threads, that
+ * request fails with TARN_ERROR_RECURSION.
  *
- * @param memo       a memo, which the caller has a reference on, or a call that is under way keeps
- * @param first_arg  the first argument, alive during the call; NULL stands for the current one if
- *                   the memo has such a thing, is refused by OpenCL's memos, and is one like others
- *                   elsewhere
+ * @param memo       a memo, on which the caller, or a call in progress, has a reference
+ * @param first_arg  the first argument, alive during the call. NULL stands for the current one if
+ *                   the memo knows a current one; OpenCL's memos refuse it; for other memos it is a
+ *                   first argument like any other
  * @param key        the key; not NULL, and of a tuple every part of a known type, or it is a
- *                   programming error and FALSE; NULL is one like others if keys are
+ *                   programming error and FALSE; NULL is a key like any other if keys are
  *                   TARN_MEMO_KEY_CUSTOM
  * @param value      out, nullable: the value; a reference of the caller's if the memo's values can
  *                   be referenced, else valid until it is forgotten
- * @param error      return location, or NULL: what the function says; TARN_ERROR_RECURSION;
- *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, where that can
- *                   be seen; TARN_ERROR_FORKED in a child of fork ()
+ * @param error      return location, or NULL: the function's error; TARN_ERROR_RECURSION;
+ *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, if the memo
+ *                   can find that out; TARN_ERROR_FORKED in a child of fork ()
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -408,14 +410,15 @@ gboolean tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, g
                         GError **error);
 
 /**
- * Forgets what a memo keeps for a first argument. Then it does the same for the memo's upstream, of
- * which nothing is kept here either then. Results that are being computed go to the threads that
- * wait for them, and are not kept. Afterwards no reference on the first argument is the memo's, nor
- * on a value, except those of calls that are under way. In a child of fork () nothing is done.
+ * Forgets a memo's entries for a first argument, and then those of its upstream, together with the
+ * entries here that were computed from them meanwhile. Results that are being computed go to the
+ * threads that wait for them, and are not kept. Afterwards the memo has no reference on the first
+ * argument, nor on its values, except those of calls in progress. In a child of fork () nothing is
+ * done.
  *
  * @param memo       a memo; any thread may call it
- * @param first_arg  the first argument; NULL stands for the current one, if the memo has such a
- *                   thing
+ * @param first_arg  the first argument; NULL stands for the current one, if the memo knows a
+ *                   current one
  * @since 0.1
  */
 void tarn_memo_forget (TarnMemo *memo, gpointer first_arg);
@@ -429,20 +432,19 @@ void tarn_memo_forget (TarnMemo *memo, gpointer first_arg);
 void tarn_memo_clear (TarnMemo *memo);
 
 /**
- * Stores how often a memo was asked, and how much it keeps. The numbers are exact while no call is
- * under way. In a child of fork () all of them are 0.
+ * Stores the counters of a memo. They are exact while no call is in progress. In a child of fork ()
+ * all of them are 0.
  *
  * @param memo   a memo; any thread may call it
- * @param stats  out: start from TARN_MEMO_STATS_INIT, whose struct_size says how much is to be
+ * @param stats  out: start from TARN_MEMO_STATS_INIT, whose struct_size says how many bytes are
  *               filled
  * @since 0.1
  */
 void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 
 /**
- * Forgets what every memo of the process keeps for a first argument. Call it before the last
- * reference on a context is given back, or before the context is destroyed. Each memo does as in
- * tarn_memo_forget().
+ * Makes every memo of the process forget a first argument, as tarn_memo_forget() does. Call it
+ * before you drop the last reference on a context, or destroy it.
  *
  * @param first_arg  the first argument; any thread may call it
  * @since 0.1
@@ -450,8 +452,7 @@ void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 void tarn_memo_forget_everywhere (gpointer first_arg);
 
 /**
- * Clears every memo of the process with first arguments of one kind. Each does as in
- * tarn_memo_clear().
+ * Clears every memo of the process with first arguments of one kind, as tarn_memo_clear() does.
  *
  * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
  * @since 0.1
@@ -460,8 +461,8 @@ void tarn_memo_clear_kind (const gchar *kind);
 
 /**
  * Clears every memo of the process, as tarn_memo_clear() does. PyOpenCL calls this
- * clear_first_arg_caches(). Call it before the end of a program whose driver is to be left with
- * nothing; any thread may call it.
+ * clear_first_arg_caches(). Call it at the end of a program that has to release all objects of its
+ * driver; any thread may call it.
  *
  * @since 0.1
  */

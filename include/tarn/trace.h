@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Recordings: what memory does, written to a file while a program runs.
+ * Recordings: requests, frees and other events, written to a file while a program runs.
  */
 
 #ifndef TARN_TRACE_H
@@ -14,14 +14,14 @@
 G_BEGIN_DECLS
 
 /**
- * The most frames of a stack that a recording has.
+ * The most stack frames that a recording has for a request.
  *
  * @since 0.1
  */
 #define TARN_TRACE_MAX_STACK_DEPTH 64
 
 /**
- * The options of a recording, for tarn_trace_start(). They are copied.
+ * The options of a recording, for tarn_trace_start(), which copies them.
  *
  * @since 0.1
  */
@@ -30,15 +30,15 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnTraceOptions), as TARN_TRACE_OPTIONS_INIT sets it */
 
   /**
-   * How many frames of the stack of each request are recorded, up to TARN_TRACE_MAX_STACK_DEPTH; 0,
-   * the default: none. They cost far more than all else: some 0.2 microseconds for each frame of
-   * a request.
+   * The number of stack frames recorded for each request, up to TARN_TRACE_MAX_STACK_DEPTH; 0, the
+   * default: none. They cost far more than all other events: about 0.2 microseconds for each frame
+   * of a request.
    */
   guint stack_depth;
 
   /**
-   * The most bytes of events that wait for the file, of all threads; 64 MiB by default. A thread
-   * that finds no room does not wait: its events are lost, and counted.
+   * The most bytes of events of all threads that wait to be written to the file; 64 MiB by default.
+   * A thread that finds no room does not wait: its events are lost, and counted.
    */
   gsize buffer_bytes;
 } TarnTraceOptions;
@@ -65,7 +65,7 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnTraceStats), as TARN_TRACE_STATS_INIT sets it */
 
   guint64 events;        /**< in the file */
-  guint64 lost_events;   /**< dropped: there was no room, or they could not be written */
+  guint64 lost_events;   /**< lost, because there was no room or they could not be written */
   guint64 written_bytes; /**< the size of the file */
 } TarnTraceStats;
 
@@ -83,58 +83,59 @@ typedef struct
   }
 
 /**
- * Begins to record what all pools, heaps and allocators of the process do. In the file are requests
- * and frees, with their times, threads, queues and tags; calls of drivers and waits, with how long
- * they took; what heaps do with their memory; and first what there is already. tarn-trace prints
- * it, tarn-view draws it, and tarn-bench tries it on other pools; the guide describes its form.
+ * Begins to record the actions of all pools, heaps and allocators of the process. The file has
+ * requests and frees, with their times, threads, queues and tags; driver calls and waits, with
+ * their durations; the pieces and extents of heaps; and first the blocks and pieces that exist
+ * already. tarn-trace prints it, tarn-view draws it, and tarn-bench replays it on other pools; the
+ * guide describes the format.
  *
- * Threads write to memory, and one thread of the library's to the file, ten times a second at
- * least, so that a program which crashes leaves all but the last tenth of a second. While events
- * are recorded, a request that a thread's own blocks serve takes about 50 ns more. The recording
- * ends with tarn_trace_stop(), or with the program. A child of fork () does not go on with it.
+ * Threads write events to memory, and a thread of the library writes them to the file, at least ten
+ * times a second, so that a program which crashes loses at most the last tenth of a second. While
+ * events are recorded, a request that a thread's cache serves takes about 50 ns more. The recording
+ * ends with tarn_trace_stop(), or with the program. A child of fork () does not continue it.
  *
- * Without a call in the program: TARN_TRACE=FILE in its environment, where %p is the number of the
- * process; and TARN_TRACE_STACKS=DEPTH. They are not read in a set-user-ID program.
+ * To record a program without a call in it, set TARN_TRACE=FILE in its environment, where %p is the
+ * process ID, and optionally TARN_TRACE_STACKS=DEPTH. A set-user-ID program does not read them.
  *
- * @param path     the file, which is made empty if it is there, and which only its owner may read
- *                 if it is not; no symbolic link
+ * @param path     the file. It is emptied if it exists; if not, only its owner may read it. It must
+ *                 not be a symbolic link.
  * @param options  nullable: the defaults; start from TARN_TRACE_OPTIONS_INIT
  * @param error    return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_INVALID_ARGUMENT
- *                 if something is recorded already, by another process if it is to the same file,
- *                 or for an option outside its range or one that this version of the library does
- *                 not have; TARN_ERROR_FORKED in a child of fork ()
- * @return whether it has begun; any thread may call it
+ *                 if a recording is in progress (in another process, if that writes to the same
+ *                 file), or for an option outside its range or one that this version of the library
+ *                 does not have; TARN_ERROR_FORKED in a child of fork ()
+ * @return TRUE if the recording has begun; any thread may call it
  * @since 0.1
  */
 gboolean tarn_trace_start (const gchar *path, const TarnTraceOptions *options, GError **error);
 
 /**
- * Ends what tarn_trace_start(), or TARN_TRACE, began. All is in the file then, with the counters of
- * all pools and heaps at the end.
+ * Ends the recording that tarn_trace_start(), or TARN_TRACE, began. The file is then complete, with
+ * the counters of all pools and heaps at the end.
  *
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if nothing is recorded;
  *               G_FILE_ERROR if something could not be written; TARN_ERROR_FORKED in a child of
  *               fork ()
- * @return whether all that was recorded is in the file; tarn_trace_get_stats() tells what was lost.
- *         Any thread may call it.
+ * @return TRUE if all recorded events are in the file; tarn_trace_get_stats() tells how many were
+ *         lost. Any thread may call it.
  * @since 0.1
  */
 gboolean tarn_trace_stop (GError **error);
 
 /**
- * Stores the counters of the recording that goes on, or else of the last one.
+ * Stores the counters of the recording in progress, or else of the last one.
  *
- * @param stats  out: start from TARN_TRACE_STATS_INIT, whose struct_size says how much is filled.
- *               Any thread may call it; in a child of fork () nothing is stored.
+ * @param stats  out: start from TARN_TRACE_STATS_INIT, whose struct_size says how many bytes are
+ *               filled. Any thread may call it; in a child of fork () nothing is stored.
  * @since 0.1
  */
 void tarn_trace_get_stats (TarnTraceStats *stats);
 
 /**
- * Calls what the calling thread asks for from now on by a name, until tarn_tag_pop(). Tags are what
- * recordings (tarn_trace_start()), snapshots (tarn_snapshot_write()) and messages say of blocks. A
- * block has the tag that was pushed last when it was asked for. Each text is kept for the rest of
- * the process: there should not be too many.
+ * Tags the blocks that the calling thread allocates from now on, until tarn_tag_pop(). Recordings
+ * (tarn_trace_start()), snapshots (tarn_snapshot_write()) and messages name blocks by their tags. A
+ * block has the tag that was pushed last when it was allocated. Each distinct text is kept until
+ * the process ends: there should not be too many.
  *
  * @param tag  text in UTF-8; copied; any thread may call it
  * @since 0.1
@@ -142,8 +143,8 @@ void tarn_trace_get_stats (TarnTraceStats *stats);
 void tarn_tag_push (const gchar *tag);
 
 /**
- * Ends the latest tag of the calling thread. Without one it is a programming error, and reported as
- * g_critical.
+ * Ends the latest tag of the calling thread. To call it without one is a programming error, which
+ * is reported as g_critical.
  *
  * @since 0.1
  */
@@ -165,10 +166,10 @@ _tarn_tag_end (gint *scope)
 /** @endcond */
 
 /**
- * Calls what the calling thread asks for by a name, until the program's block ends. It is a
- * declaration: tarn_tag_push(), and tarn_tag_pop() at the end of the enclosing block, however that
- * is left. It needs a compiler that has GNU C's cleanup attribute, as GCC and Clang do, also in
- * C++.
+ * Tags the blocks that the calling thread allocates until the enclosing block of the program ends.
+ * It is a declaration: it calls tarn_tag_push(), and tarn_tag_pop() at the end of the enclosing
+ * block, in whatever way control leaves it. It needs a compiler with GNU C's cleanup attribute,
+ * such as GCC or Clang, also in C++.
  *
  * @since 0.1
  */
