@@ -135,8 +135,8 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many bytes more the heap may take from upstream.  Beyond that it uses memory that is
- * free in its arenas. */
+/* Computes the number of bytes that the heap may still take from upstream.  Beyond that it uses the
+ * free memory of its arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {

@@ -202,8 +202,8 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 }
 
 /* Keeps memory that a queue may not have made ready yet, as an idle piece of that queue.  Once the
- * queue's commands are done, others can have it, or it goes back.  Returns FALSE with a message if
- * the memory is lost, because the backend does not know the queue. */
+ * queue's commands are done, other queues can use it, or the heap returns it.  Returns FALSE with a
+ * message if the memory is lost, because the backend does not know the queue. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {

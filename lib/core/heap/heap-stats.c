@@ -66,7 +66,7 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
     return FALSE;
   if (_tarn_forked ())
     {
-      now = known->stats; /* a thread that had the lock at the fork may have changed half of it */
+      now = known->stats; /* another thread may have been changing them at the fork */
       lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }

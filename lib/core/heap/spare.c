@@ -47,7 +47,7 @@ _tarn_heap_get_share (const TarnHeap *heap, gsize share)
   return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
 }
 
-/* Returns TRUE if a request is for much of what the heap can have. */
+/* Returns TRUE if a request is for much of the bytes that the heap can have. */
 gboolean
 _tarn_heap_is_much (const TarnHeap *heap, gsize size)
 {

@@ -119,8 +119,8 @@ typedef enum
   TARN_MEMO_ABSENT, /* not there, or being computed */
   TARN_MEMO_HIT,
   TARN_MEMO_NONE_OF_OWN,  /* it is there, but has no value for this thread */
-  TARN_MEMO_UNREFERENCED, /* it is there, but the caller cannot have a reference */
-  TARN_MEMO_NEWCOMER      /* this thread has no local yet */
+  TARN_MEMO_UNREFERENCED, /* it is there, but cannot be referenced for the caller */
+  TARN_MEMO_NEWCOMER      /* this thread has no TarnMemoLocal yet */
 } TarnMemoLookup;
 
 /* memo.c */

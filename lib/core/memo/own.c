@@ -22,7 +22,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   number = thread->number;
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
-  /* The reference to the shared value makes sure that another entry has another address there. */
+  /* The reference to the shared value keeps its address from being reused, so no other entry has
+   * the same one. */
   if (entry != NULL && entry->value == shared)
     {
       if (number >= entry->n_own)

@@ -8,8 +8,9 @@
  *
  * and its allocation size is the largest size in it, 1 1111 11111 = 1023.
  *
- * A pool over a heap has bins for small sizes that are multiples of what a heap gives, so that
- * blocks of some sizes serve all of them; and one for each larger size (TARN_HEAP_BINS). */
+ * In a pool over a heap, the allocation sizes of small bins are multiples of 512 bytes, a heap's
+ * usual alignment, so that few distinct sizes serve all requests; each larger size has its own bin
+ * (TARN_HEAP_BINS). */
 
 #include "pool/bin-private.h"
 

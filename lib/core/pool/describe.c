@@ -29,7 +29,7 @@ _tarn_pool_thaw (TarnAllocator *allocator)
 static void
 tell_options (const TarnPool *pool, TarnListener *listener)
 {
-  /* A pool without a bound says so by the same number, however wide a gsize is. */
+  /* A pool without a bound is described by the same number, however wide a gsize is. */
   guint64 hold_bytes = pool->policy.hold_bytes != G_MAXSIZE ? pool->policy.hold_bytes
                        : pool->heap != NULL                 ? G_MAXUINT64
                                                             : 0;

@@ -231,7 +231,7 @@ count_unasked (const TarnBin *of_all, guint32 number)
   return n;
 }
 
-/* Counts the queues' bins of a number that have blocks, wanted or not. */
+/* Counts the queues' bins of a number that have blocks, and those of them that are not wanted. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {

@@ -209,7 +209,7 @@ _tarn_pool_get_room_for_caches (const TarnPool *pool)
   return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
-/* Returns TRUE if the pool holds more than it may. */
+/* Returns TRUE if the pool holds more bytes than it may. */
 gboolean
 _tarn_pool_has_excess (const TarnPool *pool)
 {
