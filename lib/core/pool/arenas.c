@@ -15,10 +15,11 @@
  *
  * Invariants, whenever the lock is held and the door is closed:
  *
- *     an own block is in use, in a thread's cache, or on its way between two caches; never in one
- * of the pool's bins the pool knows the queue of an own block, and has a reference to its arenas
- * (arena-table.c), unless the block is ending the blocks in TarnCache.spare are vacant or retired,
- * and in no other list
+ *     an own block is in use, in a thread's cache, or on its way between two; never in a bin of
+ *     the pool
+ *     the pool knows the queue of an own block, and has a reference to its arenas, unless the
+ *     block is ending (arena-table.c)
+ *     the blocks in TarnCache.spare are vacant or retired, and in no other list
  *
  * The structs that threads need for this stand in the pool's chunks, like all others.  Each thread
  * keeps some unused ones. */

@@ -127,7 +127,7 @@ typedef struct
 {
   gsize bytes;          /* 0: there is no limit */
   gsize ceiling_bytes;  /* the limit; or the bytes that there were when it was lowered, or when
-                           memory could not be returned, as long as no request has fitted in again */
+                           memory could not be returned; until a request fits in again */
   gsize reserved_bytes; /* bytes that calls of upstream are allocating */
   gsize charged_bytes;  /* bytes that the program allocates beside the pool */
   guint64 n_came_back;  /* calls after which memory that could not be returned came back */

@@ -25,9 +25,10 @@ typedef struct
  * depending on the commands that may still use a block:
  *
  *     idle bins       no known command may use them
- *     a queue's bins  its share: only commands of that in-order queue may use them.  The queue
- * never has to wait for them, and no event covers them recorded bins   all others: each use has an
- * event, or else no other queue can have the block yet
+ *     a queue's bins  its share: only commands of that in-order queue may use them, for which it
+ *                     never has to wait, and no event covers them
+ *     recorded bins   all others: each use has an event, or else no other queue can have the block
+ *                     yet
  *
  * A recorded bin also has the pool's information on the size as a whole.
  *
