@@ -16,10 +16,10 @@
 G_BEGIN_DECLS
 
 /**
- * Checks all memory that TARN_DEBUG or TarnPoolOptions.debug covers: the guards of each block in
- * use, and the contents of freed blocks in quarantine. It logs a g_critical () for each mistake, as
- * the library does when it finds one by itself. An out-of-bounds write is logged and counted once,
- * and not again when the block is freed.
+ * Checks all memory that TARN_DEBUG or TarnPoolOptions.debug covers. It looks at the guards of each
+ * block in use, and at the contents of freed blocks in quarantine. It logs a g_critical () for each
+ * mistake, as the library does when it finds one by itself. An out-of-bounds write is logged and
+ * counted once, and not again when the block is freed.
  *
  * The backend reads memory after the commands that were enqueued on its queue, and only the caller
  * waits for that. Commands that write to blocks in use do not disturb it. If another thread frees a
@@ -31,7 +31,7 @@ G_BEGIN_DECLS
 gsize tarn_debug_check (void);
 
 /**
- * Notes, for messages, that a block is freed here. Another thread, or another function, really
+ * Notes for messages that a block is freed here. Another thread, or another function, really
  * frees it later with tarn_block_free(); the block stays in use until then. Messages of TARN_DEBUG
  * about the block then name the calling thread, and its stack, as the place where it was freed.
  * Without TARN_DEBUG in the environment it does nothing.
@@ -43,8 +43,8 @@ gsize tarn_debug_check (void);
 void tarn_debug_note_free (TarnBlock *block);
 
 /**
- * Returns TRUE if a pool's blocks are debugged, by TARN_DEBUG or TarnPoolOptions.debug. Then the
- * pool holds no blocks, and reads and fills memory when a block is allocated and freed.
+ * Returns TRUE if a pool's blocks are debugged. TARN_DEBUG or TarnPoolOptions.debug asks for it.
+ * Then the pool holds no blocks, and reads and fills memory when a block is allocated and freed.
  *
  * @param pool  a pool; any thread may call it
  * @return TRUE if guards, poison or leaks are enabled; FALSE if none is, or check alone

@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * The options of a heap, for tarn_heap_allocator_new(), which copies them.
+ * The options of a heap, for tarn_heap_allocator_new(). It copies them.
  *
  * @since 0.1
  */
@@ -167,9 +167,8 @@ TarnAllocator *tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapO
 gboolean tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats);
 
 /**
- * Sets the number of seconds for which a heap keeps idle pieces from now on. It changes
- * TarnHeapOptions.idle_seconds. The heap frees pieces that have been idle for longer at once,
- * unless a queue may still use them.
+ * Sets for how many seconds a heap keeps idle pieces. It changes TarnHeapOptions.idle_seconds. The
+ * heap frees pieces that have been idle for longer at once, unless a queue may still use them.
  *
  *     tarn_heap_set_idle_seconds (tarn_pool_get_upstream (pool), G_MAXSIZE);
  *

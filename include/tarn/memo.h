@@ -384,9 +384,9 @@ TarnMemo *tarn_memo_ref (TarnMemo *memo);
 void tarn_memo_unref (TarnMemo *memo);
 
 /**
- * Gets the value of a memo for a first argument and a key: the cached one, or else the one that the
- * function computes now. Threads that ask for the same entry meanwhile wait for it and get the same
- * value, or the same error; others do not wait. An error is not kept; a value of NULL is.
+ * Gets the value of a memo for a first argument and a key. It is the cached one, or else the one
+ * that the function computes now. Threads that ask for the same entry meanwhile wait for it and get
+ * the same value, or the same error; others do not wait. An error is not kept; a value of NULL is.
  *
  * If a computation asks for its own entry, also through other entries and other threads, that
  * request fails with TARN_ERROR_RECURSION.
@@ -410,11 +410,11 @@ gboolean tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, g
                         GError **error);
 
 /**
- * Forgets a memo's entries for a first argument, and then those of its upstream, together with the
- * entries here that were computed from them meanwhile. Results that are being computed go to the
- * threads that wait for them, and are not kept. Afterwards the memo has no reference on the first
- * argument, nor on its values, except those of calls in progress. In a child of fork () nothing is
- * done.
+ * Forgets a memo's entries for a first argument. Then it forgets those of its upstream, together
+ * with the entries here that were computed from them meanwhile. Results that are being computed go
+ * to the threads that wait for them, and are not kept. Afterwards the memo has no reference on the
+ * first argument, nor on its values, except those of calls in progress. In a child of fork ()
+ * nothing is done.
  *
  * @param memo       a memo; any thread may call it
  * @param first_arg  the first argument; NULL stands for the current one, if the memo knows a
@@ -443,7 +443,7 @@ void tarn_memo_clear (TarnMemo *memo);
 void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 
 /**
- * Makes every memo of the process forget a first argument, as tarn_memo_forget() does. Call it
+ * Makes every memo of the process forget a first argument: see tarn_memo_forget(). Call it
  * before you drop the last reference on a context, or destroy it.
  *
  * @param first_arg  the first argument; any thread may call it
@@ -452,7 +452,7 @@ void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 void tarn_memo_forget_everywhere (gpointer first_arg);
 
 /**
- * Clears every memo of the process with first arguments of one kind, as tarn_memo_clear() does.
+ * Clears every memo with first arguments of one kind, as tarn_memo_clear() does.
  *
  * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
  * @since 0.1

@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * Writes a snapshot: the memory of all pools and heaps of the process at one moment. The file has
+ * Writes a snapshot, the memory of all pools and heaps at one moment. The file has
  * each pool's blocks, with their sizes and the queue that uses them; each heap's pieces, and the
  * extents in use in them; options and counters. tarn-view draws it, and the guide describes the
  * format, which is JSON. Other threads that allocate or free wait while the library reads the

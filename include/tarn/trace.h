@@ -21,7 +21,7 @@ G_BEGIN_DECLS
 #define TARN_TRACE_MAX_STACK_DEPTH 64
 
 /**
- * The options of a recording, for tarn_trace_start(), which copies them.
+ * The options of a recording, for tarn_trace_start(). It copies them.
  *
  * @since 0.1
  */
@@ -166,7 +166,7 @@ _tarn_tag_end (gint *scope)
 /** @endcond */
 
 /**
- * Tags the blocks that the calling thread allocates until the enclosing block of the program ends.
+ * Tags the blocks that the calling thread allocates until the enclosing block ends.
  * It is a declaration: it calls tarn_tag_push(), and tarn_tag_pop() at the end of the enclosing
  * block, in whatever way control leaves it. It needs a compiler with GNU C's cleanup attribute,
  * such as GCC or Clang, also in C++.

@@ -471,10 +471,10 @@ test_summary_long (Fixture *self, gconstpointer data)
 static void
 test_summary_width (Fixture *self, gconstpointer data)
 {
-  g_autofree gchar *name = save_long_name (self);
   g_auto (GStrv) wide = NULL, narrow = NULL;
 
   (void) data;
+  g_free (save_long_name (self));
   run_on_terminal (self, 100);
   wide = g_strsplit (self->output, "\n", -1);
   g_assert_cmpint (g_utf8_strlen (wide[3], -1), ==, 13 + 71);
