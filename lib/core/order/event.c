@@ -5,8 +5,8 @@
 
 #include "order/order-private.h"
 
-/* References.  The lock is held; _tarn_pool_unlock_and_sweep () frees what nobody has any more,
- * without it. */
+/* References.  The lock is held; _tarn_pool_unlock_and_sweep () frees unreferenced events and
+ * queues after it has released the lock. */
 
 /* Makes an event of a backend's handle, with one reference.  @handle: NULL: it is yet to be
  * recorded. */
@@ -27,8 +27,7 @@ _tarn_event_ref (TarnEvent *event)
   return event;
 }
 
-/* Drops a reference; an event that nobody has any more is left to _tarn_pool_unlock_and_sweep ().
- */
+/* Drops a reference.  _tarn_pool_unlock_and_sweep () releases the event after the last one. */
 void
 _tarn_event_unref (TarnPool *pool, TarnEvent *event)
 {
@@ -68,7 +67,7 @@ release_queues (TarnAllocator *direct, TarnQueue *queues)
     }
 }
 
-/* Gives up the lock, and back to the driver what nobody has any more. */
+/* Releases the lock, and then returns unreferenced events and queues to the driver. */
 void
 _tarn_pool_unlock_and_sweep (TarnPool *pool)
 {
@@ -101,15 +100,15 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if a use has no event, or one that somebody is yet to record, and may fail to.  The
- * event that a free is recording is not touched. */
+/* Returns TRUE if a use has no event, or if the event of a held block is not recorded yet, because
+ * recording it may fail.  An event that a free is recording counts as present. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Makes a block share an event for its uses of a queue that have none. */
+/* Gives an event to those uses of a block by a queue that need one. */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -124,8 +123,8 @@ _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queu
 
 /* Recording.  The lock is not held. */
 
-/* Says that no event could be recorded, unless that is to be expected: the memory stays with its
- * queue. */
+/* Logs that no event could be recorded, so that only its own queue can reuse the memory.  Logs
+ * nothing if that is expected. */
 void
 _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
 {
@@ -135,8 +134,8 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
                error->message);
 }
 
-/* Sets the event of a use.  Another thread may have set one meanwhile, because the queue is to be
- * forgotten: then this one is one too many. */
+/* Sets the event of a use.  Drops the event if another thread has set one meanwhile, because that
+ * thread forgets the queue. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {
@@ -156,8 +155,8 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Records a late event for a use that has none, of a block that no other call works on. @is_named:
- * the caller vouches that the queue lives. */
+/* Records a late event for a use that has none, of a block that no other call works on.  @is_named:
+ * the caller guarantees that the queue is alive. */
 gboolean
 _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                         GError **error)
@@ -185,8 +184,9 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
   return handle != NULL;
 }
 
-/* Records the event that a use of a block which is being freed was given, as was begun.  Nobody who
- * forgets the queue waits for whoever handles a message. */
+/* Records the event of a use of a block that is being freed, after _tarn_queue_begin_recording ().
+ * Ends the recording before it logs a message: a thread that forgets the queue waits for the
+ * recording, and must not wait for the program's message handler. */
 static void
 record_timely (TarnPool *pool, TarnUse *use)
 {
@@ -203,9 +203,9 @@ record_timely (TarnPool *pool, TarnUse *use)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records events for all uses of a block that is being freed, except those of queues that were
- * forgotten, which have one: its user vouches that the others live.  Where an event cannot be
- * recorded, there is none afterwards.  The lock is held, and is released meanwhile. */
+/* Records events for all uses of a block that is being freed.  Uses by forgotten queues have an
+ * event already; the caller of the free guarantees that the other queues are alive.  If an event
+ * cannot be recorded, the use has none afterwards.  The lock is held, and is released meanwhile. */
 void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {

@@ -12,7 +12,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE if this is a child of fork (), where a free is counted, and no more. */
+/* Returns TRUE in a child of fork (), where it counts the free, and the caller does nothing more.
+ */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {
@@ -22,9 +23,8 @@ _tarn_pool_ignore_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Returns TRUE if the pool would hold too much with a block of a queue's that cannot go back yet.
- * The free has to record an event then, which tells when the queue is done with it.  The lock is
- * held. */
+/* Returns TRUE if the pool would hold too much with a block that its queue may still use.  The free
+ * then records an event, which tells when the queue is done with the block.  The lock is held. */
 static gboolean
 exceeds_room (const TarnPool *pool, const TarnBlock *block)
 {
@@ -75,9 +75,9 @@ get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
   return queue;
 }
 
-/* Records the event that others want of a queue, also for a block of it that is being freed.  That
- * block keeps the pool alive meanwhile.  Drops the reference on the queue.  The lock is held, and
- * is released meanwhile. */
+/* Records the event that other queues want on a queue, which also stands for a block that is being
+ * freed.  That block keeps the pool alive meanwhile.  Drops the reference on the queue.  The lock
+ * is held, and is released meanwhile. */
 static void
 record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
 {
@@ -118,7 +118,8 @@ _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
   return has_others;
 }
 
-/* Notes that a block is being freed: once it is, somebody else may have it. */
+/* Records that a block is being freed, before the free, because another thread may allocate it
+ * right after. */
 static void
 note_free (const TarnPool *pool, TarnBlock *block)
 {
@@ -127,8 +128,8 @@ note_free (const TarnPool *pool, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
-/* Holds a block in the thread's cache where a plain visit is not possible: there is no membarrier,
- * or what is done is followed.  Returns FALSE if the lock has to be taken. */
+/* Puts a block in the thread's cache if a plain visit is not possible, because there is no
+ * membarrier or blocks are traced.  Returns FALSE if this needs the lock. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {
@@ -165,7 +166,7 @@ keep_own (TarnPool *pool, TarnBlock *block)
   return is_kept;
 }
 
-/* Gives an arena's own block back to it.  Returns FALSE if the lock has to be taken. */
+/* Returns an arena's own block to the arena.  Returns FALSE if this needs the lock. */
 static gboolean
 put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 {
@@ -178,9 +179,8 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
   return _tarn_pool_put_part (pool, cache, block);
 }
 
-/* Frees a block that could not go anywhere at once: without the lock if any other way will do.  A
- * free that is followed is noted before anybody else can have the block; if that began or ended
- * meanwhile, the lock is taken. */
+/* Frees a block that no fast path took, without the lock if possible.  Records a traced free before
+ * another thread can get the block.  If tracing began or ended meanwhile, takes the lock. */
 static __attribute__ ((noinline)) void
 free_slowly (TarnPool *pool, TarnBlock *block)
 {
@@ -237,8 +237,8 @@ free_slowly (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Gives an arena's own block back to it at once, unless the thread's cache is to be asked first
- * whether it has room, or anything is to be done otherwise than usually. */
+/* Returns an arena's own block to the arena at once.  Returns FALSE if the thread's cache has to be
+ * checked for room first, if the block is not an arena's, or if blocks are traced. */
 static inline gboolean
 free_at_once (TarnPool *pool, TarnBlock *block)
 {
@@ -269,15 +269,15 @@ _tarn_pool_free_block (TarnBlock *block)
   TarnPool *pool = _tarn_pool_of (block->source);
 
   TARN_PROBE_HIT (free, pool->base.id, block, block->size);
-  /* Not afterwards: what is held does not keep the pool alive. */
+  /* Not afterwards: held blocks do not keep the pool alive. */
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);
   if (TARN_UNLIKELY (!_tarn_pool_put_fast (pool, block)))
     free_elsewhere (pool, block);
 }
 
-/* Holds a block again, as if it had not been taken, because its request came to nothing. The lock
- * is not held. */
+/* Puts a block back into the pool, as if it had not been taken, because its request failed. The
+ * lock is not held. */
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {

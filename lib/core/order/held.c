@@ -8,7 +8,7 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* How many blocks of a bin are looked at for one that a request can have, or may have soon. */
+/* A request looks at this many blocks of a bin at most, for one that it can use now or soon. */
 #define MAX_SEEN 64
 
 /* Tells whether a request of a queue can have a block.  The lock is held. */
@@ -34,7 +34,7 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
 
 /* Blocks that a request can have at once.  The lock is held. */
 
-/* Takes a block that nobody uses for a request's queue, also from this thread's cache. */
+/* Takes an idle block for a request's queue, also from this thread's cache. */
 static TarnBlock *
 take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 {
@@ -51,8 +51,9 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
                      request->queue, _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block that suits a request.  If another queue's timely event made it so, frees
- * of the size go on to record events; if a late one, another share may be wanted. */
+/* Takes a recorded block that suits a request.  If it comes from another queue with a timely event,
+ * makes the next frees of its size record events, too.  If that event is late, requests an event on
+ * another queue if needed. */
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
@@ -72,8 +73,8 @@ take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
   return block;
 }
 
-/* Takes a recorded block that a request's queue need not wait for, which is that queue's alone from
- * now on. */
+/* Takes a recorded block that a request's queue need not wait for, and makes that queue its only
+ * user. */
 static TarnBlock *
 take_done (TarnPool *pool, TarnRequest *request)
 {
@@ -84,9 +85,9 @@ take_done (TarnPool *pool, TarnRequest *request)
   return block;
 }
 
-/* Takes a block for a request without any call of the driver: what the queue had before, from the
- * thread's cache or its share, what nobody uses, or what is ready for it.  @cache: this thread's,
- * or NULL. */
+/* Takes a block for a request without a call of the driver: one from the thread's cache or the
+ * queue's share, or else an idle one, or else one whose events have completed.  @cache: this
+ * thread's, or NULL. */
 static TarnBlock *
 take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -120,10 +121,10 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
   return FALSE;
 }
 
-/* Notes the events that stand between a request and some of the topmost recorded blocks, each once
- * where blocks share it: of the lowest of these blocks, which were recorded first, and of the
- * topmost in turn.  Where the host runs ahead the former are done first; but a few that stand for
- * long work must not hide all that is above them. */
+/* Notes the events that a request's queue would have to wait for to use some of the topmost
+ * recorded blocks; a shared event only once.  Alternates between the lowest of these blocks, which
+ * were recorded first, and the topmost.  If the host runs ahead of the queues, the lowest are done
+ * first; but a few of them with long work must not hide all blocks above. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
@@ -160,7 +161,7 @@ clear_events (TarnPool *pool, TarnRequest *request)
   request->n_events = 0;
 }
 
-/* Drops a request's events, and its reference on its queue.  What it wants of others it keeps. */
+/* Drops a request's events, and its reference on its queue, but not its wants on other queues. */
 void
 _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 {
@@ -170,9 +171,10 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
     _tarn_queue_unref (pool, g_steal_pointer (&request->queue));
 }
 
-/* Serves a request of the host, or of a queue that the pool knows, and ends it; else notes what it
- * may have once the driver was asked, and wants what others have if there is nothing to note.  Idle
- * blocks that are left are those that no queue has made ready. */
+/* Serves a request of the host, or of a queue that the pool knows, from a block that is ready, and
+ * clears the request.  If there is none, notes the events to ask the driver about; if there are no
+ * events either, requests some on other queues.  Idle blocks that remain are those that no queue
+ * has made ready. */
 TarnBlock *
 _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -195,7 +197,7 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
 /* Blocks about which the driver has to be asked.  The lock is not held. */
 
-/* Serves a request at once, after all, or notes anew what it may have. */
+/* Tries again to serve a request at once, or else notes its events anew. */
 static TarnBlock *
 serve_again (TarnPool *pool, TarnRequest *request)
 {
@@ -220,8 +222,8 @@ _tarn_pool_count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Gives a block that was just taken or allocated to a request's queue; if the queue cannot be made
- * to wait, the pool holds the block, and NULL comes back with an error. */
+/* Makes a request's queue the only user of a block that was just taken or allocated.  If the queue
+ * cannot be made to wait, puts the block back into the pool, and returns NULL with an error. */
 TarnBlock *
 _tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
                              gboolean may_be_late, GError **error)
@@ -256,8 +258,7 @@ query_events (TarnPool *pool, const TarnRequest *request)
     }
 }
 
-/* Moves idle blocks of a size that nobody has waited for to the share of the queue that makes them
- * ready. */
+/* Moves unready idle blocks of a size to the share of the queue that makes them ready. */
 static gboolean
 give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {
@@ -280,8 +281,9 @@ give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
   return TRUE;
 }
 
-/* Asks the driver about recorded blocks, and takes one that is done, or else one for which the
- * queue has to wait.  NULL without an error: neither is there, and what others have is wanted. */
+/* Asks the driver about recorded blocks, and takes one that is done, or else one that the queue can
+ * wait for.  If there is neither, requests events on other queues, and returns NULL without an
+ * error. */
 static TarnBlock *
 take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 {
@@ -302,8 +304,8 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
   return busy != NULL ? _tarn_pool_move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
-/* Serves a request from what is held, whatever the driver has to be asked for that.  NULL without
- * an error: nothing suits. */
+/* Serves a request from held blocks, and asks the driver about them as needed.  Returns NULL
+ * without an error if none suits. */
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {

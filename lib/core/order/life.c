@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools: an allocator over another one, which holds freed blocks in bins and hands them out again.
- * Threads share a pool behind one lock, which is held for a few instructions at a time; what each
- * keeps for itself stands in front of it (pool/cache-private.h), so that most hits take none. */
+ * Makes and ends pools.  A pool is an allocator over another one; it holds freed blocks in bins and
+ * hands them out again.  Threads share a pool behind one lock, which each holds for a few
+ * instructions at a time.  Each thread's cache stands in front of the lock (pool/cache-private.h),
+ * so that most hits take none. */
 
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* The index has so many parts where all requests and frees use it. */
+/* The number of parts of the index of a findable pool, which all requests and frees use. */
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \
@@ -46,10 +47,11 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_pool_free_bare (pool, memory, size);
 }
 
-/* Ends a pool whose last reference is gone: nobody can allocate, but blocks may still be in use.
- * It frees reclaim functions first, because they may own blocks.  Then it waits for calls of other
- * pools of the group, which have no reference: what they took has gone back when this returns.  A
- * thread that is giving back itself does not wait (base/duty-private.h). */
+/* Ends a pool whose last reference is gone.  No thread can allocate from it then, but blocks may
+ * still be in use.  Frees the reclaim functions first, because they may own blocks.  Then waits for
+ * calls of other pools of the group that return this pool's blocks, because they have no reference
+ * on it: the blocks have been returned when this returns.  A thread that is itself returning memory
+ * does not wait (base/duty-private.h). */
 static void
 pool_dispose (TarnAllocator *allocator)
 {
@@ -78,8 +80,8 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Loses the memory that is stuck, as the message said, because nobody tries again to give it back.
- * After that nothing uses a queue. */
+/* Gives up the memory that is stuck: a message has reported it, and no call tries again to return
+ * it.  After that no block uses a queue, so drops all queues. */
 static void
 lose_stuck_and_queues (TarnPool *pool)
 {
@@ -149,7 +151,7 @@ static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 /* Pools of this class look at each block that is freed (order/watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
-/* Says of a pool over a deferred allocator that it cannot see memory run out. */
+/* Logs that a pool over a deferred allocator cannot see memory run out. */
 static void
 warn_if_deferred (TarnPool *pool)
 {

@@ -12,8 +12,8 @@
 
 /* The lock is held. */
 
-/* Returns TRUE if a call that names a queue has to record an event because the pool holds too much:
- * so it is if none could be recorded when memory of the queue was freed. */
+/* Returns TRUE if a call that names a queue has to record an event because the pool holds too much,
+ * and no event could be recorded when memory of the queue was freed. */
 static gboolean
 has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -28,8 +28,8 @@ _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
   return queue != NULL && (queue->is_wanted || has_unrecorded_excess (pool, queue));
 }
 
-/* Notes that a block was handed over to another queue, or had to be: the next frees of its size
- * record events, so that another queue need only wait for these. */
+/* Notes that a block was, or should have been, handed over to another queue.  Makes the next frees
+ * of its size record events, so that another queue need only wait for these. */
 void
 _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 {
@@ -53,8 +53,8 @@ has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
   return FALSE;
 }
 
-/* Moves what the calling thread's cache has of a size, and what was handed over, to the shares of
- * its queues. */
+/* Moves blocks of a size from the calling thread's cache, and from those handed over between
+ * threads, to the shares of their queues. */
 static void
 fill_shares (TarnPool *pool, guint32 number)
 {
@@ -68,7 +68,8 @@ fill_shares (TarnPool *pool, guint32 number)
   _tarn_pool_take_from_transfers (pool, number);
 }
 
-/* Makes the next call that names a queue record an event: it must not be served from a cache. */
+/* Makes the next call that names a queue record an event.  Empties the queue's bins in all caches,
+ * because no cache may serve that call. */
 static void
 want_event (TarnPool *pool, TarnQueue *queue)
 {
@@ -93,9 +94,10 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Wants what the shares of other queues have of a size, and nobody has asked for yet: else each
- * request would look at each queue that there ever was.  Where queues are kept alive, of @max at
- * most, because the request itself records their events. */
+/* Requests events on other queues that have blocks of a size in their shares.  Skips shares that a
+ * request has asked for already; otherwise each request would look at every queue that ever
+ * existed.  If queues are kept alive, asks @max of them at most, because the request itself records
+ * their events. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
@@ -114,7 +116,8 @@ want_shares (TarnPool *pool, TarnRequest *request, guint max)
     }
 }
 
-/* Wants what could not be recorded when it was freed. */
+/* Requests events on other queues for held blocks of a request's size for which no event could be
+ * recorded when they were freed. */
 static void
 want_unrecorded (TarnPool *pool, TarnRequest *request)
 {
@@ -135,7 +138,8 @@ others_have (TarnPool *pool, const TarnRequest *request)
   return of_all != NULL && of_all->n_shares > (guint) _tarn_bins_have (own, request->number);
 }
 
-/* Wants what other queues have of a request's size, which cannot have it as yet. */
+/* Requests events on other queues that have blocks of a request's size, so that a later request can
+ * use these blocks. */
 void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
@@ -158,11 +162,12 @@ many_have (TarnPool *pool, guint32 number)
   return of_all != NULL && of_all->n_shares >= MANY_SHARES;
 }
 
-/* Wants one more share, for a request that takes a block by its late event, where many queues have
- * such blocks.  A program that makes a queue for each task leaves one share after the other behind,
- * and nothing but requests of later queues ever uses them: each has to bring the next block within
- * reach, or some find none, and take fresh memory, for as long as the program runs.  Not where few
- * queues have some: these will use them again, and would take them from each other instead. */
+/* Requests an event for one more share, after a request has taken a block with a late event, if
+ * many queues have blocks of its size.  A program that makes a queue for each task leaves one share
+ * after the other behind, which only requests of later queues can use.  Each of these requests has
+ * to make the next block available; otherwise some find none and take fresh memory, for as long as
+ * the program runs.  If only few queues have such blocks, this requests none: these queues will use
+ * their blocks again, and would take them from each other instead. */
 void
 _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
 {
@@ -175,8 +180,8 @@ _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
     want_shares (pool, request, 1);
 }
 
-/* Ends what a request wants of queues that are kept alive.  It may have failed before it recorded
- * their events. */
+/* Withdraws a request's wants on queues that are kept alive.  The request may have failed before it
+ * recorded their events. */
 void
 _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
 {
@@ -206,7 +211,7 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Gives an event to all that is wanted of a queue's share, which is recorded memory then. */
+/* Gives an event to all wanted blocks of a queue's share, and moves them to the recorded bins. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -235,7 +240,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
     }
 }
 
-/* Takes an event back from the uses of a block. */
+/* Removes an event from the uses of a block. */
 static void
 take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
 {
@@ -251,8 +256,8 @@ take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
     _tarn_block_update_share (block); /* its queue may have it meanwhile */
 }
 
-/* Takes back an event that could not be recorded: what had it belongs to the queue's share again,
- * or stays a recorded block without an event. */
+/* Removes an event that could not be recorded from all blocks.  A block that only this queue uses
+ * returns to the queue's share; the others stay in the recorded bins without an event. */
 static void
 take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 {
@@ -269,8 +274,9 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 
 /* The lock is not held. */
 
-/* Returns TRUE if events could not be recorded on a queue, which the caller names, and still
- * cannot: it is being captured.  To try again would move all that is held for it there and back. */
+/* Returns TRUE if no event could be recorded on a queue before, and the queue is still being
+ * captured.  Another attempt would move all blocks held for it there and back.  The caller names
+ * the queue. */
 static gboolean
 is_captured_still (TarnPool *pool, const TarnQueue *queue)
 {
@@ -283,9 +289,9 @@ is_captured_still (TarnPool *pool, const TarnQueue *queue)
          && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, NULL);
 }
 
-/* Records an event for all that others want of a queue's share, and for a block of it (NULL: none)
- * that the caller is freeing.  The caller has a reference on the queue; @is_named: and vouches that
- * it lives. */
+/* Records one event for all blocks that other queues want of a queue's share, and for a block of
+ * the queue that the caller is freeing (NULL: none).  The caller has a reference on the queue.
+ * @is_named: the caller also guarantees that the queue is alive. */
 void
 _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gboolean is_named)
 {

@@ -13,7 +13,7 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Where a pool knows so many queues that nothing remembers when it meets another, they go. */
+/* When a pool meets a new queue and has this many unreferenced ones, it drops them. */
 #define MAX_UNUSED 64
 
 /* The lock is held. */
@@ -68,8 +68,9 @@ _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrec
   queue->has_unrecorded = has_unrecorded;
 }
 
-/* Begins to record an event on a queue because it lives, without the lock.  Whoever forgets it
- * waits for that: then it may be destroyed.  The caller has a reference. */
+/* Announces that the caller records an event on a queue, which is alive, without the lock.  A
+ * thread that forgets the queue waits until this has ended, because the program may destroy the
+ * queue after that.  The caller has a reference. */
 void
 _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue)
 {
@@ -113,8 +114,8 @@ leave_to_sweep (TarnPool *pool, TarnQueue *queue)
   pool->queues.gone = queue;
 }
 
-/* Drops a reference.  A queue that nobody has any more leaves the pool's table, now or, where
- * queues are not kept alive, some time later.  Its share is empty, because blocks have references.
+/* Drops a reference.  After the last one, the queue leaves the pool's table: at once, or later if
+ * the backend does not keep queues alive.  Its share is empty then, because blocks have references.
  */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
@@ -136,7 +137,7 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
   leave_to_sweep (pool, queue);
 }
 
-/* Drops the references that were left to whoever can do so. */
+/* Drops the references in queues.released. */
 void
 _tarn_pool_drop_released_queues (TarnPool *pool)
 {
@@ -144,7 +145,7 @@ _tarn_pool_drop_released_queues (TarnPool *pool)
     _tarn_queue_unref (pool, g_ptr_array_steal_index_fast (pool->queues.released, 0));
 }
 
-/* Takes queues that nothing remembers out of the pool's table. */
+/* Removes unreferenced queues from the pool's table. */
 void
 _tarn_pool_drop_unused_queues (TarnPool *pool)
 {
@@ -179,9 +180,9 @@ queue_new (gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* Meets a queue that the backend has just given a reference on, and gets it with a reference of the
- * caller's.  Another thread may have been faster: then the backend's is one too many, which goes
- * when the pool is swept. */
+/* Adds a queue to the pool's table, and returns it with a reference for the caller, who has just
+ * taken the backend's reference on it.  If another thread has added the queue before, the backend's
+ * extra reference is released when the pool is swept. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -204,7 +205,8 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 
 /* The lock is not held. */
 
-/* Gets a queue, with a reference of the caller's; the pool meets it if it does not know it yet. */
+/* Gets a queue with a reference for the caller.  Adds it to the pool's table if it is not there
+ * yet. */
 TarnQueue *
 _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -265,7 +267,7 @@ share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, Tarn
   _tarn_block_update_share (block);
 }
 
-/* Empties the share of a queue into the recorded bins.  Gets how many blocks there were. */
+/* Moves the blocks of a queue's share to the recorded bins.  Returns how many there were. */
 static guint
 record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -294,9 +296,9 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
   return FALSE;
 }
 
-/* Makes a pool forget a queue, given an event for all that was put on it, which stands for whatever
- * the queue used; its share is emptied.  The caller has a reference, and so has each use: mostly no
- * use is left then, and no other block need be looked at. */
+/* Makes a pool forget a queue.  @event stands for all commands put on the queue; all blocks that it
+ * uses get the event, and its share is emptied.  The caller has a reference, and so has each use:
+ * usually no use is left after the share, so no other block need be looked at. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -320,8 +322,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns what is held for a queue to the heap, if the heap still knows the queue.  The heap gives
- * it to another queue once this one is done. */
+/* Returns the blocks held for a queue to the heap, if the heap still knows the queue.  The heap
+ * gives their memory to other queues once this one is done. */
 static void
 give_back_share (TarnPool *pool, TarnQueue *queue)
 {
@@ -341,8 +343,7 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns TRUE if this thread may wait until nobody records on a queue that it names.  The lock is
- * held. */
+/* Returns TRUE if this thread may wait until no thread records on a queue.  The lock is held. */
 static gboolean
 can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 {
@@ -357,9 +358,9 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
   return FALSE;
 }
 
-/* Makes a pool forget a queue that a call names, with an event for everything that was put on it.
- * It waits until no other thread records on the queue.  Returns FALSE if this thread must not wait
- * for that, and nothing was changed. */
+/* Makes a pool forget a queue, with an event for all commands put on it.  Waits until no other
+ * thread records on the queue.  Returns FALSE with nothing changed if this thread must not wait for
+ * that. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {
@@ -377,7 +378,7 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
   return can_forget;
 }
 
-/* Makes a pool forget a queue, which must live until nobody records on it any more.  A heap below
+/* Makes a pool forget a queue, which must stay alive until no thread records on it.  A heap below
  * forgets it only afterwards, because the pool returns the queue's own memory there first. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests that another pool serves, as a function says that knows the queues.  A block is then the
+ * Redirects requests to another pool, which a function chooses by the queue.  A block is then the
  * other pool's in every respect; this one only finds it by its memory, if both have
  * TARN_POOL_FINDABLE.
  *
- * Hits must not pass the function by, and must not look for it where there is none.  So the door is
- * what says that there is one: it opens to fenced visits only, which requests do not begin before
- * they have asked. */
+ * A hit must not bypass the function, and must cost no check if there is none.  So the door tells:
+ * while there is a function, it opens to fenced visits only, which requests begin only after they
+ * have asked the function. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -54,7 +54,8 @@ drop (TarnPool *pool, TarnRedirect *redirect)
   g_free (redirect);
 }
 
-/* Asks whose a request is.  Returns NULL if it is the pool's own, or nobody's, with an error. */
+/* Asks the function which pool serves a request.  Returns NULL if this pool does, or with an error
+ * if none does. */
 static TarnPool *
 ask (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -75,8 +76,8 @@ ask (TarnPool *pool, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Makes a block of another pool be found by its memory in the pool that was asked.  Its own pool
- * takes it out of that index when it is freed. */
+/* Adds a block of another pool to the index of the pool that was asked.  Its own pool removes it
+ * from that index when it is freed. */
 static void
 add_to_index (TarnPool *pool, TarnBlock *block)
 {
