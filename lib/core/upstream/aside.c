@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks that are freed while the program still retains their memory, where memory is a handle with
- * a reference count.  They are set aside: ending, and active for all counters, until nobody retains
- * their memory any more.  A pool asks about few of them at a time, in frees and requests, and about
- * all before it runs out of memory, and where it is to give back what it holds. */
+ * Sets blocks aside that are freed while the program still retains their memory, a handle with a
+ * reference count.  Such a block is ending, and counts as active, until the program has dropped its
+ * references.  A pool checks a few of these blocks in each free and request, and all of them before
+ * it runs out of memory, and when it returns its held blocks. */
 
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* How many of them a free or a request asks about. */
+/* A free or a request checks this many of them. */
 #define ASKED_AT_A_TIME 2
 
 gboolean
@@ -32,8 +32,8 @@ add (TarnPool *pool, TarnBlock *block)
   __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
 }
 
-/* Sets a block aside that is being freed.  Returns FALSE if it is to be freed all the same, because
- * it is not in use, or nobody is to have the pool's memory any more. */
+/* Sets a block aside that is being freed.  Returns FALSE if the caller has to free it, because it
+ * is not in use, or because the pool's last reference is gone. */
 gboolean
 _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
 {
@@ -52,7 +52,7 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Takes out the block that is to be asked about next.  Returns NULL if there is none. */
+/* Removes the block to check next from those set aside.  Returns NULL if there is none. */
 static TarnBlock *
 take (TarnPool *pool)
 {
@@ -70,7 +70,7 @@ take (TarnPool *pool)
   return block;
 }
 
-/* Ends what a block was set aside for: it is in use again, for a moment. */
+/* Makes a block that was set aside active again, so that it can be freed. */
 static void
 end (TarnPool *pool, TarnBlock *block)
 {
@@ -79,7 +79,8 @@ end (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Puts a block back that is still retained.  Returns FALSE if it is to be freed all the same. */
+/* Sets a block aside again that the program still retains.  Returns FALSE if the caller has to free
+ * it, because the pool's last reference is gone. */
 static gboolean
 put_back (TarnPool *pool, TarnBlock *block)
 {
@@ -93,8 +94,8 @@ put_back (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Asks about so many blocks, and frees those that nobody retains any more.  Gets whether there was
- * one. */
+/* Checks @n blocks, and frees those that the program does not retain any more.  Returns TRUE if it
+ * has freed any. */
 static gboolean
 free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
 {
@@ -126,8 +127,8 @@ _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
     free_some (pool, ASKED_AT_A_TIME, free_block);
 }
 
-/* Takes out any block, for one who frees it whoever retains its memory.  Returns NULL if there is
- * none. */
+/* Removes any block from those set aside, for a caller that frees it even if the program still
+ * retains its memory.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_end_aside (TarnPool *pool)
 {

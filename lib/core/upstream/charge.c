@@ -11,8 +11,8 @@
 #include "snapshot/snapshot-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds bytes to the charge if there is room, for which held blocks may have to go.  *is_limited:
- * the limit is why there is none. */
+/* Adds bytes to the charge if there is room, and frees held blocks to make room.  *is_limited: the
+ * pool has a limit, which is why there is no room if this fails. */
 static gboolean
 try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
 {
@@ -34,7 +34,7 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Makes the error of a charge that the limit refuses say who has the pool's memory. */
+/* Adds the holders of the pool's memory to the error of a charge that would exceed the limit. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

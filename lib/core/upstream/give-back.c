@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The way back to the upstream allocator.  A call that gives blocks back says so in the same
- * stretch under the lock in which it takes them, and gives them back without it.  It waits for
- * nobody; a request that is out of memory waits for it, so that memory on its way is not missed. */
+ * Returns memory to the upstream allocator.  A call announces that in the same critical section in
+ * which it takes the blocks, and returns them without the lock.  It waits for no other thread; a
+ * request that is out of memory waits for it, so that it does not miss memory on its way. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -12,7 +12,7 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Counts the calls that have given something back until now, here and in the group. The lock is
+/* Counts the finished calls that have returned memory, of this pool and of its group. The lock is
  * held. */
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
@@ -21,8 +21,9 @@ _tarn_pool_get_ended (const TarnPool *pool)
          + (pool->reclaim.group != NULL ? _tarn_group_get_ended (pool->reclaim.group) : 0);
 }
 
-/* Announces that this thread gives a list of blocks back, which may be empty. It has retired them
- * in the same stretch under the lock, which is held, so that nobody finds them nowhere. */
+/* Announces that this thread returns a list of blocks, which may be empty.  The caller has retired
+ * them in the same critical section, and holds the lock.  So other threads see them at each moment
+ * either as held or as being returned. */
 void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
 {
@@ -45,9 +46,9 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Notes that memory that was to be freed is held again.  Requests may have reserved its bytes
- * meanwhile, so they look again.  Until they do, the pool may have more than its limit.  The lock
- * is held. */
+/* Notes that the pool holds memory again that it could not return.  Requests may have reserved its
+ * bytes meanwhile, so they check again.  Until they do, the pool may have more than its limit.  The
+ * lock is held. */
 static void
 note_stuck (TarnPool *pool)
 {
@@ -56,8 +57,8 @@ note_stuck (TarnPool *pool)
   _tarn_pool_fit_ceiling (pool);
 }
 
-/* Ends a call that has given blocks back to upstream: their structs are vacant now, except those of
- * stuck blocks. The lock is held. */
+/* Ends a call that has returned blocks to upstream.  Frees their structs, except those of stuck
+ * blocks, which the pool holds again. The lock is held. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -86,8 +87,8 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket, has_given);
 }
 
-/* Gives the memory of a retired block back.  Returns FALSE with an error if nobody can tell whether
- * it is still used. */
+/* Returns the memory of a retired block to upstream.  Returns FALSE with an error if the driver
+ * cannot tell whether commands still use it. */
 static gboolean
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **error)
 {
@@ -104,8 +105,8 @@ give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **
   return TRUE;
 }
 
-/* Adds a block to those that could not go back.  A message names each once, however often that is
- * tried. */
+/* Adds a block to those that could not be returned.  Only one message counts it, even if the pool
+ * tries again. */
 static void
 add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
 {
@@ -120,8 +121,8 @@ add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
   give_back->untold_bytes += block->alloc_size;
 }
 
-/* Frees the memory of a list of retired blocks, and takes those out of it that are stuck.  Gets the
- * bytes of the stuck ones; *error: why the first of them is stuck. */
+/* Returns the memory of a list of retired blocks, and removes the stuck ones from the list. Returns
+ * the bytes of these.  Sets *error to the reason why the first of them is stuck. */
 static gsize
 give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, GError **error)
 {
@@ -142,7 +143,7 @@ give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, G
   return stuck_bytes;
 }
 
-/* Says what could not go back. */
+/* Logs how many bytes could not be returned, and why. */
 static void
 tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *error)
 {
@@ -155,10 +156,11 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
              pool->base.label, error->message, give_back->untold_bytes, number);
 }
 
-/* Gives retired blocks back to the upstream allocator, as announced. @is_wanted: a request waits
- * for the room, so that what is still used is waited for. The pool may be gone afterwards, unless
- * the caller has a reference.  Gets the bytes that are stuck, and held again, because nobody can
- * tell whether they are still used.  The lock is not held. */
+/* Returns retired blocks to the upstream allocator, as _tarn_pool_begin_give_back () announced.
+ * @is_wanted: a request needs the memory now, so the host waits for commands that still use it.
+ * This may free the pool, unless the caller has a reference.  Returns the bytes that are stuck and
+ * held again, because the driver cannot tell whether commands still use them.  The lock is not
+ * held. */
 gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
@@ -185,8 +187,8 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   return stuck_bytes;
 }
 
-/* Gives back held blocks that together make up the wanted bytes, or all there are. Gets their
- * bytes; 0: none was held. The lock is not held. */
+/* Returns held blocks of at least the wanted bytes in total to upstream, or all held blocks if they
+ * have fewer.  Returns the number of bytes, 0 if none was held.  The lock is not held. */
 gsize
 _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -210,8 +212,8 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   return bytes;
 }
 
-/* Gives back held blocks, the largest first, until at most keep_bytes are held, and on request
- * holds none from now on. The lock is not held. */
+/* Returns held blocks to upstream, the largest first, until at most @keep_bytes are held.
+ * @stop_holding: the pool also holds no block from now on. The lock is not held. */
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {

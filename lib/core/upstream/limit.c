@@ -1,27 +1,28 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The limit of a pool, kept as if the upstream allocator had that many bytes and no more.  Bytes
- * that are being asked for there are reserved, and bytes that go back count until they have gone. A
- * pool without a limit has as many bytes as can be counted.  A request decides in one stretch under
- * the lock if it may ask upstream.  It takes
+ * The limit of a pool, which works as if the upstream allocator had only that many bytes.  A
+ * request reserves its bytes before it asks upstream, and bytes that are being returned count until
+ * upstream has them.  A pool without a limit has as many bytes as a gsize can count.  A request
+ * decides in one critical section whether it may ask upstream.  It takes
  *
  *     1. bytes that are left
- *     2. bytes that other threads are giving back, for which the request then waits
- *     3. held blocks, the largest first, which it then gives back
+ *     2. bytes that other threads are returning; the request then waits for these threads
+ *     3. held blocks, the largest first; the request then returns them
  *
- * or nothing, where all of them are not enough.  Then upstream may yet refuse what other threads
- * are asking for, so the request waits for them before it gives up.
+ * or nothing, if all of these are not enough.  Upstream may then still refuse the requests of other
+ * threads, so the request waits for these before it fails.
  *
- * base/duty-private.h tells who waits for whom, so that waiting always ends: in one pool a call
- * that gives back waits for nobody, and a thread that has a reservation waits for no other one.  So
- * it is whether or not there was a limit when the reservation was made: one may be set meanwhile.
+ * base/duty-private.h has the rules by which every wait ends: in one pool, a call that returns
+ * memory waits for no thread, and a thread with a reservation waits for no other reservation.  This
+ * holds even if the pool had no limit when the reservation was made, because one may be set
+ * meanwhile.
  *
  * Memory that the program takes beside the pool, and charges (charge.c), counts as managed bytes
  * do.
  *
- * When the limit is lowered, the pool gives as many held blocks back as it has to.  Blocks in use
- * may stay above it; a request that needs upstream has to fit in beside all of them. */
+ * When the limit is lowered, the pool returns as many held blocks as needed.  Blocks in use may
+ * exceed it; a request that needs upstream has to fit in beside all of them. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -32,7 +33,7 @@
 /* How often a request waits for reservations of other threads, who may make new ones for ever. */
 #define MAX_WAITS 100
 
-/* A request's share of the limit, beside bytes that were left. */
+/* The bytes that a request takes beyond those that were left. */
 typedef struct
 {
   gboolean has_taken; /* held blocks, to give back */
@@ -40,15 +41,15 @@ typedef struct
   guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
 } Taken;
 
-/* Gets the most bytes that there may be: the limit, or all that can be counted. */
+/* Gets the limit, or G_MAXSIZE if there is none. */
 static gsize
 get_limit (const TarnPool *pool)
 {
   return pool->limit.bytes != 0 ? pool->limit.bytes : G_MAXSIZE;
 }
 
-/* Counts the bytes that have to go before so many fit in; G_MAXSIZE, if that is more than there
- * can be. The lock is held. */
+/* Counts the bytes that have to be freed before @size bytes fit within the limit.  Returns
+ * G_MAXSIZE if a gsize cannot count them. The lock is held. */
 static gsize
 bytes_above (const TarnPool *pool, gsize size)
 {
@@ -69,7 +70,7 @@ _tarn_pool_fit_ceiling (TarnPool *pool)
   pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
-/* Takes bytes of a call that is giving back for a request. */
+/* Assigns bytes of a call that is returning memory to a request. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
@@ -79,7 +80,7 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   pool->returning.bytes -= bytes;
 }
 
-/* Takes bytes of the calls that are giving back, the oldest first. */
+/* Assigns bytes of the calls that are returning memory to a request, the oldest call first. */
 static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -96,7 +97,7 @@ take_returning (TarnPool *pool, gsize bytes, Taken *taken)
     }
 }
 
-/* Takes bytes of held blocks, which the request then gives back. */
+/* Retires held blocks for a request, which then returns them, and assigns their bytes to it. */
 static void
 take_from_held (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -107,8 +108,8 @@ take_from_held (TarnPool *pool, gsize bytes, Taken *taken)
   take_from (pool, &taken->give_back, bytes);
 }
 
-/* Counts bytes of those that are wanted which calls that are giving back have, and which a request
- * may wait for. */
+/* Counts the bytes, at most @wanted, that other calls are returning and that a request may wait
+ * for. */
 static gsize
 get_returning (const TarnPool *pool, gsize wanted)
 {
@@ -117,8 +118,8 @@ get_returning (const TarnPool *pool, gsize wanted)
   return may_wait ? MIN (wanted, pool->returning.bytes) : 0;
 }
 
-/* Reserves bytes for a request, and returns 0; or else returns how many more there would have to
- * be, and nothing has changed. The lock is held. */
+/* Reserves bytes for a request, and returns 0.  If there are too few, reserves none and returns how
+ * many are missing. The lock is held. */
 static gsize
 try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -143,8 +144,8 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   return 0;
 }
 
-/* Waits until some reservation has come to its end.  FALSE at once where all of them would not make
- * up the bytes wanted, or where this thread must not wait.  The lock is held, and is released
+/* Waits until a reservation ends.  Returns FALSE at once if all reservations together have fewer
+ * than the wanted bytes, or if this thread must not wait.  The lock is held, and is released
  * meanwhile. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
@@ -162,8 +163,8 @@ await_reservation (TarnPool *pool, gsize wanted)
   return TRUE;
 }
 
-/* Reserves bytes for a request, which waits for other threads' reservations where they may help.
- * The lock is held. */
+/* Reserves bytes for a request.  Waits for other threads' reservations to end if that may help. The
+ * lock is held. */
 static gboolean
 reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -177,7 +178,7 @@ reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
   return TRUE;
 }
 
-/* Says how much is charged, for an error; "": nothing is.  The lock is held. */
+/* Formats the charged bytes for an error.  Returns "" if there are none.  The lock is held. */
 static gchar *
 describe_charge (const TarnPool *pool)
 {
@@ -233,8 +234,8 @@ _tarn_pool_note_limit_room (TarnPool *pool)
   _tarn_pool_note_room (pool);
 }
 
-/* Ends a reservation: the bytes are allocated, and counted as managed in the same stretch under
- * the lock, which is held; or they are not to be had. */
+/* Ends a reservation.  Either the bytes were allocated, and the caller counts them as managed in
+ * the same critical section; or the allocation failed.  The lock is held. */
 void
 _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
@@ -244,8 +245,8 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
   tell_awaiting (pool);
 }
 
-/* Gives a reservation up for which there is no room after all, as what was to go back for it is
- * stuck, and above the limit.  The lock is held. */
+/* Gives up a reservation, because blocks that were to make room for it are stuck, and the pool is
+ * above its limit.  The lock is held. */
 static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {
@@ -255,10 +256,9 @@ give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError 
   set_limit_error (pool, reservation->size, error);
 }
 
-/* Reserves bytes before the upstream allocator is asked for them; they are the caller's until
- * _tarn_pool_end_reservation (). FALSE with TARN_ERROR_LIMIT, or without a limit
- * TARN_ERROR_INVALID_SIZE, and nothing given back: there cannot be so many. The lock is not held.
- */
+/* Reserves bytes before the caller asks the upstream allocator for them; they are the caller's
+ * until _tarn_pool_end_reservation ().  Returns FALSE if there is no room: with TARN_ERROR_LIMIT,
+ * or in a pool without a limit with TARN_ERROR_INVALID_SIZE. The lock is not held. */
 gboolean
 _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
 {
@@ -298,8 +298,9 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   return reserved;
 }
 
-/* Asks upstream once for bytes that are reserved; a heap for those of an in-order queue (NULL: of
- * nobody), where *owner becomes the heap's number for it if they are.  The lock is not held. */
+/* Asks upstream once for reserved bytes.  Asks a heap for memory of an in-order queue (NULL: of no
+ * queue), and sets *owner to the heap's number for the queue if the memory belongs to it.  The lock
+ * is not held. */
 gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsize alignment,
                          const TarnQueue *queue, TarnMemory *memory, guint64 *owner, GError **error)
@@ -347,8 +348,8 @@ take_above_limit (TarnPool *pool)
              : NULL;
 }
 
-/* Passes the limit of a pool, less what is charged, on to the heap or the guards below it.  Tells
- * whether they have more. */
+/* Passes the limit of a pool, less what is charged, on to the heap or the guards below it.  Returns
+ * TRUE if they have more memory than that. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {
@@ -356,7 +357,7 @@ _tarn_pool_tell_limit (TarnPool *pool)
   gsize limit = pool->limit.bytes;
   gboolean has_more;
 
-  if (limit != 0) /* 1 in place of 0, which would be none */
+  if (limit != 0) /* 1 in place of 0, which would mean no limit */
     limit -= MIN (pool->limit.charged_bytes, limit - 1);
   has_more = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, limit);
   return (heap != NULL && _tarn_heap_set_pool_limit (heap, limit)) || has_more;
@@ -387,6 +388,6 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, FALSE);
-  if (has_more) /* whatever is held keeps pieces from being idle */
+  if (has_more) /* held blocks keep the heap's segments in use */
     _tarn_pool_trim (pool, 0, FALSE);
 }

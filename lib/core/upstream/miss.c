@@ -1,22 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The way to the upstream allocator and back.  A request that no held block serves asks upstream
- * for the size of its bin.  When that is out of memory, or has a limit which is reached:
+ * Allocates from the upstream allocator.  A request that no held block serves asks upstream for the
+ * size of its bin.  If upstream is out of memory or at its limit:
  *
- *     1. reclaim functions are asked, once
- *     2. the size's own bin is looked at again
- *     3. held blocks are given back, the largest first, as many as make up the bytes asked for, at
- *        first the pool's, then those of its group (reclaim-group.c), and upstream is asked again,
- *        until it succeeds or nothing is held
- *     4. the exact size is asked for, if rounding had added bytes
+ *     1. the pool asks its reclaim functions, once
+ *     2. it checks the size's own bin again
+ *     3. it returns held blocks of the bytes asked for, the largest first: its own, then those of
+ *        its group (reclaim-group.c); and asks upstream again, until upstream succeeds or no block
+ *        is held
+ *     4. it asks for the exact size, if rounding had added bytes
  *
- * Any other error upstream, which rounding may have provoked, leads to the exact size at once; if
- * that is what memory has run out for, the steps above are for the exact size.
+ * After any other error of upstream, which rounding may have caused, the pool asks for the exact
+ * size at once.  If memory runs out for that, the steps above are for the exact size.
  *
- * A request that would exceed the pool's limit (limit.c) leaves upstream alone: reclaim
- * functions are asked, once; the size's own bin and the limit are looked at again; then the exact
- * size is tried. */
+ * A request that would exceed the pool's limit (limit.c) does not ask upstream: the pool asks its
+ * reclaim functions, once; checks the size's own bin and the limit again; then tries the exact
+ * size. */
 
 #include "pool/bin-private.h"
 #include "pool/cache-private.h"
@@ -25,9 +25,9 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* How often a request goes on although all that it could give back has gone, because other threads
- * free and give back more.  Once is nearly always enough; the bound is for a request that can never
- * be served, which would go on, and empty the pool, for as long as others are busy. */
+/* A request retries this often after it has returned all that it could, because other threads free
+ * and return more.  Once is nearly always enough.  The bound is for a request that can never be
+ * served: it would retry, and empty the pool, for as long as other threads are busy. */
 #define MAX_ROUNDS 100
 
 typedef struct
@@ -44,8 +44,8 @@ typedef struct
   guint64 n_uncounted;         /* the latest of these calls, not yet counted */
 } Request;
 
-/* Gives back blocks that the pool holds, or else another one of its group: about as many bytes as
- * are wanted. Gets the bytes; 0: nobody held any. */
+/* Returns held blocks of about the wanted bytes to upstream: the pool's, or if it holds none, those
+ * of another pool of its group.  Returns the number of bytes, 0 if no pool held any. */
 static gsize
 give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -55,7 +55,7 @@ give_back_held (TarnPool *pool, gsize wanted)
   return group != NULL ? _tarn_group_give_back_held (group, wanted) : bytes;
 }
 
-/* Counts the most bytes that give_back_held () could give back, if nobody else did anything. */
+/* Counts the most bytes that give_back_held () could return, if no other thread interfered. */
 static gsize
 get_managed_bytes (TarnPool *pool)
 {
@@ -70,9 +70,9 @@ get_managed_bytes (TarnPool *pool)
   return bytes;
 }
 
-/* Waits for the other threads that took blocks out of the bins before this call, since what this
- * one needs may be among them.  Returns TRUE if some gave something back since upstream was asked
- * last. */
+/* Waits for the other threads that took blocks out of the bins before this call, because memory
+ * that the request needs may be among them.  Returns TRUE if any has returned memory since the
+ * request last asked upstream. */
 static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
@@ -89,8 +89,8 @@ await_give_backs (TarnPool *pool, const Request *request)
   return given_back;
 }
 
-/* Returns TRUE if upstream has run out of what it gives: it is out of memory, or has a limit.  The
- * pool's own limit is no reason to think so. */
+/* Returns TRUE if upstream is out of memory or at its limit.  The pool's own limit does not count.
+ */
 static gboolean
 has_run_out (const Request *request, const GError *error)
 {
@@ -98,9 +98,8 @@ has_run_out (const Request *request, const GError *error)
          || (!request->exceeds_limit && g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT));
 }
 
-/* Makes a block of fresh memory.  @owner: a heap's number for the request's queue, whose it is
- * already; 0: it is nobody's.  The lock is held.
- */
+/* Makes a block of fresh memory.  @owner: a heap's number for the request's queue, if the memory
+ * belongs to it; 0: it belongs to no queue.  The lock is held. */
 static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
 {
@@ -230,12 +229,12 @@ look_again (TarnPool *pool, const Request *request)
   return block;
 }
 
-/* Gives back held blocks and asks upstream again, until it succeeds or nobody holds anything:
- * step 3. *error says why upstream failed last. */
+/* Returns held blocks and asks upstream again, until it succeeds or no pool holds a block: step 3.
+ * *error: upstream's last error. */
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
-  gsize expected = get_managed_bytes (pool); /* more than that is of others' doing */
+  gsize expected = get_managed_bytes (pool); /* more than that comes from other threads */
   TarnBlock *block = NULL;
   guint rounds = 0;
 
@@ -283,8 +282,8 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Makes an error say which pool failed, and for how many bytes; where upstream has run out also how
- * things stand.  An error of the pool's own limit has said so. */
+/* Adds to an error which pool failed, and for how many bytes; and the pool's active and held bytes
+ * if upstream has run out.  An error of the pool's own limit has these already. */
 static void
 prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats *stats,
               GError **error)
@@ -299,8 +298,7 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
                     request->size);
 }
 
-/* Makes an error say what the pool's memory is in use for, and leaves a snapshot if one is
- * wanted. */
+/* Adds the holders of the pool's memory to an error, and writes a snapshot if one is wanted. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {
@@ -308,8 +306,8 @@ tell_holders (TarnPool *pool, GError *error)
   _tarn_snapshot_note_out_of_memory (error->message);
 }
 
-/* Fails a request with upstream's last error.  Where memory went with its context, what is held is
- * nobody's to hand out, and the pool stops holding. */
+/* Fails a request with upstream's last error.  If the context is lost, the held memory is gone with
+ * it, so the pool stops holding blocks. */
 static void
 fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GError **error)
 {
@@ -332,9 +330,9 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   g_propagate_error (error, upstream_error);
 }
 
-/* Allocates a block for a request that no held block serves, from what a heap has for its queue
- * (NULL: for nobody).  Returns NULL if it has nothing that will do, or the pool's limit is in the
- * way.  The lock is not held. */
+/* Allocates a block for a request that no held block serves, from memory that the heap has for its
+ * queue (NULL: for no queue).  Returns NULL if the heap has none that suits, or if the pool's limit
+ * forbids it.  The lock is not held. */
 TarnBlock *
 _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
 {
@@ -356,10 +354,10 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
   return NULL;
 }
 
-/* Allocates a block for a request that no held block serves, or that only others' would.  One that
- * is to be aligned (@alignment is not 0) has an exact size, and is given back when it is freed.
- * @queue: an in-order one that is to use it.  Returns NULL if another one, or none. *was_short is
- * set if there was too little memory for it beside what is held.  The lock is not held. */
+/* Allocates a block for a request that no held block serves, or only blocks of other queues would.
+ * An aligned block (@alignment is not 0) has an exact size, and is returned upstream when it is
+ * freed.  @queue: the request's queue if it is in order, else NULL.  Sets *was_short if there was
+ * too little memory beside the held blocks.  The lock is not held. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                           TarnQueue *queue, gboolean *was_short, GError **error)

@@ -11,7 +11,7 @@
 /* A group of pools with memory of one device.
  *
  * Invariant: a pool is among the members exactly if its group is this one.  Both change under the
- * locks of both.  The first lock is taken before those of pools, the second after them.
+ * locks of both.  The lock is taken before those of pools, give_backs_lock after them.
  *
  * A pool has a reference to its group, and a group none to its members: a pool leaves when its last
  * reference is gone. */

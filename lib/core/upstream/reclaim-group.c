@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools that give back what they hold when another one of their group runs out of memory.
+ * Reclaim groups: a pool that runs out of memory returns held blocks of other pools of its group.
  *
- * Blocks of another pool are taken with the locks of all members held, so that there is one moment
- * that says whether anybody holds anything; they are given back without any lock.  Whoever does
- * that for another pool has no reference on it, so the end of its last reference waits for them,
- * and what the pool held is gone when that returns. */
+ * A call takes blocks of another pool with the locks of all members held, so that it knows for one
+ * moment whether any pool holds a block.  It returns them without any lock.  It has no reference on
+ * the other pool, so the end of that pool's last reference waits for it; all that the pool held has
+ * been returned afterwards. */
 
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
@@ -63,8 +63,8 @@ _tarn_pool_get_group (TarnPool *pool)
 
 /* Members.  A pool's group is read under its lock, and changed with the group's as well. */
 
-/* In the order of ids, in which the locks of members are taken, as those of all pools are where a
- * snapshot is made. */
+/* Compares pools by their ids.  The locks of members are taken in this order, as a snapshot takes
+ * those of all pools. */
 static gint
 compare_members (gconstpointer a, gconstpointer b)
 {
@@ -150,8 +150,8 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
   return _tarn_forked () ? NULL : _tarn_pool_get_group (pool);
 }
 
-/* Takes a pool whose last reference is gone out of its group. What it holds is retired and
- * announced in the same stretch, in which nobody can ask it any more. */
+/* Removes a pool whose last reference is gone from its group.  In the same critical section, in
+ * which no member can ask it any more, retires its held blocks and announces their return. */
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -174,9 +174,9 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
   tarn_reclaim_group_unref (group);
 }
 
-/* Giving back for one another */
+/* Returning memory for one another */
 
-/* Adds a call that gives back to those of the group. */
+/* Adds a call to the group's calls that return memory. */
 void
 _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 {
@@ -185,7 +185,7 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Removes a finished call from the group's calls that give memory back. */
+/* Removes a finished call from the group's calls that return memory. */
 void
 _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given)
 {
@@ -194,7 +194,7 @@ _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Counts the calls of all members that have given something back until now. */
+/* Counts the finished calls of all members that have returned memory. */
 guint64
 _tarn_group_get_ended (TarnReclaimGroup *group)
 {
@@ -243,8 +243,8 @@ lock_members (TarnReclaimGroup *group)
     _tarn_mutex_lock (&get_member (group, i)->lock);
 }
 
-/* Flushes the threads' caches of all members. No door opens before all are closed, so there is
- * one moment at which nobody has anything that is not in a bin. */
+/* Flushes the threads' caches of all members. No door opens before all are closed, so there is one
+ * moment at which every held block is in a bin. */
 static void
 flush_members (TarnReclaimGroup *group)
 {
@@ -301,8 +301,8 @@ find_richest (const TarnReclaimGroup *group)
   return richest;
 }
 
-/* Makes the members' upstream allocators give back what nobody uses, until it is enough.  Gets the
- * bytes. */
+/* Makes the members' upstream allocators return unused memory, until they have returned the wanted
+ * bytes.  Returns the number of bytes. */
 static gsize
 trim_upstreams (TarnReclaimGroup *group, gsize wanted)
 {
@@ -319,9 +319,10 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
   return bytes;
 }
 
-/* Gives back held blocks of the member that holds most, as _tarn_pool_give_back_held () does, and
- * what its upstream allocator has of them; or else what those have that nobody held. The member
- * lives until it is done: pool_dispose () waits. */
+/* Returns held blocks of the member that holds most, as _tarn_pool_give_back_held () does, and
+ * trims its upstream allocator.  If no member holds a block, trims the upstream allocators of all.
+ * Returns the number of bytes.  The member lives until this is done, because pool_dispose () waits.
+ */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reclaim functions: what a program can give back when memory has run out.  They run without any
+ * Reclaim functions, by which a program frees memory when it has run out.  They run without any
  * lock, on a snapshot of the list, so they may add and remove one another, free blocks of the very
  * pool that asks, and run in several threads at a time. */
 
@@ -15,7 +15,7 @@ typedef struct
   TarnReclaimFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
-  gint removed;   /* atomic: not to be called any more, whatever snapshot still has it */
+  gint removed;   /* atomic: not called any more, even if a snapshot still has it */
   gint ref_count; /* atomic: the pool's list, and each snapshot */
 } ReclaimFunc;
 
@@ -107,9 +107,10 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   return TRUE;
 }
 
-/* Frees what the program retained, and does not any more; asks the upstream allocator, if it is
- * what has run out, and then the pool's reclaim functions, each once.  Returns TRUE if some gave
- * something back.  FALSE at once inside a reclaim function. */
+/* Frees blocks that were set aside and that the program does not retain any more; asks the upstream
+ * allocator to reclaim memory if @ask_upstream; and then calls the pool's reclaim functions, each
+ * once.  Returns TRUE if any of these freed memory.  Returns FALSE at once inside a reclaim
+ * function. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {

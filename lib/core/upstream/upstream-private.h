@@ -3,14 +3,14 @@
  *
  * Between a pool and its upstream allocator:
  *
- *     miss.c           the way there, and what to do when there is no memory
- *     give-back.c      the way back
- *     limit.c          not to manage more bytes than the program allows
- *     budget.c         how much there is
- *     charge.c         what the program takes beside the pool, within that limit
- *     aside.c          what is freed while the program still retains it
+ *     miss.c           allocates from upstream, and recovers when memory has run out
+ *     give-back.c      returns memory to upstream
+ *     limit.c          keeps a pool within its limit
+ *     budget.c         tells how much memory there is for a pool
+ *     charge.c         counts memory that the program takes beside the pool within that limit
+ *     aside.c          keeps freed blocks whose memory the program still retains
  *     reclaim.c        reclaim functions
- *     reclaim-group.c  pools that give back for one another */
+ *     reclaim-group.c  returns held blocks of other pools of a group */
 
 #ifndef TARN_UPSTREAM_PRIVATE_H
 #define TARN_UPSTREAM_PRIVATE_H
@@ -41,7 +41,7 @@ gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
 /* aside.c; the lock is not held */
-/* Asks the backend; each is G_MAXUINT64 if it does not know. */
+/* In budget.c.  Asks the backend for the device's memory; each number is G_MAXUINT64 if unknown. */
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
 gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
@@ -51,7 +51,8 @@ TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 /* Frees all blocks that were set aside and are not retained any more.  Returns TRUE if there were
  * any. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Frees a few of them, if there are any, by a function that does not look for more. */
+/* Checks a few of them, and frees by @free_block those not retained any more.  @free_block must not
+ * look for more. */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
