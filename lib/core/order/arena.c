@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Meeting the arenas of queues, from which threads then take memory without a lock (pool/arenas.c);
- * and giving back what are parts that upstream made, which it releases between two visits. */
+ * Meets the arenas of queues, from which threads then take memory without a lock (pool/arenas.c).
+ * Returns blocks whose memory is a part made by upstream, and releases the part between two visits.
+ */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds a queue (@handle NULL: nobody) to those whose arenas the pool has met. */
+/* Adds a queue (@handle NULL: no queue) to those whose arenas the pool has met. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {
@@ -25,8 +26,8 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
   _tarn_pool_add_met (pool, handle, queue, ref);
 }
 
-/* Makes a block that its queue alone has used its arenas' own, so that it goes back there, and need
- * not be held.  It is in use by this thread. */
+/* Hands a block that only its queue has used over to the queue's arena.  Its free then returns it
+ * there, so that the pool need not hold it.  The block is in use by this thread. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
 {
@@ -46,8 +47,8 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Makes a pool meet the arenas of a queue (NULL: of nobody) that it has served a request of, with a
- * block. */
+/* Makes a pool meet the arenas of a queue (NULL: of no queue), for whose request it has just
+ * allocated @block. */
 void
 _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 {
@@ -84,7 +85,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Gives a block whose part was released back to its arena, with the lock. */
+/* Returns a block to its arena under the lock, after its part was released. */
 static void
 go_with_lock (TarnPool *pool, TarnBlock *block)
 {
@@ -101,8 +102,8 @@ go_with_lock (TarnPool *pool, TarnBlock *block)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Gives a block that is being freed back to its arena, whose memory is a part that upstream made.
- * Returns FALSE if the lock has to be taken, and nothing was done. */
+/* Returns a block that is being freed to its arena; its memory is a part that upstream made.
+ * Returns FALSE with nothing done if this needs the lock. */
 gboolean
 _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

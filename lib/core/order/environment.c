@@ -29,7 +29,8 @@ read_settings (void)
   settings.prints_stats = _tarn_get_switch ("TARN_STATS", FALSE);
 }
 
-/* Reads TARN_LIMIT for a pool over an allocator.  *limit is 0 if it says nothing of that memory. */
+/* Reads TARN_LIMIT for a pool over an allocator.  Sets *limit to 0 if TARN_LIMIT does not apply to
+ * that memory. */
 static gboolean
 read_limit (TarnAllocator *upstream, gsize *limit, GError **error)
 {
@@ -79,7 +80,7 @@ _tarn_pool_print_stats (TarnPool *pool)
   g_printerr ("%s", line);
 }
 
-/* Adds the line of a pool that nobody has dropped. */
+/* Adds the line of a pool that still has a reference. */
 static void
 add_line (TarnAllocator *allocator, gpointer lines)
 {

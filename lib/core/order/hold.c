@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How much a pool holds: what follows from TarnPoolOptions.hold_bytes, when a pool is made and when
- * that is changed.
+ * Sets how much a pool holds, by TarnPoolOptions.hold_bytes, when a pool is made and when the bound
+ * is changed.
  *
- * Over a heap there are two ways to hold.  Without a bound of the program's, threads take memory
- * from the heap's arenas and give it back there, and little is held elsewhere.  With one, bins hold
- * blocks, and threads keep some of them.  A change from one to the other makes the arenas' own
- * blocks blocks like any other; those that come later are of the new kind.  The numbers of bins
- * mean the same in both.
+ * Over a heap there are two ways to hold.  If the program sets no bound, threads take memory from
+ * the heap's arenas and return it there, and the pool holds little elsewhere.  With a bound, bins
+ * hold blocks, and threads keep some of them.  A change from one way to the other turns the arenas'
+ * own blocks into ordinary ones; later blocks are of the new kind.  The numbers of bins mean the
+ * same in both.
  *
  * The fields that a visit reads change with the door closed.  How many blocks threads hand over
  * together does not depend on the bound, and never changes: they look at that before they begin a
@@ -30,8 +30,8 @@
  * is a temporary: such a block would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
-/* Returns TRUE if threads are to take memory from the arenas of the heap below, as nobody says how
- * much the pool is to hold, nor that threads are to keep nothing. */
+/* Returns TRUE if threads take memory from the arenas of the heap below: if the program sets no
+ * bound, and lets threads keep blocks. */
 static gboolean
 is_for_arenas (const TarnPool *pool, gsize hold_bytes)
 {
@@ -39,8 +39,8 @@ is_for_arenas (const TarnPool *pool, gsize hold_bytes)
          && pool->policy.asked_cache_bytes > 0;
 }
 
-/* Sets how much the pool holds, of which threads keep a part.  Nobody else uses the pool, or its
- * lock is held and its door closed. */
+/* Sets how much the pool holds, and how much of that threads keep.  No other thread uses the pool
+ * yet, or its lock is held and its door closed. */
 static void
 set_bounds (TarnPool *pool, gsize hold_bytes)
 {
@@ -96,8 +96,8 @@ choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
   return pool->has_arenas && options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
 }
 
-/* Sets what a new pool holds, and how, by its options and what it stands on.  Without a heap its
- * bins hold all blocks, and blocks go from queue to queue. */
+/* Sets how much a new pool holds, and how, by its options and its upstream allocator.  Without a
+ * heap, its bins hold all blocks, and blocks are handed over from queue to queue. */
 void
 _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -131,8 +131,8 @@ set_arenas (TarnPool *pool, gboolean has_arenas)
     }
 }
 
-/* Retires what is held beyond the bound: what can go without a wait, the oldest first; if that is
- * not enough, the largest blocks.  Gets it as a list. */
+/* Retires held blocks above the bound: those that need no wait, the oldest first; if these are not
+ * enough, the largest.  Returns them as a list. */
 static TarnBlock *
 take_above_bound (TarnPool *pool)
 {
@@ -150,7 +150,8 @@ take_above_bound (TarnPool *pool)
   return blocks;
 }
 
-/* Changes the bound of a pool.  Gets what is held beyond it, as a list. */
+/* Changes the bound of a pool.  Returns the held blocks above it, which it has retired, as a list.
+ */
 static TarnBlock *
 change_bound (TarnPool *pool, gsize hold_bytes)
 {

@@ -9,9 +9,9 @@
  * unless it is told to forget the queue.  Where a reference keeps no queue alive, a pool knows some
  * that nothing refers to for longer (queue.c).
  *
- * An in-order queue can use memory again at once that it alone has used: its next commands run
- * after the earlier ones.  So such memory goes to the queue's share of the pool when it is freed,
- * without any call of the driver, and to threads' caches in front of that, without a lock
+ * An in-order queue can reuse memory at once that it alone has used, because its next commands run
+ * after the earlier ones.  So when such memory is freed, it goes to the queue's share of the pool,
+ * without any call of the driver; or to a thread's cache in front of that, without a lock
  * (pool/cache-private.h).
  *
  * Memory changes queues in two ways.
@@ -40,18 +40,18 @@
  *     a queue        where the caller says so, by moving a block in use; and for the queue that
  * makes fresh memory ready
  *
- * Over a heap, which has ranges for each queue, blocks that only the queue they were allocated for
- * has used go back without an event at any time, and requests have memory of their own queue's from
- * there.  Blocks that go from queue to queue record events when they are freed, and go back when
- * these are done.
+ * A heap keeps memory for each queue.  Over a heap, a block that only its own queue has used is
+ * returned at any time without an event, and requests of that queue get memory from there.  A block
+ * that is handed over from queue to queue records events when it is freed, and is returned when
+ * they have completed.
  *
  * If no event can be recorded, as on a stream that captures a graph, the pool cannot tell when
- * memory is idle.  It stays with its queue, or is stuck in the pool if it was to go back.
+ * memory is idle.  It stays with its queue, or is stuck in the pool if it was to be returned.
  *
- * The driver is never called with the pool's lock held.  So a call that uses queues and events
- * without the lock has references on them, or has the block that does.  What nobody has any more is
- * put on the pool's lists of what has gone, for the next call that gives up the lock to release
- * afterwards.
+ * The pool never calls the driver with its lock held.  So a call that uses queues and events
+ * without the lock has references on them, or owns a block that does.  Unreferenced events and
+ * queues are put on lists of the pool; the next call of _tarn_pool_unlock_and_sweep () releases
+ * them afterwards.
  *
  *     request.c  requests, from top to bottom
  *     timeout.c  ... that wait for memory
@@ -75,32 +75,32 @@
 #include "heap/arena-private.h"
 #include "pool/pool-private.h"
 
-/* A backend's event, with what is known of it.  Blocks may share one. */
+/* A backend's event and its known state.  Blocks may share one. */
 struct _TarnEvent
 {
-  gpointer handle;  /* atomic: the backend's; NULL: not recorded, or not yet: as good as none */
+  gpointer handle;  /* atomic: the backend's; NULL: not recorded (yet), which counts as none */
   guint n_refs;     /* behind the pool's lock */
-  gint is_done;     /* atomic: the backend said so once */
-  gboolean is_late; /* constant: it may come after more than was there at the free */
-  TarnEvent *next;  /* once nobody has it any more */
+  gint is_done;     /* atomic: the backend has reported it as completed */
+  gboolean is_late; /* constant: it may stand for commands that came after the free */
+  TarnEvent *next;  /* in the list of unreferenced events */
 };
 
-/* How many frees of a size record events after a block of it was handed over to another queue. */
+/* After a block was handed over to another queue, this many frees of its size record events. */
 #define TARN_RECORDED_FREES 32
 
-/* How many events one request asks the driver about at most, and on how many queues that a backend
- * keeps alive it has events recorded. */
+/* One request asks the driver about at most this many events, and records events on at most this
+ * many queues, if the backend keeps queues alive. */
 #define TARN_MAX_ASKED 8
 #define TARN_MAX_OTHERS 4
 
-/* A request that its thread's cache did not serve, and what was found for it while the lock was
- * held: what may be had once the driver was asked. */
+/* A request that its thread's cache did not serve, and what the pool found for it under the lock:
+ * what it can use once the driver was asked. */
 typedef struct
 {
   gsize size;
-  gsize alignment;  /* that only fresh memory of a heap has; 0: what all memory has */
+  gsize alignment;  /* one that only fresh memory of a heap has; 0: that of all memory */
   guint32 number;   /* the bin's */
-  TarnQueue *queue; /* a reference; NULL: the host, or a queue that the pool is yet to meet */
+  TarnQueue *queue; /* a reference; NULL: the host, or a queue that the pool has not met yet */
 
   gboolean finds_unready; /* idle blocks that no queue has made ready */
   gboolean others_have;   /* other queues, of the size */
@@ -108,8 +108,9 @@ typedef struct
   guint n_events;
   guint n_others;
 
-  /* References: on what stands between the queue and recorded blocks, with a NULL after the events
-   * of each block; and on queues that are to record an event at once. */
+  /* References: on the events that the queue would have to wait for to use recorded blocks, with a
+   * NULL after the events of each block; and on the queues on which this request records an event.
+   */
   TarnEvent *events[TARN_MAX_ASKED];
   TarnQueue *others[TARN_MAX_OTHERS];
 } TarnRequest;
@@ -201,7 +202,7 @@ gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize align
                                          gpointer handle, TarnBlock **block, GError **error);
 void _tarn_pool_end_redirect (TarnPool *pool);
 
-/* Returns TRUE if a request has to ask whose it is. */
+/* Returns TRUE if a request has to ask which pool serves it. */
 static inline gboolean
 _tarn_pool_is_redirected (const TarnPool *pool)
 {
@@ -212,7 +213,7 @@ _tarn_pool_is_redirected (const TarnPool *pool)
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-/* environment.c: takes over what the environment says, and says what became of a pool */
+/* environment.c: reads settings from the environment, and prints the counters of pools */
 gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options,
                                       GError **error);
 void _tarn_pool_print_stats (TarnPool *pool);

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Giving memory back that commands may still use. */
+ * Returns memory that commands may still use. */
 
 #include "order/order-private.h"
 #include "pool/bin-private.h"
@@ -18,8 +18,8 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Returns TRUE if memory can go back to a heap while commands use it: those of the queue whose it
- * is there. */
+/* Returns TRUE if memory can be returned to a heap while commands use it, because they are all on
+ * the queue that has the memory there. */
 gboolean
 _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
@@ -29,23 +29,23 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
          && use->event == NULL && use->queue->in_order && use->queue->is_known;
 }
 
-/* Returns TRUE if the heap below knows a queue as the pool does: it has forgotten the queue if
- * another pool over it told it to. */
+/* Returns TRUE if the heap below still knows a queue under the number that the pool has.  It does
+ * not if another pool over it has made it forget the queue. */
 gboolean
 _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue->owner != 0 && _tarn_heap_knows_owner (pool->heap, queue->handle, queue->owner);
 }
 
-/* Returns TRUE if nobody uses a held block any more, as far as is known. */
+/* Returns TRUE if all uses of a held block are known to be done. */
 gboolean
 _tarn_block_is_done (const TarnBlock *block)
 {
   return _tarn_block_is_ready_for (block, NULL);
 }
 
-/* Returns TRUE if memory can go back as the last thing on a queue, which the backend keeps alive.
- * Not in a pool with a limit, which would count bytes as gone that are not yet. */
+/* Returns TRUE if a queue, which the backend keeps alive, can free memory after all commands on it.
+ * Returns FALSE in a pool with a limit, which would count bytes as freed too early. */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
 {
@@ -61,8 +61,8 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
   return limit_bytes == 0;
 }
 
-/* Finds the event for what a queue was given, of those that this call has recorded; else records
- * it.  Returns NULL if that cannot be done. */
+/* Gets the event that this call has recorded on a queue, or on all; records it first if there is
+ * none.  Returns NULL if it cannot be recorded. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -80,7 +80,8 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
   return event;
 }
 
-/* Finds a heap's number for the queue that memory can go back for while it is used; 0: none. */
+/* Gets the heap's number for the queue of memory that can be returned while it is used.  Returns 0
+ * if it cannot. */
 static guint64
 find_owner (const TarnPool *pool, const TarnBlock *block)
 {
@@ -92,7 +93,7 @@ find_owner (const TarnPool *pool, const TarnBlock *block)
   return _tarn_pool_heap_knows (pool, queue) ? queue->owner : 0;
 }
 
-/* Does so without the lock. */
+/* Takes the lock, and calls find_owner (). */
 static guint64
 get_owner (TarnPool *pool, const TarnBlock *block)
 {
@@ -104,8 +105,8 @@ get_owner (TarnPool *pool, const TarnBlock *block)
   return owner;
 }
 
-/* Returns TRUE if commands may use any of a list of retired blocks, and a heap does not have it for
- * their queue. */
+/* Returns TRUE if commands may use any of a list of retired blocks, except those that a heap takes
+ * back while their queue uses them. */
 static gboolean
 are_used (TarnPool *pool, const TarnBlock *blocks)
 {
@@ -122,7 +123,7 @@ are_used (TarnPool *pool, const TarnBlock *blocks)
   return are_used;
 }
 
-/* Gives each use of a block that has no event the one of its queue. */
+/* Gives an event of its queue to each use of a block that has none. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
@@ -147,7 +148,8 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 }
 
 /* Records events for a list of retired blocks that the host is going to wait for: one for each
- * queue, or one for all.  Where that fails, _tarn_pool_give_back_used () tries again, and says so.
+ * queue, or one for all.  If that fails, _tarn_pool_give_back_used () tries again, and reports the
+ * error.
  */
 void
 _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted)
@@ -171,9 +173,9 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a block's memory as the last thing on one of its queues, after the others: the queue waits
- * for timely events, and the host for late ones.  Returns FALSE if the backend cannot, or nobody
- * can wait. */
+/* Makes one of its queues free a block's memory after all commands that use it.  That queue waits
+ * for timely events of the others, and the host for late ones.  Returns FALSE if the backend cannot
+ * do this, or if a wait failed. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -190,8 +192,8 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   return FALSE;
 }
 
-/* Makes the host wait for all uses of a block.  Returns FALSE if nobody can tell when they are
- * done.  What went with its context does not use memory any more. */
+/* Makes the host wait for all uses of a block.  Returns FALSE with an error if the driver cannot
+ * tell when they are done.  Commands of a lost context count as done. */
 static gboolean
 await_end (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -208,7 +210,7 @@ await_end (TarnPool *pool, TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Frees a block's memory to a heap that has it for the queue which may still use it. */
+/* Returns a block's memory to a heap that keeps it for the queue that may still use it. */
 static gboolean
 free_for_owner (TarnPool *pool, TarnBlock *block)
 {
@@ -217,9 +219,9 @@ free_for_owner (TarnPool *pool, TarnBlock *block)
   return owner != 0 && _tarn_heap_free_for (pool->heap, block->memory, owner);
 }
 
-/* Gives the memory of a retired block back that commands may still use.  @is_wanted: there has to
- * be room when this returns; else it may go as soon as they are done.  Returns FALSE if nothing was
- * done, because nobody can tell when they are. */
+/* Returns the memory of a retired block that commands may still use.  @is_wanted: the memory must
+ * be free when this returns; else it may be freed later, when they are done.  Returns FALSE with
+ * nothing done if the driver cannot tell when they are done. */
 gboolean
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
 {
@@ -288,8 +290,9 @@ skip_asked (TarnPool *pool)
     pool->store.recorded.asked_next = _tarn_block_get_age (block)->newer;
 }
 
-/* Asks the driver about events of recorded blocks, until one is not done, or TARN_MAX_ASKED were.
- * Returns TRUE if all of these were done, and there may be more. */
+/* Asks the driver about events of recorded blocks, until one has not completed, or until it has
+ * asked about TARN_MAX_ASKED.  Returns TRUE if all of these have completed, and there may be more.
+ */
 gboolean
 _tarn_pool_ask_recorded (TarnPool *pool)
 {
@@ -395,10 +398,10 @@ _tarn_pool_give_back_excess (TarnPool *pool)
       }
 }
 
-/* Does for a pool over a heap, and the heap, what those do who take their locks, on behalf of a
- * request that named a queue (NULL: none) and took none: gives back what nobody has used for long,
- * and has the heap see when the queue is done with what it has.  Whoever has a lock does so as
- * well: it is not waited for, as threads that slept once would wait for one another from then on.
+/* Does the upkeep of a pool over a heap, and of the heap, after requests that took no lock: frees
+ * blocks that were idle for long, and makes the heap check whether a queue (NULL: none) is done
+ * with its memory.  Does not wait for a lock, because the thread that has it does the upkeep as
+ * well, and threads that sleep once for a lock keep waiting for one another.
  */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)

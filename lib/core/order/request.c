@@ -19,7 +19,7 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Records what became of a request.  A reader of the recording learns a block's memory from the
+/* Records the result of a request.  A reader of the recording learns a block's memory from the
  * first request that it serves. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
@@ -44,8 +44,7 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
     _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
-/* Makes probes see that a request was served that the thread's cache did not serve as it does
- * usually. */
+/* Fires the probe of a request that was served, but not by the fast path of the thread's cache. */
 static inline __attribute__ ((always_inline)) void
 probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
               gboolean is_hit)
@@ -56,7 +55,7 @@ probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock
     TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
 }
 
-/* Makes probes see what became of one that needed the lock. */
+/* Fires the probe of a request that needed the lock, by its result. */
 static void
 probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
                const GError *error)
@@ -67,9 +66,9 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
     probe_served (pool, size, handle, block, block->is_hit);
 }
 
-/* Serves a request from the thread's cache where a plain visit is not possible: there is no
- * membarrier, or what is done is followed, as a recording or tags need to see every block.  Returns
- * NULL if the lock has to be taken. */
+/* Serves a request from the thread's cache if a plain visit is not possible, because there is no
+ * membarrier, or because a recording or tags trace every block.  Returns NULL if this needs the
+ * lock. */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -123,7 +122,8 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Notes that a block was allocated for nobody, while a queue may be yet to make it ready. */
+/* Marks a block that was allocated without a queue as unready, if a queue makes fresh memory ready.
+ */
 static void
 set_unready (TarnPool *pool, TarnBlock *block)
 {
@@ -134,8 +134,8 @@ set_unready (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Allocates what no held block serves, from upstream: from a heap, for a queue (NULL: for nobody),
- * what the queue has there, if that will do. */
+/* Allocates from upstream for a request that no held block serves.  Over a heap, tries the memory
+ * that @queue (NULL: no queue) has there first. */
 static TarnBlock *
 allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
                GError **error)
@@ -155,10 +155,10 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
                                    was_short, error);
 }
 
-/* Allocates what no held block serves, from upstream or, after memory has run out, from what was
- * freed meanwhile.  The request's queue waits for the queue that makes fresh memory ready, or for
- * those that used it before.  The former is looked up before there is any memory: memory must not
- * be held as idle because that failed. */
+/* Allocates for a request that no held block serves: from upstream or, after memory has run out,
+ * from blocks freed meanwhile.  The request's queue waits for the queue that makes fresh memory
+ * ready, or for the queues that used the block before.  Looks up the former before it allocates: if
+ * the lookup failed afterwards, the pool would hold the memory as idle too early. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {
@@ -185,8 +185,9 @@ allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short,
   return _tarn_pool_move_or_put_back (pool, block, request, !block->is_hit, error);
 }
 
-/* Allocates for a request what nothing that is held serves.  That others had it, and there was too
- * little memory beside that, makes what is freed next of the size go from queue to queue. */
+/* Allocates for a request that no held block serves.  If other queues had blocks of its size, and
+ * memory beside these was short, makes the next frees of the size record events, so that blocks are
+ * handed over from queue to queue. */
 static TarnBlock *
 allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
 {
@@ -205,8 +206,8 @@ allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
   return block;
 }
 
-/* Makes the pool meet a request's queue, and serves the request if that can be done at once.  NULL
- * without an error: it cannot. */
+/* Makes the pool meet a request's queue, and serves the request if a block is ready.  Returns NULL
+ * without an error if none is. */
 static TarnBlock *
 meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
 {
@@ -228,8 +229,8 @@ meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **erro
   return block;
 }
 
-/* Takes the lock, and serves a request of the host, or of a queue that the pool knows, from what
- * can be had at once.  *has_excess: the pool is to see whether it holds too much. */
+/* Takes the lock, and serves a request of the host, or of a queue that the pool knows, if a block
+ * is ready.  *has_excess: the caller has to check whether the pool holds too much. */
 static TarnBlock *
 lock_and_take (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *has_excess)
 {
@@ -257,7 +258,7 @@ lock_and_take (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *
   return block;
 }
 
-/* Drops what a request has. */
+/* Drops a request's references. */
 static void
 end_request (TarnPool *pool, TarnRequest *request)
 {
@@ -269,8 +270,8 @@ end_request (TarnPool *pool, TarnRequest *request)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Serves a request that needs the lock: from what is held, at once or after the driver was asked
- * about that; else with fresh memory, for which held blocks go where there is none left
+/* Serves a request that needs the lock: from a held block, at once or after asking the driver; else
+ * with fresh memory, for which the pool returns held blocks if memory has run out
  * (upstream/miss.c). */
 static TarnBlock *
 serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
@@ -297,7 +298,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Fails a request whose size no memory can have.  Nothing is given back for it. */
+/* Fails a request whose size no memory can have.  Returns no held block for it. */
 static TarnBlock *
 refuse_size (TarnPool *pool, gsize size, GError **error)
 {
@@ -308,8 +309,8 @@ refuse_size (TarnPool *pool, gsize size, GError **error)
   return NULL;
 }
 
-/* Checks a pool's invariants, once in so many requests: what is wrong is the library's fault, or
- * somebody has written to its memory. */
+/* Checks a pool's invariants, once in check_interval requests.  A violation is a bug of the
+ * library, or the program has overwritten its memory. */
 static void
 check_now_and_then (TarnPool *pool)
 {
@@ -324,7 +325,7 @@ check_now_and_then (TarnPool *pool)
   g_critical ("%s", text);
 }
 
-/* Serves a request without the lock if any other way will do than the usual ones. */
+/* Serves a request that no fast path served, without the lock if possible. */
 static TarnBlock *
 serve_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -363,7 +364,7 @@ serve_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Allocates what the thread could not take at once. */
+/* Allocates a block that no fast path had. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -380,7 +381,7 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Returns TRUE if nothing is followed, handed over or checked, as is usual. */
+/* Returns TRUE if no block is traced, handed over or checked, as is usual. */
 static inline gboolean
 is_usual (const TarnPool *pool)
 {
@@ -388,7 +389,7 @@ is_usual (const TarnPool *pool)
          && !_tarn_pool_has_transfers (pool) && pool->policy.check_interval == 0;
 }
 
-/* Allocates what the thread's cache does not have, mostly from the arena of the queue.  Not
+/* Allocates a block that the thread's cache does not have, usually from the queue's arena.  Not
  * inlined, to keep it off the path of hits. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GError **error)
@@ -445,8 +446,8 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block is aligned: by its address; or, where memory is a handle, by what all
- * memory of the pool is. */
+/* Returns TRUE if a block is aligned.  If memory is a handle, goes by the alignment of all memory
+ * of the heap. */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
@@ -455,7 +456,7 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
   return (block->memory.address & (alignment - 1)) == 0;
 }
 
-/* Allocates a block whose memory is a heap's, and aligned. */
+/* Allocates an aligned block from the heap. */
 static TarnBlock *
 allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
 {

@@ -1,26 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory for requests to come: it is allocated, and freed so that the pool, or the heap below it,
- * has it. */
+ * Reserves memory for later requests: allocates blocks and frees them, so that the pool, or the
+ * heap below it, keeps the memory. */
 
 #include "common/argument-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* A heap has memory in several segments where one is not to be had, of so many bytes at least. */
+/* If a heap cannot get one segment, it gets several, of at least this many bytes each. */
 #define MIN_PART ((gsize) 2 << 20)
 
-/* Returns TRUE if a request that failed may succeed in smaller parts: if memory is short, and if
- * the driver refuses it. */
+/* Returns TRUE if a request that failed may succeed in smaller parts: because memory is short or
+ * the driver refused it. */
 static gboolean
 may_be_smaller (const GError *error)
 {
   return error->domain != TARN_ERROR || tarn_error_is_no_memory (error);
 }
 
-/* Allocates blocks that have @bytes bytes together, in as few parts as there can be.  Returns FALSE
- * if there are fewer bytes. */
+/* Allocates blocks of @bytes bytes in total, as few as possible.  Returns FALSE with an error if
+ * there is less memory. */
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {
@@ -49,8 +49,8 @@ take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **e
   return TRUE;
 }
 
-/* Sees to it that a block of a heap's memory goes back there when it is freed.  A bin would have it
- * for requests of its size only. */
+/* Makes the free of a block return its memory to the heap.  In a bin, it would serve requests of
+ * its size only. */
 static void
 set_exact (TarnBlock *block)
 {
@@ -72,7 +72,7 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   gsize room;
 
   if (pool->policy.is_debugged)
-    return TRUE; /* it holds nothing, whoever asks */
+    return TRUE; /* it never holds a block */
   _tarn_mutex_lock (&pool->lock);
   has_limit = pool->limit.bytes != 0;
   room = pool->store.has_ended ? 0 : _tarn_pool_get_room (pool);
@@ -93,7 +93,7 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Moves what this thread keeps of a queue to the pool's bins, for all threads. */
+/* Moves the blocks of a queue from threads' caches to the pool's bins, for all threads. */
 static void
 flush (TarnPool *pool, gpointer queue)
 {

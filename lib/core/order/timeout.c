@@ -8,8 +8,8 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE if this thread may wait until others free memory: not in a call of a backend's, nor
- * of a reclaim function, because they may be waiting for that to end. */
+/* Returns TRUE if this thread may wait until others free memory: not inside a backend's function or
+ * a reclaim function, because the others may be waiting for that to end. */
 static gboolean
 may_wait (void)
 {
@@ -19,7 +19,7 @@ may_wait (void)
   return TRUE;
 }
 
-/* Returns TRUE if a request could never be served, whatever is freed. */
+/* Returns TRUE if a request is larger than the limit, so that no free can help. */
 static gboolean
 is_above_limit (TarnPool *pool, gsize size)
 {
@@ -42,8 +42,8 @@ list_pools (TarnPool *pool)
   return pools;
 }
 
-/* Uncounts an attempt that failed and is made again, so that it is one request.  If another pool
- * was to serve it (redirect.c), that has counted it. */
+/* Uncounts a failed attempt before its retry, so that both count as one request.  If the request
+ * was redirected (redirect.c), the other pool has counted it. */
 static void
 uncount_failure (TarnPool *pool)
 {
@@ -53,8 +53,8 @@ uncount_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Tries again whenever somebody has freed something, after an attempt that left *error, which is
- * replaced. */
+/* Retries a failed request whenever a thread has freed memory, until @end_time.  Replaces *error,
+ * that of the last attempt. */
 static TarnBlock *
 allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, GError **error)
 {
@@ -77,7 +77,7 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, G
   return block;
 }
 
-/* Reckons when it is too late. */
+/* Computes the time at which a wait ends. */
 static gint64
 get_end_time (gint64 microseconds)
 {

@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls by which a program tells of its use of blocks. */
+ * Records uses of blocks, and moves blocks from queue to queue, as the program says. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* Returns TRUE if a block's uses have a queue.  The lock is held. */
+/* Returns TRUE if a queue is among a block's uses.  The lock is held. */
 static gboolean
 is_used_by (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -38,8 +38,8 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Drops the events that a move recorded before it failed: the block stays on its queues, and what
- * comes after these events uses it, too.  The event of a queue that was forgotten stays. */
+/* Drops the events that a move recorded before it failed.  The block stays on its queues, and
+ * commands after these events use it, too.  Keeps the event of a forgotten queue. */
 static void
 drop_events (TarnPool *pool, TarnBlock *block)
 {
@@ -52,7 +52,7 @@ drop_events (TarnPool *pool, TarnBlock *block)
 }
 
 /* Makes a queue the only user of a block of a pool.  @queue: NULL: the host waits, and the block
- * has no queue.  A block that goes from queue to queue in use records an event when it is freed,
+ * has no queue.  A block that was handed over while in use records an event when it is freed,
  * because the first queue will request memory again. */
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)

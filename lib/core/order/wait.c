@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Who has to wait before a block can be used, and waiting. */
+ * Finds out who has to wait before a block can be used, and waits. */
 
 #include "order/order-private.h"
 
 /* The lock is held. */
 
-/* Returns TRUE if a use is done, or comes before whatever is put on a queue (NULL: what the host
- * does) from now on. */
+/* Returns TRUE if a use is known to be done, or if it is on the same in-order queue, whose later
+ * commands run after it.  @queue: NULL: the host. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
@@ -16,7 +16,7 @@ is_done_for (const TarnUse *use, const TarnQueue *queue)
          || (_tarn_use_has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
-/* Returns TRUE if a request can have its queue wait for a use. */
+/* Returns TRUE if a request can make its queue wait for a use. */
 static gboolean
 is_timely (const TarnUse *use)
 {
@@ -45,7 +45,7 @@ _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Returns TRUE if a queue can use a block, if it is made to wait. */
+/* Returns TRUE if a queue can use a block after waiting for timely events. */
 gboolean
 _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -55,8 +55,9 @@ _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Adds references on the events that stand between a request's queue and a block to those that the
- * driver is to be asked about, as many as there is room for, and the NULL behind them. */
+/* Adds the events that a request's queue would have to wait for, to use a block, to those to ask
+ * the driver about, and a NULL behind them; as many as there is room for.  Takes references on
+ * them. */
 void
 _tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
 {
@@ -67,7 +68,7 @@ _tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
     request->events[request->n_events++] = NULL;
 }
 
-/* Drops all that a block knows of queues. */
+/* Drops all uses of a block. */
 void
 _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
 {
@@ -81,8 +82,8 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Adds the queue that makes fresh memory ready (NULL: there is none) to those that use a block for
- * which nobody has waited for that. */
+/* Adds the queue that makes fresh memory ready (NULL: there is none) to the uses of an unready
+ * block. */
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {
@@ -92,9 +93,9 @@ _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
   block->is_unready = FALSE;
 }
 
-/* Makes a queue, or none (NULL), the only user of a block.  It does not wait: the block's uses are
- * done, or were waited for.  The caller has a reference to the queue, because the block's may be
- * the last one. */
+/* Makes a queue, or none (NULL), the only user of a block.  Does not wait: the block's uses are
+ * done, or the caller has waited for them.  The caller has a reference to the queue, because the
+ * block's may be the last one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -135,8 +136,8 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Makes the host wait for an event.  A wait that fails is good enough where the event is done: a
- * command before it has failed. */
+/* Makes the host wait for an event.  A failed wait is good enough if the event has completed: an
+ * earlier command has failed. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 {
@@ -155,9 +156,10 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
   return TRUE;
 }
 
-/* Makes a queue, or the host, wait for a use of a block that no other call has.  An event that is
- * recorded stays the use's as long as the block is nobody else's.  @may_be_late: the queue may wait
- * for a late event; else the host does.  The queues that use a block live as long as it is in use.
+/* Makes a queue, or the host, wait for a use of a block that no other call works on.  If this
+ * records an event, the use keeps it until the block changes hands.  @may_be_late: the queue may
+ * wait for a late event; else the host does.  The queues that use a block live as long as it is in
+ * use.
  */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
@@ -185,9 +187,9 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
   return TRUE;
 }
 
-/* Makes a queue, or the host, wait for all uses of a block that no other call has.  @may_be_late:
- * the caller asks for just that; else the queue waits for timely events only, and the host for the
- * others. */
+/* Makes a queue, or the host, wait for all uses of a block that no other call works on.
+ * @may_be_late: the queue may wait for late events, too; else the queue waits for timely events
+ * only, and the host for the others. */
 gboolean
 _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gboolean may_be_late,
                    GError **error)
@@ -198,8 +200,7 @@ _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gbo
   return TRUE;
 }
 
-/* Adds the queue that makes fresh memory ready to those that use a block for which nobody has
- * waited for that. */
+/* Adds the queue that makes fresh memory ready to the uses of an unready block. */
 static gboolean
 use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -214,7 +215,7 @@ use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
   return TRUE;
 }
 
-/* Gives a block to a queue alone, if nobody has to wait for that. */
+/* Makes a queue the only user of a block if this needs no wait.  Returns FALSE if it does. */
 static gboolean
 set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -232,8 +233,8 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 }
 
 /* Makes a queue the only user of a block in use; it waits if necessary.  @queue: NULL: the host
- * waits, and the block has no queue.  No other call has the block; the caller has a reference to
- * the queue.  @may_be_late is for _tarn_block_await (). */
+ * waits, and the block has no queue.  No other call works on the block; the caller has a reference
+ * to the queue.  @may_be_late is for _tarn_block_await (). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

@@ -10,7 +10,7 @@
 #include "order/order-private.h"
 #include "upstream/upstream-private.h"
 
-/* Says of a block in a debugged pool that the program retains its memory. */
+/* Reports that the program still retains the memory of a freed block of a debugged pool. */
 static void
 report_retained (const TarnPool *pool, const TarnBlock *block)
 {
@@ -23,7 +23,7 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
   g_critical ("%s", text);
 }
 
-/* Takes a block that is freed out of the indices that have it. */
+/* Removes a block that is freed from the indices that have it. */
 static void
 unfind (TarnPool *pool, TarnBlock *block)
 {
@@ -34,7 +34,7 @@ unfind (TarnPool *pool, TarnBlock *block)
     _tarn_index_remove (&finder->index, block);
 }
 
-/* Frees a block of a pool that looks at each. */
+/* Frees a block of a pool that looks at each freed block. */
 void
 _tarn_pool_free_watched (TarnBlock *block)
 {
@@ -51,7 +51,7 @@ _tarn_pool_free_watched (TarnBlock *block)
     unfind (pool, block);
   if (!pool->policy.asks_retained || block->state != TARN_BLOCK_ACTIVE)
     {
-      _tarn_pool_free_block (block); /* it says so if the block was freed before */
+      _tarn_pool_free_block (block); /* it reports a double free */
       return;
     }
   _tarn_pool_look_aside (pool, _tarn_pool_free_block);
