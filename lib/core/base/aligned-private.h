@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Structs that must not share a cache line with what another thread writes. */
+ * Allocates structs that must not share a cache line with data that another thread writes. */
 
 #ifndef TARN_ALIGNED_PRIVATE_H
 #define TARN_ALIGNED_PRIVATE_H
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The line, and how far from one another threads' own are that are written all the time:
+/* The size of a cache line; and the distance between data that threads write all the time, because
  * processors fetch lines by pairs. */
 #define TARN_CACHE_LINE 64
 #define TARN_CACHE_LINES 128
@@ -25,7 +25,7 @@ _tarn_aligned_alloc0 (gsize alignment, gsize size)
   return memset (memory, 0, size);
 }
 
-/* For free (). */
+/* Allocates a zeroed struct, to be freed by free (). */
 #define _tarn_aligned_new0(Type) ((Type *) _tarn_aligned_alloc0 (G_ALIGNOF (Type), sizeof (Type)))
 
 #endif

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A clock for what counts in seconds, which is read in a few nanoseconds. */
+ * A clock for times of seconds, which takes a few nanoseconds to read. */
 
 #ifndef TARN_CLOCK_PRIVATE_H
 #define TARN_CLOCK_PRIVATE_H
@@ -19,8 +19,8 @@
  * none. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
-/* Sets the clock of the recorder: while events are recorded, time is that of the events, so that a
- * replay has the same. */
+/* Sets the recorder's clock: while events are recorded, the time is that of the events, so that a
+ * replay sees the same times. */
 void _tarn_clock_set_recorder (TarnClockFunc func);
 
 /* Returns microseconds since a fixed moment, exact to a few milliseconds. */

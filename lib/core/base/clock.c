@@ -17,7 +17,7 @@ static TarnClockFunc program_func, recorder_func; /* NULL: there is none */
 static void
 set (TarnClockFunc *place, TarnClockFunc func)
 {
-  if (_tarn_forked ()) /* nothing there goes by the clock */
+  if (_tarn_forked ()) /* nothing in a child uses the clock */
     return;
   _tarn_mutex_lock (&lock);
   *place = func;

@@ -1,18 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Who may wait for whom.  A thread that calls a backend on behalf of an allocator has a duty: other
- * threads may wait until that call has ended.  The backend may come back to Tarn from inside the
- * call, in the same thread.  A thread that waited there without a rule could wait for itself, or
- * for a thread that waits for it.
+ * The rules by which threads wait for one another.  A thread that calls a backend on behalf of an
+ * allocator has a duty: other threads may wait until that call has ended.  The backend may come
+ * back to Tarn from inside the call, in the same thread.  A thread that waited there without a rule
+ * could wait for itself, or for a thread that waits for it.
  *
  * The rule is an order.  Each duty has a rank, and a thread waits for duties of a rank only if all
  * duties of its own are of higher ranks.  So ranks fall along each chain of threads that wait, and
- * no chain is a circle.  A thread that must not wait fails, or does without.
+ * no chain is a circle.  A thread that must not wait fails, or goes on without.
  *
- * The rank of a duty is given by the level of its allocator first: a direct allocator is at level
- * 0, unless it says what is below it (TarnAllocatorOps.below); any other one is above its upstream
- * allocator.  Then by what is done there. */
+ * The rank of a duty depends first on the level of its allocator, then on the kind of duty.  A
+ * direct allocator is at level 0, unless it names an allocator below it (TarnAllocatorOps.below);
+ * any other allocator is one level above its upstream. */
 
 #ifndef TARN_DUTY_PRIVATE_H
 #define TARN_DUTY_PRIVATE_H

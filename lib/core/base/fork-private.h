@@ -14,8 +14,8 @@ extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 void _tarn_watch_fork (void);
 
 /* Returns TRUE in a child of a process that had called a driver.  Drivers do not survive fork ():
- * their calls hang, and a lock that another thread held at that moment stays locked.  So this is
- * asked before any lock is taken. */
+ * their calls hang, and a lock that another thread held at that moment stays locked.  So callers
+ * ask this before they take any lock. */
 static inline gboolean
 _tarn_forked (void)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Knowing that this process is a child of fork ().  The handler is installed before a driver is
- * first called and not when the library is loaded, so that a daemon that forks first and opens its
- * device afterwards is not concerned. */
+ * Detects that this process is a child of fork ().  The library installs the handler before it
+ * first calls a driver, not when it is loaded, so that a daemon can fork first and open its device
+ * afterwards. */
 
 #include "base/fork-private.h"
 
@@ -15,8 +15,8 @@
 
 gboolean _tarn_is_forked = FALSE;
 
-/* Notes that this is a child of fork (). Its thread has no record, and so no cache of any pool,
- * so that hits need not ask. */
+/* Notes that this is a child of fork (). Its thread then has no record, and so no cache of any
+ * pool, so that hits need no check. */
 static void
 in_child (void)
 {

@@ -15,8 +15,8 @@
 /* Logs a message, as g_message () does; or later, if the calling thread holds messages back. */
 void _tarn_message (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
 
-/* Holds back the messages of the calling thread.  _tarn_messages_release () must follow and logs
- * them; the thread has no lock of Tarn's then.  Pairs may nest: the outermost counts. */
+/* Holds back the messages of the calling thread.  _tarn_messages_release () must follow, which logs
+ * them; the thread must hold no lock of Tarn then.  Pairs may nest: the outermost counts. */
 void _tarn_messages_hold (void);
 void _tarn_messages_release (void);
 

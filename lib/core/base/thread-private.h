@@ -3,9 +3,8 @@
  *
  * The threads that call Tarn, and read sections that cost them no atomic read-modify-write.
  *
- * This is a readers-writer lock with an asymmetric fence.  A door stands before data that many
- * threads use, and that others seldom have to change under them: what each thread keeps of a pool,
- * a memo's table.
+ * This is a readers-writer lock with an asymmetric fence.  A door guards data that many threads use
+ * and that other threads seldom change: each thread's cache of a pool, a memo's table.
  *
  *     reader   begins a visit: makes its own counter of visits odd, then looks at the door.  Open:
  *              it is inside, and uses the data.  Closed: it ends the visit, and takes the mutex
@@ -16,14 +15,14 @@
  * Each side stores one word and then loads the other's.  At least one of them must see the other's
  * store, so each needs a full fence between its store and its load.  Readers are many and writers
  * few, so the writer pays for both: membarrier(2) makes every running thread of the process execute
- * a fence, and readers need a compiler barrier only.  Where the kernel has no membarrier, or
- * refuses it from some moment on, and under ThreadSanitizer, which knows no fences, readers order
- * their own store and load, which costs them an exchange: a fenced visit.  Each door is set to
- * plain or to fenced visits when it is opened.
+ * a fence, and readers need a compiler barrier only.  If the kernel has no membarrier, or begins to
+ * refuse it, and under ThreadSanitizer, which does not support fences, readers order their own
+ * store and load at the cost of an exchange: a fenced visit.  Each door is set to plain or to
+ * fenced visits when it is opened.
  *
- * A reader must wait inside for nobody but other readers, because a writer waits for it.  It begins
- * no visit inside a visit, because a thread has one counter, which that would make even; but inside
- * it may look at further doors, as their writers wait for the same counter. */
+ * Inside, a reader must wait for no thread except other readers, because a writer waits for it.  A
+ * reader begins no visit inside a visit, because its only counter would become even; but inside it
+ * may check further doors, because their writers wait for the same counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -31,8 +30,8 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* GLib's go through a variable, in which the compiler loses what is expected of each part of the
- * condition. */
+/* GLib's macros store the condition in a variable, and the compiler loses the expectations for its
+ * parts. */
 #define TARN_LIKELY(condition) __builtin_expect (!!(condition), 1)
 #define TARN_UNLIKELY(condition) __builtin_expect (!!(condition), 0)
 
@@ -75,7 +74,7 @@ struct _TarnThread
 
 /* The calling thread's record.  Never NULL: a thread that has not registered has _tarn_no_thread,
  * and one that is ending and has left its record _tarn_ended_thread.  Both have no items, so that a
- * hit has one thing less to ask. */
+ * hit needs one check less. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility ("hidden")));
@@ -85,20 +84,20 @@ typedef enum
   TARN_DOOR_OPEN,            /* to all visits */
   TARN_DOOR_CLOSED,          /* to all */
   TARN_DOOR_OPEN_WITH_FENCE, /* to fenced visits only: there is no membarrier */
-  TARN_DOOR_OPEN_WATCHED,    /* to fenced visits only, so that nobody passes by the usual way: what
-                                they take is looked at */
-  TARN_DOOR_OPEN_FOLLOWED /* to those only that are followed, which are fenced: so nobody passes by
-                             the usual way */
+  TARN_DOOR_OPEN_WATCHED,    /* to fenced visits only, so that no thread takes the fast path: the
+                                slower one indexes or redirects */
+  TARN_DOOR_OPEN_FOLLOWED    /* to traced visits only, which are fenced, so that no thread takes the
+                                fast path */
 } TarnDoorState;
 
 typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
-/* Starts a thread of the library's own, which no signal of the program's is for. */
+/* Starts a thread of the library, with all signals blocked. */
 GThread *_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error);
 
-/* Ends what was kept with a thread: called by that thread as it ends, with the lock of records
+/* Frees an item that was kept with a thread.  The ending thread calls it with the lock of records
  * held. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
@@ -107,7 +106,7 @@ void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item);
 
 /* Gets the calling thread's record, and registers the thread if it has none.  Returns NULL if it is
- * ending, and has left its record: what it would keep would be there for good. */
+ * ending, and has left its record: an item that it kept then would never be freed. */
 static inline TarnThread *
 _tarn_thread_self (void)
 {
@@ -116,8 +115,8 @@ _tarn_thread_self (void)
   return TARN_LIKELY (thread->is_taken) ? thread : _tarn_thread_register ();
 }
 
-/* Ends the visit of a number, which is odd; the next visit's is thread->visits + 1.  The caller
- * passes it, so that the processor need not load what it has just stored. */
+/* Ends the visit with the odd number @visit; the next visit's is thread->visits + 1.  The caller
+ * passes the number, so that the processor need not load a value that it has just stored. */
 static inline void
 _tarn_thread_end_visit (TarnThread *thread, guint visit)
 {
@@ -128,8 +127,8 @@ gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const
 gboolean _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 
 /* Begins a visit.  Returns TRUE if the thread is inside until _tarn_thread_end_visit ().  Returns
- * FALSE if the door is closed, or takes fenced visits only; the caller asks which, off the path of
- * those who need no fence. */
+ * FALSE if the door is closed, or takes fenced visits only; the caller checks which, off the fast
+ * path. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -146,8 +145,8 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a visit that is followed, or else a plain or fenced one.  Returns TRUE if the thread is
- * inside until _tarn_thread_leave (). */
+/* Begins a traced visit, or else a plain or fenced one.  Returns TRUE if the thread is inside until
+ * _tarn_thread_leave (). */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {
@@ -165,7 +164,7 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* The mutex that goes with the door is held, unless nobody else knows the door yet. */
+/* The caller holds the door's mutex, unless no other thread knows the door yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
 void _tarn_door_open_watched (TarnDoor *door);
@@ -179,14 +178,14 @@ _tarn_door_needs_fence (const TarnDoor *door)
   return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
-/* Returns TRUE if those who come have to ask which way they may take. */
+/* Returns TRUE if a door takes no plain visits, so that callers have to check which it takes. */
 static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
   return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN;
 }
 
-/* Returns TRUE if a door takes visits that are not followed. */
+/* Returns TRUE if a door takes visits that are not traced. */
 static inline gboolean
 _tarn_door_takes_visits (const TarnDoor *door)
 {
@@ -201,8 +200,9 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Returns TRUE if a door is open, for those who have, in place of a visit, a lock which whoever
- * closes the door takes as well.  They see what was written before the door was opened. */
+/* Returns TRUE if a door is open.  The caller holds, in place of a visit, a lock that a writer
+ * takes as well before it closes the door, and sees all that was written before the door was
+ * opened. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

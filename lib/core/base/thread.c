@@ -55,7 +55,8 @@ add_living (TarnThread *thread)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Takes a record out of the list of living threads, for a later thread.  The lock is held. */
+/* Moves a record from the list of living threads to those left for later threads.  The lock is
+ * held. */
 static void
 leave_record (TarnThread *thread)
 {
@@ -70,7 +71,7 @@ leave_record (TarnThread *thread)
   left_threads = thread;
 }
 
-/* Ends what others keep with a thread, as it ends, and leaves its record to a later one. */
+/* Frees the items kept with a thread that ends, and leaves its record to a later thread. */
 static void
 end_thread (gpointer data)
 {
@@ -132,9 +133,9 @@ _tarn_thread_register (void)
   return thread;
 }
 
-/* Slots of what threads keep */
+/* Slots for items that threads keep */
 
-/* Takes a slot, from 0 on, no larger than need be. */
+/* Takes a free slot, or makes a new one if there is none; slots count from 0. */
 guint
 _tarn_threads_take_slot (TarnThreadEndFunc at_end)
 {
@@ -159,8 +160,8 @@ _tarn_threads_take_slot (TarnThreadEndFunc at_end)
   return slot;
 }
 
-/* Gives a slot back.  No thread has anything there afterwards, nor is the end function of one that
- * has ended still running. */
+/* Frees a slot.  Afterwards no thread has an item there, and no end function of an ended thread is
+ * still running for it. */
 void
 _tarn_threads_give_slot (guint slot)
 {
@@ -172,7 +173,7 @@ _tarn_threads_give_slot (guint slot)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Makes the calling thread keep an item. */
+/* Stores an item in a slot of the calling thread. */
 void
 _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 {
@@ -192,18 +193,18 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
-/* How often one that closes a door yields to a thread inside before it sleeps. */
+/* A thread that closes a door yields this often to a thread inside before it sleeps. */
 #define N_YIELDS 20
 
-/* In microseconds, for how long a processor may keep a store to itself: some thousand times as long
- * as any is known to. */
+/* The microseconds after which every store of a processor is visible to the others: some thousand
+ * times as long as any processor is known to take. */
 #define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 static gboolean membarrier_is_gone; /* atomic: it worked, and then was refused, as in a sandbox */
 
 /* Returns TRUE if the kernel executes fences for readers; the first call asks it to be ready to.
- * Never with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
- * order. */
+ * Returns FALSE with ThreadSanitizer, which does not support fences: there the loads and stores
+ * themselves are in one order. */
 static gboolean
 has_membarrier (void)
 {
@@ -219,9 +220,9 @@ has_membarrier (void)
 #endif
 }
 
-/* Runs on each processor in turn that the kernel lets this thread have.  A reader that was running
- * there was preempted, and one that has moved elsewhere was switched out before: either takes a
- * full fence.  Returns FALSE if this thread cannot go where it wants. */
+/* Runs this thread on each processor in turn that the kernel allows.  A reader that was running
+ * there was preempted, and a reader that has moved elsewhere was switched out before; either
+ * executes a full fence.  Returns FALSE if this thread could not run on one of them. */
 static gboolean
 visit_processors (void)
 {
@@ -235,7 +236,7 @@ visit_processors (void)
     {
       CPU_ZERO (&one);
       CPU_SET (i, &one);
-      /* Invalid is a processor that is not there, or not for this process. */
+      /* EINVAL: there is no such processor, or this process may not use it. */
       has_been_there = sched_setaffinity (0, sizeof one, &one) == 0 || errno == EINVAL;
     }
   return sched_setaffinity (0, sizeof before, &before) == 0 && has_been_there;
@@ -244,13 +245,13 @@ visit_processors (void)
 #endif
 }
 
-/* Makes every reader execute a fence that comes after all that this thread has stored.  Where the
- * kernel begins to refuse that, doors take fenced visits only, from the next time on that they are
- * opened; until then those that are open to all have to be closed this way.
+/* Makes every reader execute a fence after all stores of this thread.  If the kernel begins to
+ * refuse that, doors take fenced visits only from the next time they are opened; until then, doors
+ * that are open to all visits have to be closed in the ways below.
  *
- * The last resort is to wait.  No architecture says how long a processor may keep a store to
- * itself, but none is known that does for longer than some microseconds while it runs, and one that
- * stops running a thread executes a fence. */
+ * The last resort is to wait.  No architecture says how long a processor may delay a store, but
+ * none is known to take more than some microseconds while it runs, and one that stops running a
+ * thread executes a fence. */
 static void
 fence_readers (void)
 {
@@ -261,8 +262,8 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Begins a visit with a fence of the reader's own, and gets what the door is; the thread is inside
- * unless that is closed. */
+/* Begins a visit with the reader's own fence.  Returns the state of the door; the thread is inside
+ * unless it is closed. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -271,7 +272,7 @@ begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_SEQ_CST);
 }
 
-/* Does so.  Returns TRUE if the thread is inside. */
+/* Begins a fenced visit.  Returns TRUE if the thread is inside. */
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -283,7 +284,7 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
   return FALSE;
 }
 
-/* Does so by a door for those that are followed.  Returns TRUE if the thread is inside. */
+/* Begins a traced visit, which is fenced.  Returns TRUE if the thread is inside. */
 gboolean
 _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -293,8 +294,8 @@ _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDo
   return FALSE;
 }
 
-/* Waits until a thread has left whatever it is inside of now.  It may enter again meanwhile, but
- * not by the door that was closed before.  It may have to run on this very processor with a lower
+/* Waits until a thread has ended the visit that it is in now.  It may begin another one meanwhile,
+ * but not through the closed door.  The thread may have to run on this very processor with a lower
  * priority, so yielding is not enough. */
 static void
 await_thread (const TarnThread *thread)
@@ -353,15 +354,14 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Opens a door to those only that are followed, and publishes what was written while it was
- * closed. */
+/* Opens a door to traced visits only, and publishes what was written while it was closed. */
 void
 _tarn_door_open_followed (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to fenced visits only, of which what they take is looked at. */
+/* Opens a door to fenced visits only, so that no thread takes the fast path. */
 void
 _tarn_door_open_watched (TarnDoor *door)
 {

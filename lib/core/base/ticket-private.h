@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls in flight that others may wait for, in the order of their starts.  Nothing here takes a
- * lock: a list is behind the lock of who has it. */
+ * Lists of calls in flight that other threads may wait for, the oldest first.  Nothing here takes a
+ * lock: the lock of its owner guards a list. */
 
 #ifndef TARN_TICKET_PRIVATE_H
 #define TARN_TICKET_PRIVATE_H
@@ -23,8 +23,8 @@ typedef struct
   TarnTicket *oldest;
   TarnTicket *newest;
   guint64 last;    /* serial of the last call that has begun */
-  guint64 ended;   /* calls that have done something, and are over */
-  guint n_waiting; /* threads; to wake none takes a call of the system, too */
+  guint64 ended;   /* finished calls that have done something */
+  guint n_waiting; /* threads; a broadcast takes a system call even if there are none */
   TarnCond changed;
 } TarnTickets;
 
@@ -52,7 +52,7 @@ _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
     _tarn_cond_broadcast (&tickets->changed);
 }
 
-/* Waits until a call ends; @lock is what the list is behind. */
+/* Waits until a call ends; @lock guards the list. */
 static inline void
 _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
 {
@@ -61,7 +61,7 @@ _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
   tickets->n_waiting--;
 }
 
-/* Waits until every call up to that serial is done. */
+/* Waits until every call up to @serial has ended. */
 static inline void
 _tarn_tickets_await (TarnTickets *tickets, guint64 serial, TarnMutex *lock)
 {
