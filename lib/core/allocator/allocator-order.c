@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * One call each of a backend's ordering functions.  A failure has an error, whatever the backend
- * forgot to say. */
+ * Calls a backend's ordering functions.  A failure always has an error, even if the backend set
+ * none. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"
@@ -41,7 +41,7 @@ _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
   _tarn_call (direct, queue_unref, queue);
 }
 
-/* Asks whether memory can be allocated for a queue now. */
+/* Returns TRUE if memory can be allocated for a queue now, or FALSE with an error. */
 gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
@@ -50,8 +50,8 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           error);
 }
 
-/* Records an event on a queue. Not every backend can keep a queue alive: such a one is asked only
- * for a queue that the caller names, else for all queues at once. */
+/* Records an event on a queue. If the backend cannot keep queues alive, records it on all queues at
+ * once, unless the caller names this one (@is_named). */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)

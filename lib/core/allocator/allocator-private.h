@@ -11,8 +11,8 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
-/* Who is told what an allocator is and has: a recording, or a snapshot.  Properties are pairs of a
- * TarnTraceProperty and a number.  The allocator's lock is held. */
+/* A listener that receives the state of allocators: a recording, or a snapshot.  Properties are
+ * pairs of a TarnTraceProperty and a number.  The allocator's lock is held. */
 typedef struct _TarnListener TarnListener;
 typedef struct _TarnOrigin TarnOrigin; /* a block's: block-private.h */
 struct _TarnListener
@@ -29,49 +29,50 @@ struct _TarnListener
                   guint64 address /* that its user has */);
 };
 
-/* The kinds of allocator, direct ones, heaps and pools, differ in what is behind these. */
+/* The functions of one kind of allocator: direct ones, heaps or pools. */
 typedef struct
 {
   const gchar *kind; /* for messages: "pool" */
   TarnTraceClass trace_class;
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
-  void (*ref_block) (TarnBlock *block); /* that one more will free it */
+  void (*ref_block) (TarnBlock *block); /* one more user will free it */
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  /* Notes that memory is lost: it is never freed, because nobody can tell when commands are done
-   * with it.  Nullable. */
+  /* Notes that memory is lost: it is never freed, because the driver cannot tell when commands are
+   * done with it.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*dispose) (TarnAllocator *allocator);  /* the last reference is gone */
   void (*finalize) (TarnAllocator *allocator); /* and the last block, and the last call */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Takes its lock, and has nobody change anything without it; nullable. */
+  /* Takes the allocator's lock, and keeps threads from changing anything without it; nullable. */
   void (*freeze) (TarnAllocator *allocator);
-  /* Ends that; has blocks be followed from now on, or not any more. */
+  /* Undoes freeze (), and turns tracing of blocks on or off. */
   void (*thaw) (TarnAllocator *allocator);
-  /* Tells what it is, and what blocks and memory it has, while it is frozen. */
+  /* Describes the allocator, its blocks and its memory, while it is frozen. */
   void (*tell) (TarnAllocator *allocator, TarnListener *listener);
-  /* The same of its counters. */
+  /* Describes its counters, while it is frozen. */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
   /* Pools only; @is_wanted: there is no memory left. */
 
-  /* Gets who asked for a block in use, while the pool is frozen.  Returns FALSE if nobody knows. */
+  /* Gets the origin of the request of a block in use, while the pool is frozen.  Returns FALSE if
+   * it is unknown. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
 
-  /* Returns TRUE if nobody uses a held block any more, as far as is known. */
+  /* Returns TRUE if all uses of a held block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
   /* Records events for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a retired block although commands may still use it.  Returns FALSE with
-   * an error if it did nothing, because nobody can tell when they are done. */
+   * an error and nothing done if the driver cannot tell when they are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
-  /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
-   * is given goes on at once. */
+  /* Returns unused memory to its own upstream allocator, and returns the number of bytes.  Nullable
+   * if freed memory goes upstream at once. */
   gsize (*trim) (TarnAllocator *allocator);
 } TarnAllocatorClass;
 
@@ -130,7 +131,7 @@ void _tarn_allocators_tell_frozen (TarnListener *listener);
 /* recording-listener.c */
 extern TarnListener _tarn_recording_listener __attribute__ ((visibility ("hidden")));
 
-/* Those of direct allocators */
+/* Functions of direct allocators */
 TarnBlock *_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_direct_free_block (TarnBlock *block);
 gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
@@ -201,8 +202,8 @@ _tarn_allocator_trim (TarnAllocator *allocator)
   return allocator->klass->trim != NULL ? allocator->klass->trim (allocator) : 0;
 }
 
-/* Tells an allocator that memory is lost: it is never freed, because nobody can tell when commands
- * are done with it. */
+/* Tells an allocator that memory is lost: it is never freed, because the driver cannot tell when
+ * commands are done with it. */
 static inline void
 _tarn_allocator_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators: what all of them share, and the direct ones, which call a backend's functions for
- * every block.  Nothing here takes a lock; the reference count is the only thing that threads
- * share. */
+ * Allocators: the code that all of them share, and the direct ones, which call a backend's
+ * functions for every block.  Nothing here takes a lock; the reference count is the only thing that
+ * threads share. */
 
 #include "allocator/allocator-private.h"
 
@@ -40,7 +40,8 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
-/* Makes what messages call an allocator: nothing that passes for a name where there is none. */
+/* Makes the label of an allocator for messages.  Without a name, the label cannot be taken for one.
+ */
 static gchar *
 make_label (const gchar *kind, const gchar *name)
 {
@@ -50,7 +51,7 @@ make_label (const gchar *kind, const gchar *name)
                         : g_strdup_printf ("an unnamed %s", kind);
 }
 
-/* Initializes what all allocators share. */
+/* Initializes the fields that all allocators share. */
 void
 _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                       const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
@@ -67,7 +68,7 @@ _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
   g_atomic_int_set (&allocator->ref_count, 1);
 }
 
-/* Gives back what all allocators share. */
+/* Frees the fields that all allocators share. */
 void
 _tarn_allocator_clear (TarnAllocator *allocator)
 {
@@ -98,15 +99,16 @@ check_request (const TarnAllocator *allocator, gsize size, GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if its functions are a backend's; not those of one that debugs a pool. */
+/* Returns TRUE if an allocator's functions are a backend's, not those of an allocator that debugs a
+ * pool. */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
   return allocator->direct == allocator && allocator->given == NULL;
 }
 
-/* Records a call of a backend for memory: it began at a time (0: it is not recorded), and failed
- * with an error, unless that is NULL. */
+/* Records a call of a backend for memory.  @start: the time when it began; 0: it is not recorded.
+ * @error: why it failed; NULL: it succeeded. */
 void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           const GError *error, guint64 start)
@@ -115,7 +117,7 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Records a call that gave memory back, which began at a time (0: it is not recorded). */
+/* Records a call that freed memory.  @start: the time when it began; 0: it is not recorded. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -125,7 +127,7 @@ _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory
   TARN_EVENT_SINCE (start, freed, TARN_TRACE_FREED, allocator->id, size, memory.address);
 }
 
-/* Gives memory back to the backend, which is asked once. */
+/* Frees memory by one call of the backend. */
 void
 _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -136,8 +138,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Makes a queue give memory back as the last thing on it.  Returns FALSE if the backend did
- * nothing. */
+/* Makes a queue free memory after all commands on it.  Returns FALSE if the backend did nothing. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)
@@ -199,7 +200,7 @@ _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize si
   return FALSE;
 }
 
-/* Takes memory of a direct allocator's backend that has no address. */
+/* Allocates memory without an address (a backing) from a direct allocator's backend. */
 gboolean
 _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
                            GError **error)
@@ -215,7 +216,7 @@ _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemor
   return has_memory;
 }
 
-/* Gives it back, which is not mapped. */
+/* Frees a backing, which is not mapped. */
 void
 _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMemory backing)
 {
@@ -233,7 +234,7 @@ call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return _tarn_call (allocator, allocate, size, memory, error);
 }
 
-/* Calls the backend once: no second try, no reclaim. */
+/* Allocates memory by one call of the backend, without a retry or a reclaim. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
@@ -261,8 +262,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return FALSE;
 }
 
-/* Asks the backend to give something back, between _tarn_reclaim_begin () and _end ().  Returns
- * TRUE if it did. */
+/* Asks the backend to free memory, between _tarn_reclaim_begin () and _end ().  Returns TRUE if it
+ * did. */
 gboolean
 _tarn_allocator_reclaim (TarnAllocator *allocator)
 {
@@ -270,7 +271,7 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
   return allocator->ops.reclaim != NULL && _tarn_call_plain (allocator, reclaim);
 }
 
-/* Gets the queue of requests that name none.  Returns NULL if there is no such thing. */
+/* Gets the queue for requests that name none.  Returns NULL if the backend has no such queue. */
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
@@ -281,7 +282,8 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
 
 /* Direct allocators; a heap has memory, and blocks, in the same way. */
 
-/* Allocates memory of a direct allocator, which is asked again after its own reclaim function. */
+/* Allocates memory from a direct allocator.  If it is out of memory, calls its reclaim function and
+ * tries once more. */
 gboolean
 _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error)
@@ -300,7 +302,7 @@ _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *
   return _tarn_allocator_try (allocator, size, memory, error);
 }
 
-/* Records what became of a request of a block. */
+/* Records the result of a request for a block. */
 static void
 record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block,
               const GError *error)
@@ -470,7 +472,7 @@ contents_are_whole (const TarnAllocatorOps *ops)
          && ((ops->find_other == NULL && ops->find_host == NULL) || ops->read != NULL);
 }
 
-/* Returns TRUE if what a heap needs is there in full, or not at all. */
+/* Returns TRUE if a backend has all functions of those that a heap needs, or none. */
 static gboolean
 heap_functions_are_whole (const TarnAllocatorOps *ops)
 {

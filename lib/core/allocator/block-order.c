@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keeps the queues that use a block.  order/ has what a pool does with them.  A block without a
- * pool serves no other request, so Tarn waits for its queues only at its end. */
+ * Keeps the queues that use a block.  order/ has the pools' part.  A block without a pool serves no
+ * other request, so Tarn waits for its queues only at its end. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -57,11 +57,12 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
   g_free (queue);
 }
 
-/* Guards the uses of blocks without a pool that are SHARED: holders free them at the same time. */
+/* Guards the uses of blocks without a pool that are SHARED: their holders may free them at the same
+ * time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
 /* Adds a queue to the uses of a block without a pool.  Returns FALSE if it is there already.
- * Without a queue: tells whether it is there. */
+ * If @queue is NULL, adds nothing, and returns TRUE if it is there. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -117,7 +118,7 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes a queue, or the host, wait for one of those that use a block. */
+/* Makes a queue, or the host, wait for a queue that uses a block. */
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
@@ -141,8 +142,8 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   return is_fine;
 }
 
-/* Makes the queue that makes fresh memory ready one of those that use a block, unless a queue has
- * waited for it. */
+/* Adds the queue that makes fresh memory ready to the uses of a block, unless a queue has waited
+ * for it. */
 static gboolean
 use_fresh_queue (TarnBlock *block, GError **error)
 {
@@ -176,8 +177,8 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Frees a block's memory as the last thing on one of its queues.  Returns FALSE if the backend
- * cannot. */
+/* Makes one of its queues free a block's memory after all commands that use it.  Returns FALSE if
+ * the backend cannot. */
 static gboolean
 free_on_used_queue (const TarnBlock *block)
 {
@@ -186,7 +187,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL) /* as a heap's */
+  if (ops->free_on_queue == NULL) /* as in a heap */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);
@@ -197,9 +198,8 @@ free_on_used_queue (const TarnBlock *block)
   return FALSE;
 }
 
-/* Makes the host wait for all queues that use a block, whatever becomes of the others.  Returns
- * FALSE with a message if nobody can tell when one of them is done.  What went with its context
- * is. */
+/* Makes the host wait for all queues that use a block.  Returns FALSE with a message if the driver
+ * cannot tell when one of them is done.  Commands of a lost context count as done. */
 static gboolean
 await_all (const TarnBlock *block)
 {
@@ -220,7 +220,8 @@ await_all (const TarnBlock *block)
   return are_done;
 }
 
-/* Frees a block's memory once its queues are done; it is lost if nobody can tell when they are. */
+/* Frees a block's memory once its queues are done, or gives it up as lost if the driver cannot tell
+ * when they are. */
 static void
 free_or_lose (TarnBlock *block)
 {
@@ -230,7 +231,8 @@ free_or_lose (TarnBlock *block)
     _tarn_allocator_lose (block->source, block->memory, block->size);
 }
 
-/* Frees the memory of a block that queues use; it is lost if nobody can tell when they are done. */
+/* Frees the memory of a block that queues use, or gives it up as lost if the driver cannot tell
+ * when they are done. */
 void
 _tarn_direct_free_used (TarnBlock *block)
 {

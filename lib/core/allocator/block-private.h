@@ -11,23 +11,24 @@
 #include "base/aligned-private.h"
 #include "common/whole-private.h"
 
-/* Numbers that memory does not hold by chance, so that a stray pointer is told from a block. */
+/* The states of a block: numbers that memory hardly has by chance, so that a stray pointer can be
+ * told from a block. */
 typedef enum
 {
   TARN_BLOCK_VACANT = 0,          /* a struct that was no block yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
   TARN_BLOCK_SHARED = 0x73686172, /* in use by several, of whom each will free it; it stays so until
                                      the last one does */
-  TARN_BLOCK_ENDING = 0x656e6473, /* being freed, and as active as before until it is */
+  TARN_BLOCK_ENDING = 0x656e6473, /* being freed; it counts as active until it is */
   TARN_BLOCK_HELD = 0x68656c64,   /* in a bin of its pool */
-  TARN_BLOCK_RETIRED = 0x64656164 /* its memory goes back to where it came from */
+  TARN_BLOCK_RETIRED = 0x64656164 /* its memory is being returned */
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
 typedef struct _TarnEvent TarnEvent; /* a pool's: order/ */
 typedef struct _TarnBins TarnBins;   /* a pool's: pool/ */
 
-/* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
+/* A queue that uses blocks: of one pool, while anything there refers to it; or of one block without
  * a pool. */
 struct _TarnQueue
 {
@@ -38,18 +39,18 @@ struct _TarnQueue
   guint n_refs;       /* uses of blocks, and calls that name it */
   guint n_recording;  /* calls that record an event on it, for which it has to live */
   gboolean is_known;  /* it is in the pool's table */
-  gboolean is_wanted; /* others need what is in its share: the next call that names it records an
-                         event for that */
-  gboolean has_unrecorded; /* held blocks could not be recorded when they were freed: it is in the
-                              pool's list of such queues */
+  gboolean is_wanted; /* other queues need blocks of its share: the next call that names it records
+                         an event for these */
+  gboolean has_unrecorded; /* no event could be recorded for some held blocks when they were freed:
+                              it is in the pool's list of such queues */
   GList unrecorded_link;
-  guint64 owner;   /* its number in a heap that gave it memory last; 0: none did */
+  guint64 owner;   /* its number in the heap that last gave it memory; 0: none did */
   TarnBins *bins;  /* owned: its share; NULL: it never had any */
-  TarnQueue *next; /* once nobody has it any more */
+  TarnQueue *next; /* in the list of unreferenced queues */
 };
 
-/* That commands on a queue use a block: all that come before the event; without one, the queue's
- * latest may be among them. */
+/* A use of a block by commands on a queue: by those before the event, or if there is none, possibly
+ * even by the queue's latest. */
 typedef struct
 {
   TarnQueue *queue; /* a reference */
@@ -82,18 +83,18 @@ struct _TarnBlock
   gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
                   pool atomic */
   guint32 bin; /* pools only, as is_hit, is_handed_on, is_away, number and share */
-  guint n_uses;             /* 0: no command that anybody knows of */
+  guint n_uses;             /* 0: no known command uses it */
   guint8 exact : 1;         /* alloc_size is not the bin's; never held */
   guint8 is_hit : 1;        /* the request that it serves was counted as a hit */
   guint8 called_driver : 1; /* the driver was called for memory before that request was served */
-  guint8 is_unready : 1;    /* nobody has waited yet for what makes it ready */
+  guint8 is_unready : 1;    /* no queue has waited yet for the one that makes it ready */
   guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
-  guint8 is_told : 1;       /* a message has named it, which could not be given back */
-  guint8 is_away : 1;       /* a heap's memory, and the block is another queue's than the memory, or
-                               nobody's, so that it can go back only when nobody uses it */
-  guint8 is_own;            /* atomic: an arena's: pool/arenas.c */
-  guint16 number;           /* in its chunk, constant */
-  gpointer share; /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
+  guint8 is_told : 1;       /* a message has said that it could not be returned */
+  guint8 is_away : 1; /* memory of a heap that has it for another queue than the block's, or for
+                         none, so that it can be returned only when no queue uses it */
+  guint8 is_own;      /* atomic: an arena's: pool/arenas.c */
+  guint16 number;     /* in its chunk, constant */
+  gpointer share; /* handle of the queue whose share gets it when it is freed; NULL: of no queue;
                      TARN_NO_SHARE */
   union
   {
@@ -117,7 +118,7 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
-    case TARN_BLOCK_HELD: /* also what could not go back */
+    case TARN_BLOCK_HELD: /* also a block that could not be returned */
       return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING
              || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_RETIRED:
@@ -128,14 +129,15 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
     }
 }
 
-/* Returns TRUE if a block is in use, for those who know that it is one. */
+/* Returns TRUE if a state is that of a block in use. */
 static inline gboolean
 _tarn_block_state_is_in_use (gint state)
 {
   return state == TARN_BLOCK_ACTIVE || state == TARN_BLOCK_SHARED || state == TARN_BLOCK_ENDING;
 }
 
-/* Behind the pool's lock, or its door and then the block's or the cache's own thread. */
+/* Sets the state of a block.  The caller holds the pool's lock; or is inside its door, and is the
+ * block's or the cache's own thread. */
 static inline void
 _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 {
@@ -144,7 +146,7 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 }
 
 /* Gets the share that a block goes to when it is freed: that of the in-order queue that alone uses
- * it, as far as no event stands for that; nobody's, if no queue does. */
+ * it, if that use has no event; NULL if no queue uses it; else TARN_NO_SHARE. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {
@@ -167,11 +169,11 @@ _tarn_block_update_share (TarnBlock *block)
   block->share = _tarn_block_get_share (block);
 }
 
-/* Who asked for a block, while blocks are followed. */
+/* The origin of a block's request, while blocks are traced. */
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
-  guint64 time TARN_WHOLE; /* nanoseconds of the clock of events; 0: nobody knows */
+  guint64 time TARN_WHOLE; /* nanoseconds of the clock of events; 0: unknown */
   guint32 tag, stack, thread;
 };
 
@@ -195,8 +197,7 @@ gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **er
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
 
-/* Adds a queue to those that use a block which is about to be freed.  Returns NULL if there is
- * none. */
+/* Adds a queue (NULL: none) to the uses of a block that is about to be freed. */
 gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 
 /* recording-listener.c */

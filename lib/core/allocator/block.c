@@ -25,7 +25,7 @@ _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
   return block;
 }
 
-/* Frees the struct of a block without a pool; the memory behind it is the caller's to give back. */
+/* Frees the struct of a block without a pool; the caller frees the memory behind it. */
 void
 _tarn_block_destroy (TarnBlock *block)
 {
@@ -34,7 +34,7 @@ _tarn_block_destroy (TarnBlock *block)
   free (block);
 }
 
-/* Says that a block was freed which is not in use. */
+/* Reports the free of a block that is not in use. */
 void
 _tarn_block_report_double_free (const TarnBlock *block, gint state)
 {
@@ -97,9 +97,9 @@ drop_direct_reference (TarnBlock *block)
   return has_others;
 }
 
-/* Ends the use of a block without a pool.  Returns FALSE if others use it; or, with a message,
- * somebody freed it before.  A block whose struct is gone can be told only by what malloc left of
- * it. */
+/* Ends the use of a block without a pool.  Returns FALSE if other holders use it; or, with a
+ * message, if it was freed before.  If its struct is freed, only the state that malloc left of it
+ * can tell. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

@@ -17,10 +17,11 @@ void _tarn_faults_from_environment (void);
 /* Counts a request before the backend gets it.  Returns FALSE with an error if it is to fail. */
 gboolean _tarn_fault_admit (const TarnAllocator *allocator, gsize size, GError **error);
 
-/* The backend did not grant a request that was admitted, or was given its memory back. */
+/* Uncounts the bytes of an admitted request, because the backend refused it or has freed its
+ * memory. */
 void _tarn_fault_settle (gsize size);
 
-/* Adds the first line of what TARN_DEBUG found, of a kind, to the report if there is one. */
+/* Adds a finding of TARN_DEBUG to the report, if there is one: its kind and its first line. */
 void _tarn_faults_report_finding (const gchar *kind, const gchar *text);
 
 #endif

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests that fail although the backend would grant them, so that programs are seen to cope:
+ * Fault injection: makes requests fail that the backend would grant, to test that programs cope:
  * TARN_FAULTS, a list with commas of
  *
  *     nth=N           the Nth request of the process; N-M: those from N to M; N+: the Nth and all
@@ -155,8 +155,8 @@ _tarn_faults_from_environment (void)
 
 /* The report */
 
-/* After the program's own functions of atexit (), which may free what it has.  A child of fork ()
- * has the counts of its parent, who reports them. */
+/* Writes the last line of the report, after the program's own functions of atexit (), which may
+ * free memory.  A child of fork () has the counts of its parent, which reports them. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   g_autofree gchar *line = NULL;
@@ -194,8 +194,8 @@ _tarn_faults_report_finding (const gchar *kind, const gchar *text)
 
 /* Requests */
 
-/* Gets a number from 0 up to 1 that depends on the seed and the request alone, whichever thread
- * makes it: as SplitMix64 does. */
+/* Draws a number from 0 up to 1 as SplitMix64 does, which depends only on the seed and the
+ * request's number, not on the thread. */
 static gdouble
 draw (guint64 number)
 {
@@ -216,7 +216,7 @@ is_chosen (guint64 number)
   return FALSE;
 }
 
-/* Gets why a request is to fail.  Returns NULL if it is not. */
+/* Gets the reason why a request is made to fail.  Returns NULL if it is not. */
 static gchar *
 find_fault (guint64 number, gsize size)
 {
@@ -229,7 +229,7 @@ find_fault (guint64 number, gsize size)
   return NULL;
 }
 
-/* Adds to what the process has.  Returns FALSE if it would be beyond the budget. */
+/* Counts bytes that the process takes.  Returns FALSE if they would exceed the budget. */
 static gboolean
 take_bytes (gsize size)
 {

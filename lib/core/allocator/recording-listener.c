@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tells recordings of allocators, as events. */
+ * Writes the state of allocators to a recording, as events. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -58,7 +58,7 @@ TarnListener _tarn_recording_listener = {
   .extent = record_extent,
 };
 
-/* Records a block that the recording has no request of. */
+/* Records a block whose request is not in the recording. */
 void
 _tarn_block_record (const TarnBlock *block, gboolean is_active)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * All allocators that there are, for those who look at all of them: recordings and snapshots. */
+ * The registry of all allocators, for recordings and snapshots. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -29,8 +29,8 @@ thaw (TarnAllocator *allocator)
     allocator->klass->thaw (allocator);
 }
 
-/* Tells a recording of an allocator, if there is one, and sees to it that its blocks are followed,
- * or not any more. */
+/* Describes an allocator to the recording, if there is one, and turns tracing of its blocks on or
+ * off. */
 static void
 describe (TarnAllocator *allocator)
 {
@@ -58,8 +58,8 @@ report_all (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Adds an allocator that is complete.  In a child of fork (), where somebody may have had the lock,
- * none is added, nor taken out, since none ends there. */
+/* Adds a complete allocator to the registry.  Adds none in a child of fork (), where another thread
+ * may have held the lock; none is removed there, because none ends. */
 void
 _tarn_allocator_publish (TarnAllocator *allocator)
 {
@@ -77,7 +77,7 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Takes an allocator out that nobody uses any more.  One that was never published is not there. */
+/* Removes an allocator that is not used any more from the registry, if it was published. */
 void
 _tarn_allocator_withdraw (TarnAllocator *allocator)
 {
@@ -94,8 +94,8 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Tells a recording, if there is one, of all allocators, and has each see whether its blocks are
- * followed.  None ends meanwhile, nor is one made. */
+/* Describes all allocators to the recording, if there is one, and turns tracing of their blocks on
+ * or off.  No allocator is made or ends meanwhile. */
 void
 _tarn_allocators_describe (void)
 {
@@ -105,7 +105,7 @@ _tarn_allocators_describe (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Makes all allocators see whether their blocks are followed. */
+/* Turns tracing of blocks on or off in all allocators. */
 void
 _tarn_allocators_open_anew (void)
 {
@@ -147,9 +147,9 @@ for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator)
     }
 }
 
-/* Tells of all allocators as they are at one moment.  The locks of all are held then: those of
- * pools are taken in the order of their ids, as whoever takes several has to, and those of heaps
- * after them. */
+/* Describes all allocators to a listener as they are at one moment, with the locks of all held.
+ * Takes the locks of pools in the order of their ids, as each call that takes several has to, and
+ * then those of heaps. */
 void
 _tarn_allocators_tell_frozen (TarnListener *listener)
 {
