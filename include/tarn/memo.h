@@ -443,7 +443,7 @@ void tarn_memo_clear (TarnMemo *memo);
 void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 
 /**
- * Makes every memo of the process forget a first argument: see tarn_memo_forget(). Call it
+ * Makes every memo of the process forget a first argument. See tarn_memo_forget(). Call it
  * before you drop the last reference on a context, or destroy it.
  *
  * @param first_arg  the first argument; any thread may call it
