@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Allocators: whatever hands out memory, and what a backend is.
+ * Allocators: objects that hand out memory, and the functions of a backend.
  */
 
 #ifndef TARN_ALLOCATOR_H
@@ -70,10 +70,9 @@ typedef struct
 
   /**
    * Stores @p size bytes in @p memory. TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, and no other
-   * error, make a pool give back what it holds and try again. @p memory is all zero bytes before
-   * the call. This and the other functions must return: a thread that leaves one by pthread_exit
-   * (), longjmp () or cancellation leaves what it was in as it is, so that others may wait for
-   * ever.
+   * error, make a pool return its held blocks and try again. @p memory is all zero bytes before the
+   * call. This and the other functions must return: a thread that leaves one by pthread_exit (),
+   * longjmp () or cancellation leaves what it was in as it is, so that others may wait for ever.
    */
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 
@@ -84,7 +83,8 @@ typedef struct
    */
   void (*free) (gpointer user_data, TarnMemory memory, gsize size);
 
-  /** Nullable. Gives memory back when it has run out; TRUE if it did. Asked once for a request. */
+  /** Nullable. Frees memory when it has run out; returns TRUE if it did. Called once for a request.
+   */
   gboolean (*reclaim) (gpointer user_data);
 
   /**
@@ -107,13 +107,13 @@ typedef struct
    */
   gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
 
-  /** Tells whether everything that @p event stands for is done; it does not wait. */
+  /** Returns TRUE if everything that @p event stands for is done; it does not wait. */
   gboolean (*event_is_done) (gpointer user_data, gpointer event);
 
-  /** @p queue waits for @p event; the host does where @p queue is NULL. */
+  /** Makes @p queue wait for @p event; the host if @p queue is NULL. */
   gboolean (*event_wait) (gpointer user_data, gpointer event, gpointer queue, GError **error);
 
-  /** Gives back what event_record() or event_record_all() gave. */
+  /** Releases an event of event_record() or event_record_all(). */
   void (*event_release) (gpointer user_data, gpointer event);
 
   /* Nullable, and of use only with those above. */
@@ -132,7 +132,7 @@ typedef struct
    */
   gpointer (*fresh_queue) (gpointer user_data);
 
-  /** Tells whether memory can be allocated now for use on @p queue: called before allocate(). */
+  /** Returns TRUE if memory can be allocated now for use on @p queue: called before allocate(). */
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
 
   /** TRUE: free() may be called while commands on queues still use the memory. */
@@ -177,7 +177,7 @@ typedef struct
   gboolean (*addresses_reserve) (gpointer user_data, gsize size, TarnMemory *addresses,
                                  GError **error);
 
-  /** Gives back what addresses_reserve() stored; nothing is mapped there. */
+  /** Releases addresses of addresses_reserve(); nothing is mapped there. */
   void (*addresses_release) (gpointer user_data, TarnMemory addresses, gsize size);
 
   /**
@@ -186,7 +186,7 @@ typedef struct
    */
   gboolean (*backing_new) (gpointer user_data, gsize size, TarnMemory *backing, GError **error);
 
-  /** Gives memory back that backing_new() took; it is not mapped. */
+  /** Frees memory of backing_new(); it is not mapped. */
   void (*backing_release) (gpointer user_data, TarnMemory backing, gsize size);
 
   /** Puts all of a backing behind addresses that were reserved, ready to be used. */
@@ -205,9 +205,9 @@ typedef struct
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
   /**
-   * Tells whether mapped memory has to stay where it is for now, even if it is free. Commands may
-   * run again that use it, as those of a captured graph do. As long as this says TRUE a heap moves
-   * no memory, and gives none back. The heap asks with its lock held, so the function must not call
+   * Returns TRUE if mapped memory has to stay where it is for now, even if it is free. Commands may
+   * run again that use it, as those of a captured graph do. As long as this returns TRUE, a heap
+   * moves no memory and frees none. The heap asks with its lock held, so the function must not call
    * this library. Nullable: FALSE.
    */
   gboolean (*backing_stays) (gpointer user_data);
@@ -219,7 +219,7 @@ typedef struct
   gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
                     GError **error);
 
-  /** Has each of these bytes be @p byte; it is when commands that come later use the memory. */
+  /** Sets each of these bytes to @p byte, before commands that come later use the memory. */
   gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
                     GError **error);
 
@@ -230,13 +230,13 @@ typedef struct
 
   /**
    * Tells whether the program has references of its own on memory that it frees, where memory is a
-   * handle with a reference count. A pool hands such memory to nobody as long as that is so. It is
-   * called for each block that is freed, so it has to be fast. Nullable.
+   * handle with a reference count. A pool reuses no such memory as long as that is so. It is called
+   * for each block that is freed, so it has to be fast. Nullable.
    */
   gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
 
   /**
-   * Stores how many bytes of memory the device has, and how many of them nobody has taken; each is
+   * Stores how many bytes of memory the device has, and how many of them are free; each is
    * G_MAXUINT64 if the driver does not say. Nullable: neither is known, as for memory of the host.
    */
   gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
@@ -355,7 +355,7 @@ void tarn_allocator_unref (TarnAllocator *allocator);
 gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 
 /**
- * Tells whether an allocator is a backend's own. It is if its memory goes back by a function that
+ * Tells whether an allocator is a backend's own. It is if its memory is freed by a function that
  * only this backend has. An accessor of blocks asks it of tarn_block_get_allocator(), which is the
  * direct allocator, whatever pools are in between.
  *
@@ -402,8 +402,8 @@ gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 
 /**
  * Gets the functions of an allocator. They are for an adaptor that passes calls on to it. Those of
- * a heap over virtual memory lend virtual memory of the heap's upstream allocator. What is lent
- * counts as the heap's: its limit holds for both, and what is idle in the heap goes back when there
+ * a heap over virtual memory lend virtual memory of the heap's upstream allocator. Memory that is
+ * lent counts as the heap's: its limit holds for both, and the heap returns idle memory when there
  * is no more.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it. It has to live

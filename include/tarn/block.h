@@ -68,9 +68,8 @@ TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Moves a block to one queue, which waits for the others. It waits for everything that
- * they have been given so far; the block is that queue's alone afterwards. For the host there is
- * tarn_block_wait().
+ * Moves a block to one queue, which waits for the others. It waits for everything put on them so
+ * far; afterwards it alone uses the block. For the host there is tarn_block_wait().
  *
  * @param block  a block in use
  * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
@@ -82,8 +81,8 @@ gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error
 gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Has the host wait for the queues that use a block. It waits for everything that they were given
- * so far; the block is no queue's afterwards.
+ * Makes the host wait for the queues that use a block. It waits for everything put on them so far;
+ * afterwards no queue uses the block.
  *
  * @param block  a block in use
  * @param error  return location, or NULL: what the backend says; TARN_ERROR_FORKED in a child of
@@ -116,7 +115,7 @@ void tarn_block_hide (TarnBlock *block);
 
 /**
  * Takes a reference on a block. Each holder of a reference frees the block, and the last of them
- * gives its memory back. It is for handles that are counted; a block that has one owner needs none,
+ * returns its memory. It is for handles that are counted; a block that has one owner needs none,
  * and its free is faster.
  *
  * @param block  a block in use, of which the caller has a reference; any thread may call it
@@ -127,7 +126,7 @@ void tarn_block_hide (TarnBlock *block);
 TarnBlock *tarn_block_ref (TarnBlock *block);
 
 /**
- * Frees a block: gives its memory back to the pool or to the allocator it is from. The pool's or
+ * Frees a block: returns its memory to the pool or to the allocator it is from. The pool's or
  * allocator's last reference may be gone; a block's memory keeps what it needs alive. To free a
  * block twice is a programming error, and reported as g_critical wherever it can be seen, which it
  * is not where two threads do it at the same moment. In a child of fork () nothing is done, and a
@@ -141,10 +140,10 @@ void tarn_block_free (TarnBlock *block);
 /**
  * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
  * unless the block is that queue's anyway, and frees the block. The memory is not used again before
- * the queue has done what it was given so far. It is for programs that know only at the end which
+ * everything put on the queue so far is done. It is for programs that know only at the end which
  * queue they used.
  *
- * If the queue cannot be recorded, the block stays in use, and a message says why: nobody could
+ * If the queue cannot be recorded, the block stays in use, and a message says why: Tarn could not
  * tell when its memory may be used again.
  *
  * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.

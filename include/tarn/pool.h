@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Pools: allocators that hold what is freed and hand it out again.
+ * Pools: allocators that hold freed blocks and hand them out again.
  */
 
 #ifndef TARN_POOL_H
@@ -54,10 +54,10 @@ typedef enum
   TARN_POOL_FINDABLE = 1 << 0,
 
   /**
-   * The pool takes it that the program has no references of its own on memory that it frees. Where
-   * memory is a handle with a reference count (a cl_mem), a pool else asks for the count when a
-   * block is freed, and keeps the block aside as long as the program retains the handle: see
-   * tarn_opencl_immediate_allocator_new().
+   * The pool assumes that the program has no references of its own on memory that it frees.
+   * Otherwise, where memory is a handle with a reference count (a cl_mem), a pool asks for the
+   * count when a block is freed, and keeps the block aside as long as the program retains the
+   * handle: see tarn_opencl_immediate_allocator_new().
    */
   TARN_POOL_TRUSTS_HANDLES = 1 << 1,
 
@@ -345,8 +345,8 @@ TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options
 TarnPool *tarn_pool_ref (TarnPool *pool);
 
 /**
- * Drops a reference on a pool. With the last one the pool gives back what it holds; blocks in use
- * stay valid, and go straight back to the upstream allocator when they are freed.
+ * Drops a reference on a pool. With the last one the pool returns its held blocks to the upstream
+ * allocator; blocks in use stay valid, and are returned there as soon as they are freed.
  *
  * @param pool  a pool; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -357,15 +357,16 @@ void tarn_pool_unref (TarnPool *pool);
  * Allocates a block from a pool. It has at least @p size bytes, and is one that the pool holds, or
  * else a fresh one from the upstream allocator, as large as every size of its bin needs.
  *
- * When upstream is out of memory, or is a pool at its limit, its own reclaim function and then the
- * pool's are asked once; then held blocks are given back, the largest first, until there is room;
- * last, the exact size is tried where rounding had added bytes. Any other error upstream leads to
- * the exact size at once. A block of an exact size is given back when it is freed.
+ * When upstream is out of memory, or is a pool at its limit, the pool asks upstream's reclaim
+ * function and then its own, once; then it returns held blocks, the largest first, until there is
+ * room; last, it tries the exact size if rounding had added bytes. After any other error of
+ * upstream, it tries the exact size at once. A block of an exact size is returned upstream when it
+ * is freed.
  *
- * A request that would exceed the pool's limit does not ask upstream. Held blocks are given back,
- * the largest first, as many as it takes, if that is enough; else the pool's reclaim functions are
- * asked once, and the exact size is tried where rounding had added bytes. What other threads are
- * giving back, or asking upstream for, is waited for.
+ * A request that would exceed the pool's limit does not ask upstream. The pool returns held blocks,
+ * the largest first, as many as needed, if these are enough; else it asks its reclaim functions
+ * once, and tries the exact size if rounding had added bytes. The request waits for other threads
+ * that are returning memory, or asking upstream for some.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
@@ -388,13 +389,13 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
  *
  * Memory that only one in-order queue has used is reused by it without a call of the driver, and
  * without a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other
- * queues have it once it is idle, and fresh memory until then. The queue waits only for memory that
- * queues hand on: that several of them used, that was moved to its queue
- * (tarn_block_move_to_queue()), and that is of a size of which there was not enough for each. The
- * host waits only where there is no other memory left.
+ * queues get it once it is idle, and fresh memory until then. The queue waits only for memory that
+ * is handed over between queues: memory that several queues used, memory that was moved to its
+ * queue (tarn_block_move_to_queue()), and memory of a size of which there was not enough for each
+ * queue. The host waits only where there is no other memory left.
  *
- * A request that names no queue waits on the host where this one has the queue wait. Memory that
- * was neither allocated nor recorded with a queue is idle as soon as it is freed.
+ * Where this call makes the queue wait, a request that names no queue makes the host wait. Memory
+ * that was neither allocated nor recorded with a queue is idle as soon as it is freed.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
@@ -444,7 +445,7 @@ TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignme
  * pools that are in no group with this one. If the calling thread itself has the memory that is
  * missing, nobody can free it, and the call waits until the timeout.
  *
- * Those who wait have no turns: whoever asks first after a free may get the memory. While a request
+ * Waiting threads have no turns: the first to ask after a free may get the memory. While a request
  * waits, all requests and frees of these pools take a lock.
  *
  * @param pool          a pool; any thread may call it, and threads may wait at a time
@@ -493,14 +494,15 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
 
 /**
  * Reserves memory in a pool. Requests of so many bytes together are then served without a call of
- * the driver. It counts what the pool has already, and waits for nobody's frees.
+ * the driver. It counts memory that the pool has already, and does not wait until other threads
+ * free memory.
  *
  * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
- * sizes of that queue. The heap keeps it like all that nobody uses, for
- * TarnHeapOptions.idle_seconds: raise that (tarn_heap_set_idle_seconds()) for memory that is to
- * stay longer before it is used. Requests of up to 256 KiB have segments of their own. Where
- * segments cannot move (OpenCL, page-locked and managed memory) they have up to 64 MiB each, or
- * 1/512 of the limit if that is less, and larger requests have segments of their own, too.
+ * sizes of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds:
+ * raise that (tarn_heap_set_idle_seconds()) for memory that is to stay longer before it is used.
+ * Requests of up to 256 KiB have segments of their own. Where segments cannot move (OpenCL,
+ * page-locked and managed memory) they have up to 64 MiB each, or 1/512 of the limit if that is
+ * less, and larger requests have segments of their own, too.
  *
  * Without a heap the pool holds one block, which serves one request of the same bin. Call this once
  * for each block that is needed, while the others are in use.
@@ -543,7 +545,7 @@ gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError 
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 
 /**
- * Gives every held block back to the upstream allocator.
+ * Returns every held block to the upstream allocator.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -551,8 +553,8 @@ gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 void tarn_pool_free_held (TarnPool *pool);
 
 /**
- * Gives held blocks back until at most @p keep_bytes are held. They go to the upstream allocator,
- * the largest first.
+ * Returns held blocks to the upstream allocator, the largest first, until at most @p keep_bytes are
+ * held.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
@@ -561,8 +563,7 @@ void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 
 /**
- * Gives held blocks back, and from now on each block when it is freed. They go to the upstream
- * allocator.
+ * Returns held blocks to the upstream allocator, and from now on each block when it is freed.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -847,11 +848,11 @@ guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 
 /**
- * A function that gives memory back when a pool has run out of it. It does so by freeing blocks of
- * @p pool or of another pool, for instance. It is called with no lock held, possibly by several
- * threads at once. What it allocates itself never asks reclaim functions again. It must return, not
- * leave by pthread_exit (), longjmp () or cancellation: the request that it is asked for would
- * never end, and others may wait for it.
+ * A function that frees memory when a pool has run out of it: it frees blocks of @p pool or of
+ * another pool, for instance. It is called with no lock held, possibly by several threads at once.
+ * What it allocates itself never asks reclaim functions again. It must return, not leave by
+ * pthread_exit (), longjmp () or cancellation: the request that it is asked for would never end,
+ * and others may wait for it.
  *
  * @param pool       the pool that ran out
  * @param wanted     bytes that could not be allocated
@@ -862,9 +863,10 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 typedef gboolean (*TarnReclaimFunc) (TarnPool *pool, gsize wanted, gpointer user_data);
 
 /**
- * Adds a function that is asked to give back when memory has run out. It is asked when the upstream
- * allocator is out of memory, after the allocator's own reclaim function and the functions added
- * before; and where a request would exceed the pool's limit, after the functions added before.
+ * Adds a function that is asked to free memory when memory has run out. It is asked when the
+ * upstream allocator is out of memory, after the allocator's own reclaim function and the functions
+ * added before; and where a request would exceed the pool's limit, after the functions added
+ * before.
  *
  * @param pool       a pool; any thread may call it
  * @param func       the function to ask; any thread that allocates may call it
@@ -891,16 +893,16 @@ guint tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer
 gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 
 /**
- * Pools that give back what they hold when one of them runs out of memory. Any function of a group
- * may be called from any thread at any time.
+ * A group of pools that return held blocks when one of them runs out of memory. Any function of a
+ * group may be called from any thread at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 
 /**
- * Makes a group of pools that give back for one another. It is for pools whose memory is one
- * device's, whatever allocators they are over: see tarn_pool_set_reclaim_group().
+ * Makes a group of pools that return held blocks for one another. It is for pools whose memory is
+ * one device's, whatever allocators they are over: see tarn_pool_set_reclaim_group().
  *
  * @return (transfer full): a group without pools, which any thread may use
  * @since 0.1
@@ -926,13 +928,13 @@ void tarn_reclaim_group_unref (TarnReclaimGroup *group);
 
 /**
  * Puts a pool in a reclaim group, in place of the one it was in. When a pool runs out of memory and
- * holds nothing any more, the other pools of its group give back what they hold, the one that holds
- * most first and of that the largest blocks first, until the request succeeds or nobody holds
- * anything. Reclaim functions of other pools are not asked, and limits are each pool's own.
+ * holds no block any more, the other pools of its group return held blocks, the one that holds most
+ * first, and its largest blocks first, until the request succeeds or no pool holds a block. Reclaim
+ * functions of other pools are not asked, and limits are each pool's own.
  *
- * Pools are to be in one group if what one gives back is room for another, as on one device:
- * OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its
- * group with its last reference.
+ * Put pools in one group if memory that one returns is room for another, as on one device: OpenCL
+ * buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its group
+ * with its last reference.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param group  nullable: none from now on; the pool keeps a reference
@@ -941,7 +943,7 @@ void tarn_reclaim_group_unref (TarnReclaimGroup *group);
 void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);
 
 /**
- * Gets the group of pools that give back for a pool.
+ * Gets the group of pools that return held blocks for a pool.
  *
  * @param pool  a pool; any thread may call it
  * @return (transfer full): what tarn_pool_set_reclaim_group() set, for tarn_reclaim_group_unref(),
