@@ -553,8 +553,8 @@ gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 void tarn_pool_free_held (TarnPool *pool);
 
 /**
- * Returns held blocks to the upstream allocator, the largest first, until at most @p keep_bytes are
- * held.
+ * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. It begins
+ * with the largest.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
@@ -563,7 +563,8 @@ void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 
 /**
- * Returns held blocks to the upstream allocator, and from now on each block when it is freed.
+ * Returns held blocks to the upstream allocator. From now on it returns each block when it is
+ * freed.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -848,7 +849,7 @@ guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 
 /**
- * A function that frees memory when a pool has run out of it: it frees blocks of @p pool or of
+ * A function that frees memory when a pool has run out of it. It frees blocks of @p pool or of
  * another pool, for instance. It is called with no lock held, possibly by several threads at once.
  * What it allocates itself never asks reclaim functions again. It must return, not leave by
  * pthread_exit (), longjmp () or cancellation: the request that it is asked for would never end,
