@@ -345,8 +345,8 @@ void tarn_allocator_unref (TarnAllocator *allocator);
 
 /**
  * Tells whether an allocation may succeed without memory behind it. With clCreateBuffer alone it
- * does: out-of-memory then comes from a later command, where nothing can be given back any more. A
- * pool is as deferred as its upstream allocator.
+ * does: out-of-memory then comes from a later command, when it is too late to return cached memory
+ * and retry. A pool is as deferred as its upstream allocator.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return whether it is deferred
@@ -407,7 +407,7 @@ gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
  * is no more.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it. It has to live
- *                   until what the functions gave has gone back.
+ *                   until the memory of its functions was returned to them.
  * @param ops        out: start from TARN_ALLOCATOR_OPS_INIT; what this version of the library does
  *                   not know becomes 0
  * @since 0.1

@@ -158,7 +158,7 @@ CUcontext tarn_cuda_make_default_context (CUdevice *device,
 
 /**
  * Undoes tarn_cuda_make_default_context(). The context is current no more, if it is the current one
- * of this thread, and its reference is given back. A failure of the driver's is a g_message(). In a
+ * of this thread, and its reference is released. A failure of the driver's is a g_message(). In a
  * child of fork () nothing is done.
  *
  * A context that was destroyed by a reset of its device is released, too, but stays current: the
@@ -278,8 +278,9 @@ TarnAllocator *tarn_cuda_device_allocator_new (CUcontext context,
  * Where the driver and the device have virtual memory (CUDA 10.2, and
  * CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), the allocator offers it
  * (TarnAllocatorOps.virtual_granularity), for whatever makes blocks of it. Such memory is the
- * device's, not the context's: it is reached from every context of the device, and is given back
- * also when the context is gone. New memory is TARN_ERROR_CONTEXT_LOST then, as without it. It can
+ * device's, not the context's: every context of the device can access it, and it can be freed after
+ * the context is gone. Requests for new memory fail with TARN_ERROR_CONTEXT_LOST then, as without
+ * it. It can
  * be registered for GPUDirect RDMA where the driver can do that, but has no cuIpcGetMemHandle; for
  * that there is TarnCudaDeviceOptions.plain_memory, or exportable.
  *
@@ -335,10 +336,10 @@ TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags,
  * allocations, and the host waits for that. This takes long only if the device has no other memory
  * than what a library has freed and commands still use. What is freed without a pool goes on the
  * stream that used the block first, after the others, and the host does not wait
- * (cuMemFreeAsync()). What a pool gives back goes when the host has waited for the streams that
- * used it; no other stream is waited for.
+ * (cuMemFreeAsync()). Before a pool returns memory, the host waits for the streams that
+ * used it, and for no other stream.
  *
- * CUDA's pool decides when memory goes back to the device: see
+ * CUDA's pool decides when it returns memory to the device: see
  * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD. Such memory has no cuIpcGetMemHandle(), and a heap over the
  * allocator makes parts of it, aligned to 256 bytes.
  *
@@ -614,7 +615,7 @@ gboolean tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error
  * Gives the memory of a CUDA graph back to its pool. Call it when the graph is not launched any
  * more, right before or after cuGraphExecDestroy(). Launches may still run: the host waits until
  * all streams of the context are done with what they were given. While a graph is being captured
- * with memory of Tarn's, nobody waits, and the memory goes back when the last such capture ends.
+ * with memory of Tarn's, nobody waits, and the memory is returned when the last such capture ends.
  *
  * Pieces with blocks in use stay. When the last of these blocks is freed, the host waits like
  * that, and the memory is returned.
@@ -739,9 +740,8 @@ void tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id);
 
 /**
  * Says that a graph is gone. It is for CUDAPluggableAllocator's set_release_pool(). Any thread may
- * call it. After the last of a
- * pool its memory goes back to the others, once the device is done with what was given to it, for
- * which the host waits.
+ * call it. When the last graph of a pool is gone, the host waits until the device has completed the
+ * work that it was given. Then the memory serves requests of other pools.
  *
  * @param device  as was given to tarn_cuda_torch_begin_allocate_to_pool()
  * @param id      the same
@@ -955,7 +955,7 @@ gboolean tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize 
                                         GError **error);
 
 /**
- * Frees the memory of an array, which goes back to its pool.
+ * Frees the memory of an array. The pool of the array gets it back.
  *
  * @param array  may be empty, and is afterwards. Any thread may call it.
  * @since 0.1

@@ -28,7 +28,7 @@ G_BEGIN_DECLS
  */
 typedef enum
 {
-  TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and nothing could be given back */
+  TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and the pool no cached memory */
   TARN_ERROR_INVALID_SIZE,  /**< a size that is too large to be counted in bytes */
   /**
    * An argument or option outside its range. In functions with a GError also a context, queue,

@@ -20,7 +20,7 @@ namespace tarn
 /**
  * A memory resource over a pool whose memory is an address that the host can use, too: of
  * cuda::host_pool, or of opencl::svm_pool with memory that need not be mapped (fine-grained). The
- * pool has TARN_POOL_FINDABLE, since a container gives back an address.
+ * pool has TARN_POOL_FINDABLE, since a container frees memory by its address.
  *
  * Where there is no memory, allocate() throws out_of_memory, which is a std::bad_alloc; without
  * exceptions it ends the program. Alignment beyond what the pool's memory has anyway needs a pool

@@ -657,15 +657,15 @@ const gchar *tarn_pool_get_name (TarnPool *pool);
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 
 /**
- * Gets a number that changes when memory of a pool goes back to the driver. It is for programs
- * that keep addresses longer than blocks, as a CUDA graph does. Such a program gets the number
- * before it allocates what the graph uses. As long as the number stays the same, that memory is
- * mapped where it was, although the blocks may have been freed. Once it is another one, some memory
- * of the pool has gone, and the program makes its graphs again.
+ * Gets a number that changes when a pool returns memory to the driver. It is for programs that keep
+ * addresses longer than blocks, as a CUDA graph does. Such a program gets the number before it
+ * allocates what the graph uses. As long as the number stays the same, that memory is mapped where
+ * it was, although the blocks may have been freed. Once it is another one, some memory of the pool
+ * has gone, and the program makes its graphs again.
  *
  * Over a heap the number changes when the heap frees a segment, or moves one to other addresses. It
  * is one number for all pools over the heap, and counts what they free. Without a heap it changes
- * when blocks go back to the upstream allocator, which may be another pool.
+ * when the pool returns blocks to its upstream allocator, which may be another pool.
  *
  * Memory of blocks in use never goes. Memory that was freed may serve another request, whatever
  * this says: see to it that a graph and that request do not run at a time. If another thread uses
@@ -688,12 +688,13 @@ guint64 tarn_pool_get_generation (TarnPool *pool);
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 
 /**
- * Sets the most bytes that a pool is to manage from now on. Where it manages more, held blocks are
- * given back, the largest first, as many as it takes; blocks in use stay, and requests that no held
- * block serves are TARN_ERROR_LIMIT until there is room for them. Requests that are asking the
- * upstream allocator meanwhile go by the limit that there was. A heap that follows it
- * (TarnHeapOptions.follows_pool_limit) gives idle pieces back, too, if it has more, and then all
- * held blocks go, and the call waits for queues that use them.
+ * Sets the most bytes that a pool may manage from now on. If it manages more, it returns held
+ * blocks to the upstream allocator, the largest first, until it does not. Blocks in use stay.
+ * Requests that no held block serves fail with TARN_ERROR_LIMIT until there is room for them.
+ * Requests that are asking the upstream allocator at that time keep to the former limit.
+ *
+ * A heap may follow the limit (TarnHeapOptions.follows_pool_limit). If it has more memory, the pool
+ * returns all held blocks, waiting for the queues that use them, and the heap returns idle pieces.
  *
  * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
  * @param limit_bytes  bytes; 0: as many as there are
@@ -858,7 +859,7 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
  * @param pool       the pool that ran out
  * @param wanted     bytes that could not be allocated
  * @param user_data  as given to tarn_pool_add_reclaim_func()
- * @return TRUE if something was given back
+ * @return TRUE if it freed something
  * @since 0.1
  */
 typedef gboolean (*TarnReclaimFunc) (TarnPool *pool, gsize wanted, gpointer user_data);

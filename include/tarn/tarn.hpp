@@ -695,7 +695,7 @@ make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_opti
 }
 #endif
 
-/** Pools that give back what they hold when one of them runs out of memory. */
+/** Pools that return cached blocks to the driver when one of them runs out of memory. */
 class reclaim_group
     : public detail::counted<TarnReclaimGroup, tarn_reclaim_group_ref, tarn_reclaim_group_unref>
 {

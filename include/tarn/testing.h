@@ -491,7 +491,7 @@ void tarn_testing_queues_run_all (TarnTestingQueues *queues);
 guint tarn_testing_queues_get_events (TarnTestingQueues *queues);
 
 /**
- * Counts the references on queues. They are from queue_ref, and were not given back.
+ * Counts the references on queues. queue_ref took them, and queue_unref did not release them.
  *
  * @param queues  the queues; any thread may call it
  * @return how many, of all queues
@@ -570,9 +570,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingQueues, tarn_testing_queues_free)
  * A device that has what heaps need, as a table. It has virtual memory, or parts of what it
  * allocates; a budget of bytes, a ledger, and calls that fail on demand. Any thread may use it.
  *
- * Mistakes of whoever uses it end the test: what is mapped where something is, or outside of what
- * was reserved; what is unmapped in part, given back while it is mapped or has parts, or twice;
- * parts that overlap.
+ * These mistakes end the test: to map memory where something is mapped, or outside of reserved
+ * addresses; to unmap a part of a mapping; to free memory while it is mapped or has parts, or
+ * twice; to make parts that overlap.
  *
  * @since 0.1
  */
@@ -599,7 +599,7 @@ typedef struct _TarnTestingPages TarnTestingPages;
  */
 typedef enum
 {
-  TARN_TESTING_PAGES_PARTS = 0, /**< parts that are made and given back, as OpenCL's sub-buffers */
+  TARN_TESTING_PAGES_PARTS = 0,    /**< parts that are made and returned, as OpenCL's sub-buffers */
   TARN_TESTING_PAGES_VIRTUAL = 1,  /**< virtual memory, as CUDA's */
   TARN_TESTING_PAGES_ADDRESSES = 2 /**< parts that are mere addresses */
 } TarnTestingPagesKind;
@@ -749,7 +749,7 @@ guint64 tarn_testing_pages_get_used_bytes (TarnTestingPages *pages);
 guint tarn_testing_pages_get_calls (TarnTestingPages *pages);
 
 /**
- * Counts the reservations of addresses that were not given back.
+ * Counts the reservations of addresses that were not freed.
  *
  * @param pages  the device; any thread may call it
  * @return how many
@@ -771,7 +771,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingPages, tarn_testing_pages_free)
 /**
  * A TarnTestingQueues over a TarnTestingPages: an allocator for heaps, with queues. It knows what
  * commands use granule for granule, whatever blocks the memory was split into. It is a fault of the
- * queues if memory is unmapped, or goes back, before the host was told that no command uses it. Any
+ * queues if memory is unmapped or returned before the host was told that no command uses it. Any
  * thread may use it.
  *
  * @since 0.1

@@ -130,7 +130,7 @@ _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const
   const gchar *name = strchr (path + root_length + 1, '/');
 
   return _tarn_device_tests_is_within (path, wanted) || _tarn_device_tests_is_within (name, wanted)
-         || (strncmp (path, wanted, root_length) == 0
+         || (strncmp (path, wanted, root_length) == 0 && wanted[root_length] == '/'
              && (g_ascii_isdigit (wanted[root_length + 1])
                  || _tarn_device_tests_is_within (name, wanted + root_length)));
 }

@@ -65,7 +65,7 @@ typedef struct
 
   /* Returns TRUE if all uses of a held block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Records events for a list of retired blocks, before each is given back. */
+  /* Records events for a list of retired blocks, before each is returned. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a retired block although commands may still use it.  Returns FALSE with
    * an error and nothing done if the driver cannot tell when they are done. */

@@ -75,7 +75,7 @@ struct _TarnBlock
   union
   {
     gsize size;       /* in use: bytes asked for */
-    TarnBlock *below; /* the next one in its bin, in a list being given back, or vacant */
+    TarnBlock *below; /* the next one in its bin, in a list being returned, or vacant */
   };
   gsize alloc_size;      /* bytes behind it */
   TarnAllocator *source; /* the pool (no reference: its active_blocks keep it alive), or the direct

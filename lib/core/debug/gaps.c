@@ -5,8 +5,8 @@
  *
  *     margin | what was asked for | the rest | addresses with nothing behind them
  *
- * A kernel that goes beyond the rest, which is less than an alignment, ends with a fault there, as
- * one does that uses a block that was freed, once its memory has gone back. */
+ * A kernel that accesses memory beyond the rest, which is less than an alignment, ends with a
+ * fault.  So does a kernel that uses a freed block whose memory was returned to the driver. */
 
 #include "debug/debug-private.h"
 

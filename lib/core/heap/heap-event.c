@@ -60,8 +60,9 @@ note_done (TarnHeapQueue *queue, guint64 number)
   queue->n_done = MAX (queue->n_done, number + 1);
 }
 
-/* Notes that an event is done, and drops the references of the caller and the queue.  If another
- * call has already done so, the event may belong to a queue that is gone. */
+/* Notes that an event is done, and drops the references of the caller and the queue.  If
+ * another call has already done so, the queue has no reference any more.
+ */
 static void
 settle (TarnHeapQueue *queue, TarnHeapEvent *event)
 {

@@ -36,7 +36,7 @@
  *
  * These do wait for a late event:
  *
- *     the host       where no memory is left, and where memory goes back
+ *     the host       where no memory is left, and where memory is returned
  *     a queue        where the caller says so, by moving a block in use; and for the queue that
  * makes fresh memory ready
  *
@@ -62,7 +62,7 @@
  *     use.c      what the caller says of blocks in use
  *     free.c     the end of a block in use
  *     watch.c    ... in pools that look at each one
- *     release.c  giving back memory that is still used
+ *     release.c  returning memory that is still used
  *     wait.c     who has to wait for a block, and waiting
  *     event.c    events, and recording them
  *     queue.c    the queues that a pool has met

@@ -11,7 +11,7 @@
 /* How often a call frees what the pool holds beyond its bound, while other threads free more. */
 #define MAX_ROUNDS 100
 
-/* Returns TRUE if memory must not go back to upstream while commands use it. */
+/* Returns TRUE if memory must not be returned to upstream while commands use it. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
@@ -320,8 +320,8 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Retires blocks for the caller to return to the heap: of a queue (NULL: of none), or all that can
- * go back. */
+/* Retires blocks for the caller to return to the heap: those of a queue, or those of no queue if
+ * it is NULL, or all that can be returned. */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {

@@ -143,7 +143,7 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block that goes back to its arena when @block is freed.  It is @block, unless the
+/* Chooses the block to return to its arena when @block is freed.  It is @block, unless the
  * thread keeps @block from now on: then it is the block that the thread kept before, or NULL if it
  * kept none.  A thread keeps the largest of a queue's temporaries, which are large blocks that it
  * frees before it allocates the next. */

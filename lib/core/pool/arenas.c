@@ -3,7 +3,8 @@
  *
  * Allocates blocks directly from a heap's arenas, and returns them there.  A thread that has no
  * block of the right size in its cache allocates from the arena of its queue, without the pool's
- * lock or the heap's (heap/arena-private.h).  Blocks for which its cache has no room go back there.
+ * lock or the heap's (heap/arena-private.h).  It returns blocks there for which its cache has no
+ * room.
  *
  * Such a block is an arena's own (TarnBlock.is_own).  TarnBlock.share says which queue alone has
  * used it, and it has no uses.  It is not in the heap's table of memory, because the block has a
@@ -29,8 +30,8 @@
 #include "base/clock-private.h"
 
 /* A thread checks the clock after this many blocks from arenas.  If it has not looked after the
- * pool and the heap for LOOK_TIME microseconds, it does so, as threads that take the locks do:
- * memory that no thread has used for a long time then goes back to upstream. */
+ * pool and the heap for LOOK_TIME microseconds, it does so, as threads that take the locks do: it
+ * returns memory to upstream that no thread has used for a long time. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 

@@ -6,7 +6,7 @@
  *     pool.c        takes blocks out of the pool and puts them into it, with the lock
  *     bins.c        the bins of held blocks
  *     ages.c        ... ordered by age
- *     retire.c      chooses the held blocks that go back to upstream
+ *     retire.c      chooses the held blocks to return to upstream
  *     bin.c         the size classes
  *     cache.c       thread caches
  *     count.c       ... and their counters
@@ -240,7 +240,7 @@ typedef struct
  *
  * The lock guards all fields that are not constant or atomic.  To change the fields that hits read,
  * a thread must also close the door.  No driver call and no callback happens under the lock, so
- * blocks that go back are first removed from all lists. */
+ * blocks are removed from all lists before they are returned. */
 struct _TarnPool
 {
   TarnAllocator base; /* first: see TARN_ALLOCATOR () */

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses the held blocks that go back to upstream, and their order.  The functions here retire
+ * Chooses the held blocks to return to upstream, and their order.  The functions here retire
  * them; the caller returns them without the lock (upstream/give-back.c). */
 
 #include "base/clock-private.h"

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The store: the blocks that a pool itself holds (bins.c), their ages (ages.c), and the choice of
- * blocks that go back to upstream (retire.c).  The blocks that threads keep are in their caches
+ * blocks to return to upstream (retire.c).  The blocks that threads keep are in their caches
  * instead. */
 
 #ifndef TARN_POOL_STORE_PRIVATE_H

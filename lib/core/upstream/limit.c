@@ -36,7 +36,7 @@
 /* The bytes that a request takes beyond those that were left. */
 typedef struct
 {
-  gboolean has_taken; /* held blocks, to give back */
+  gboolean has_taken; /* held blocks, to be returned */
   TarnGiveBack give_back;
   guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
 } Taken;

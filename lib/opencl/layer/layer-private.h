@@ -289,16 +289,16 @@ struct _LayerContext
   TarnMutex lock; /* guards all below, up to answers */
   TarnCond changed;
   LayerOrder order;
-  LayerQueue *only_queue;    /* with LAYER_ONE_QUEUE; borrowed */
-  gboolean has_reused_early; /* memory was reused behind the only queue's commands */
-  cl_event only_event;       /* nullable; done when all commands of the only queue are */
-  gboolean has_user_events;  /* atomic */
-  GPtrArray *queues;     /* references: those that take commands, or have some that are not done */
-  guint turn;            /* index of the queue that was polled last */
-  GPtrArray *pieces;     /* the driver's buffers by number; NULL: free */
-  GHashTable *addresses; /* piece -> its host address, if it is known */
-  guint all_used_before; /* no number below is free */
-  cl_command_queue own_queue;     /* the layer's own; NULL: not made yet */
+  LayerQueue *only_queue;     /* with LAYER_ONE_QUEUE; borrowed */
+  gboolean has_reused_early;  /* memory was reused behind the only queue's commands */
+  cl_event only_event;        /* nullable; done when all commands of the only queue are */
+  gboolean has_user_events;   /* atomic */
+  GPtrArray *queues;          /* references: queues that take commands, or have unfinished ones */
+  guint turn;                 /* index of the queue that was polled last */
+  GPtrArray *pieces;          /* the driver's buffers by number; NULL: free */
+  GHashTable *addresses;      /* piece -> its host address, if it is known */
+  guint all_used_before;      /* no number below is free */
+  cl_command_queue own_queue; /* the layer's own; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];
   TarnOpenclImageKinds *image_kinds; /* for the pool of images; NULL: not made yet */
