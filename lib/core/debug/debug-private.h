@@ -3,16 +3,19 @@
  *
  * Finding what programs do wrong with memory: TARN_DEBUG.
  *
- *     settings.c   what TARN_DEBUG asks for
- *     guarded.c    an allocator that stands between a pool and its upstream allocator
- *     gaps.c       blocks behind which nothing is mapped
- *     dying.c      guards in the host's memory, when a signal ends the program
- *     contents.c   reading, filling and comparing memory, through the backend
- *     finding.c    messages
- *     leaks.c      what is in use when a pool ends, or the program
+ *     settings.c        what TARN_DEBUG asks for
+ *     guarded.c         an allocator that stands between a pool and its upstream allocator
+ *     guarded-queues.c  its queues, which are the backend's
+ *     guards.c          the guards around a block in use
+ *     quarantine.c      freed blocks, before their memory is returned
+ *     gaps.c            blocks behind which nothing is mapped
+ *     dying.c           guards in the host's memory, when a signal ends the program
+ *     contents.c        reading, filling and comparing memory, through the backend
+ *     finding.c         messages
+ *     leaks.c           what is in use when a pool ends, or the program
  *
  * A pool that is debugged has each block from upstream, with exactly the bytes that are asked for,
- * and gives it back as soon as it is freed, once the host has waited for the queues that use it.
+ * and returns it as soon as it is freed, once the host has waited for the queues that use it.
  * So whatever stands below sees each block by itself, while nobody else uses it:
  *
  *     margin | what was asked for | the rest, and another margin
@@ -46,6 +49,7 @@ _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 }
 
 typedef struct _TarnDyingSlot TarnDyingSlot; /* dying.c */
+typedef GPtrArray TarnFindings;              /* texts, owned */
 
 /* A block, from its request until its memory is returned to upstream. */
 typedef struct
@@ -121,6 +125,45 @@ gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory mem
 /* Checks all blocks, in use and in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
+/* Logs why memory cannot be reached.  It logs nothing if the context is lost.  A capture of a
+ * stream concerns all blocks at that time, so it is logged once. */
+void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
+/* Leaves a block that is to be freed to the threads that read it.  Returns FALSE if none does.  The
+ * lock is held. */
+gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
+/* Notes the calling thread and its stack as those that free a block. */
+void _tarn_guarded_note_free (TarnDebugBlock *block);
+/* Returns the memory of a block, and frees its record. */
+void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
+
+/* guarded-queues.c */
+void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct);
+
+/* guards.c */
+
+/* Fills the guards of a block. */
+gboolean _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error);
+/* Finds the host's address of a block, before its guards are filled. */
+void _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block);
+/* Registers filled guards with dying.c, if the host sees them; and unregisters them. */
+void _tarn_guards_watch (const TarnGuarded *self, TarnDebugBlock *block);
+void _tarn_guards_forget (TarnDebugBlock *block);
+/* Checks guards, unless they have been reported. */
+void _tarn_guards_check (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings);
+
+/* quarantine.c */
+
+/* Fills a freed block with POISON.  Returns FALSE if the memory cannot be reached. */
+gboolean _tarn_quarantine_poison (TarnGuarded *self, const TarnDebugBlock *block);
+/* Adds a freed block, which was filled. */
+void _tarn_quarantine_put (TarnGuarded *self, TarnDebugBlock *block);
+/* Checks that a block in quarantine has not been written. */
+void _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block,
+                             TarnFindings *findings);
+/* Frees blocks, the oldest first, until at most @max_bytes are left.  Frees no more blocks than
+ * there were at first, so that it ends.  Returns their bytes. */
+gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
+
 /* dying.c */
 
 /* Registers the guards of a block that the host sees, to be checked when a signal ends the program.
@@ -157,7 +200,6 @@ gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsi
 
 /* finding.c.  A finding is described while the lock keeps it unchanged, and reported without a
  * lock, because a handler of messages may call Tarn. */
-typedef GPtrArray TarnFindings; /* texts, owned */
 
 TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,

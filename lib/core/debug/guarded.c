@@ -13,9 +13,6 @@
 /* A multiple of all alignments that programs rely on. */
 #define LEAST_MARGIN ((gsize) 512)
 
-/* The bytes that one call fills about as fast as a single byte. */
-#define MAX_FILLED ((gsize) 256 << 10)
-
 /* Returns TRUE if memory cannot be reached because its context is gone.  Then it belongs to no
  * block. */
 static gboolean
@@ -39,42 +36,12 @@ poisons_freed (const TarnGuarded *self)
   return poisons (self) && !self->direct->ops.deferred;
 }
 
-/* Returns the offset of the rest behind the user's part, from the start of the whole. */
-static gsize
-get_end (const TarnDebugBlock *block)
-{
-  return block->margin + block->size;
-}
-
-/* Returns the offset of the guards in front of the user's part.  Of a mapping, a small part there
- * is enough. */
-static gsize
-get_front (const TarnGuarded *self, const TarnDebugBlock *block)
-{
-  return block->margin - MIN (block->margin, self->margin);
-}
-
 /* New blocks */
-
-/* Fills the guards.  For a small block, one call fills them and the user's part between them. */
-static gboolean
-fill_guards (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
-{
-  gsize front = get_front (self, block), end = get_end (block);
-
-  if (block->size <= MAX_FILLED)
-    return _tarn_contents_fill (self, block->whole, front, block->whole_size - front,
-                                TARN_DEBUG_GUARD_BYTE, error);
-  return _tarn_contents_fill (self, block->whole, front, block->margin - front,
-                              TARN_DEBUG_GUARD_BYTE, error)
-         && _tarn_contents_fill (self, block->whole, end, block->whole_size - end,
-                                 TARN_DEBUG_GUARD_BYTE, error);
-}
 
 static gboolean
 fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
-  if (block->margin > 0 && !fill_guards (self, block, error))
+  if (block->margin > 0 && !_tarn_guards_fill (self, block, error))
     return FALSE;
   return !poisons (self)
          || _tarn_contents_fill (self, block->whole, block->margin, block->size,
@@ -141,8 +108,8 @@ give_whole_back (TarnGuarded *self, const TarnDebugBlock *block)
   end_reservation (self, block->whole_size);
 }
 
-static void
-give_back (TarnGuarded *self, TarnDebugBlock *block)
+void
+_tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block)
 {
   release_part (self, block);
   give_whole_back (self, block);
@@ -151,8 +118,8 @@ give_back (TarnGuarded *self, TarnDebugBlock *block)
 
 /* Logs why memory cannot be reached.  It logs nothing if the context is lost.  A capture of a
  * stream concerns all blocks at that time, so it is logged once. */
-static void
-say_unreachable (TarnGuarded *self, const gchar *what, const GError *error)
+void
+_tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error)
 {
   if (is_lost (error)
       || (g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED)
@@ -161,97 +128,13 @@ say_unreachable (TarnGuarded *self, const gchar *what, const GError *error)
   g_message ("%s: %s: %s", self->label, what, error->message);
 }
 
-/* Quarantine */
-
-static void
-check_poison (TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
-{
-  g_autoptr (GError) error = NULL;
-  TarnContentsChange change;
-  gboolean is_changed;
-
-  if (!_tarn_contents_compare (self, block->whole, block->margin, block->size,
-                               TARN_DEBUG_POISON_BYTE, &is_changed, &change, &error))
-    say_unreachable (self, "a freed block cannot be looked at", error);
-  else if (is_changed)
-    _tarn_findings_add (findings, self, block,
-                        "written after it was freed, at offset %" G_GSIZE_FORMAT
-                        ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
-                        change.first - block->margin, change.byte, change.last - block->margin);
-}
-
 /* Leaves a block that is to be freed to the threads that read it.  Returns FALSE if none does.  The
  * lock is held. */
-static gboolean
-leave_to_look (TarnDebugBlock *block)
+gboolean
+_tarn_guarded_leave_to_look (TarnDebugBlock *block)
 {
   block->is_left = block->n_looks > 0;
   return block->is_left;
-}
-
-/* Takes the oldest block out of the quarantine if that has more than @max_bytes; returns FALSE if
- * not. *popped becomes NULL if the block is left to a thread that reads it. */
-static gboolean
-pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
-{
-  gboolean is_excess;
-  TarnDebugBlock *block;
-
-  _tarn_mutex_lock (&self->lock);
-  is_excess = self->quarantined_bytes > max_bytes;
-  if (is_excess)
-    {
-      block = g_queue_peek_head (&self->quarantine);
-      g_queue_unlink (&self->quarantine, &block->link);
-      self->quarantined_bytes -= block->whole_size;
-      g_hash_table_remove (self->blocks, &block->memory.address);
-      *popped = leave_to_look (block) ? NULL : block;
-    }
-  _tarn_mutex_unlock (&self->lock);
-  return is_excess;
-}
-
-/* Frees a block that was in quarantine. */
-static void
-end_quarantine (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
-{
-  check_poison (self, block, findings);
-  give_back (self, block);
-}
-
-static guint
-count_quarantine (TarnGuarded *self)
-{
-  guint n;
-
-  _tarn_mutex_lock (&self->lock);
-  n = self->quarantine.length;
-  _tarn_mutex_unlock (&self->lock);
-  return n;
-}
-
-/* Frees blocks of the quarantine, the oldest first, until it has at most @max_bytes.  Frees no more
- * blocks than there were at first, so that it ends even if other threads add some.  Returns the
- * number of bytes; 0: there were none. */
-static gsize
-shorten_quarantine (TarnGuarded *self, gsize max_bytes)
-{
-  guint n_left = count_quarantine (self);
-  gsize bytes = 0;
-  TarnDebugBlock *block;
-
-  while (n_left-- > 0 && pop_excess (self, max_bytes, &block))
-    {
-      TarnFindings *findings;
-
-      if (block == NULL)
-        continue;
-      findings = _tarn_findings_new ();
-      bytes += block->whole_size;
-      end_quarantine (self, block, findings);
-      _tarn_findings_report (findings);
-    }
-  return bytes;
 }
 
 /* The functions of the allocator */
@@ -325,7 +208,7 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
         return TRUE;
-      if (!is_short (local) || shorten_quarantine (self, 0) == 0)
+      if (!is_short (local) || _tarn_quarantine_shorten (self, 0) == 0)
         continue;
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
@@ -353,81 +236,6 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
     g_free (block);
 }
 
-/* Guards that the host sees */
-
-static gboolean
-host_sees (const TarnDebugBlock *block, gsize start, gsize end, guint8 byte)
-{
-  guint8 bytes[256];
-
-  for (gsize n; start < end; start += n)
-    {
-      n = MIN (end - start, sizeof bytes);
-      if (!_tarn_dying_read ((const guint8 *) block->host + start, bytes, n))
-        return FALSE;
-      for (gsize i = 0; i < n; i++)
-        if (bytes[i] != byte)
-          return FALSE;
-    }
-  return TRUE;
-}
-
-static gboolean
-host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
-{
-  return host_sees (block, get_front (self, block), block->margin, TARN_DEBUG_GUARD_BYTE)
-         && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
-}
-
-/* Tries whether the host sees the device's writes, and not an older copy: fills the guards with
- * another byte, which the host must see.  The caller fills them again. */
-static gboolean
-try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
-{
-  const guint8 other = (guint8) ~TARN_DEBUG_GUARD_BYTE;
-  gsize front = get_front (self, block), end = get_end (block);
-
-  return _tarn_contents_fill (self, block->whole, front, block->margin - front, other, NULL)
-         && _tarn_contents_fill (self, block->whole, end, block->whole_size - end, other, NULL)
-         && host_sees (block, front, block->margin, other)
-         && host_sees (block, end, block->whole_size, other);
-}
-
-/* Finds the host's address of a block, before its guards are filled. */
-static void
-find_host (TarnGuarded *self, TarnDebugBlock *block)
-{
-  gint shows = g_atomic_int_get (&self->shows_host);
-
-  if (self->direct->ops.find_host == NULL || block->margin == 0 || shows == FALSE)
-    return;
-  block->host = _tarn_call (self->direct, find_host, block->whole, block->whole_size);
-  if (shows < 0)
-    {
-      shows = block->host != NULL && try_host_sees_writes (self, block);
-      g_atomic_int_set (&self->shows_host, shows);
-    }
-  if (!shows)
-    block->host = NULL;
-}
-
-/* Registers the guards with dying.c, if the host sees them.  They are filled. */
-static void
-watch_host (const TarnGuarded *self, TarnDebugBlock *block)
-{
-  if (block->host != NULL && !block->is_unguarded && host_sees_guards (self, block))
-    block->slot = _tarn_dying_watch (self, block, get_front (self, block));
-  else
-    block->host = NULL;
-}
-
-static void
-forget_host (TarnDebugBlock *block)
-{
-  if (block->slot != NULL)
-    _tarn_dying_forget (g_steal_pointer (&block->slot));
-}
-
 /* Fills a new block and its guards.  While a stream is being captured that cannot be done, and the
  * block has no guards. */
 static gboolean
@@ -443,7 +251,7 @@ prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
       return FALSE;
     }
   block->is_unguarded = TRUE;
-  say_unreachable (self, "a block has no guards", local);
+  _tarn_guarded_say_unreachable (self, "a block has no guards", local);
   return TRUE;
 }
 
@@ -469,85 +277,16 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
       g_free (block);
       return FALSE;
     }
-  find_host (self, block);
+  _tarn_guards_find_host (self, block);
   if (!prepare_fresh (self, block, error))
     {
-      give_back (self, block);
+      _tarn_guarded_give_back (self, block);
       return FALSE;
     }
-  watch_host (self, block);
+  _tarn_guards_watch (self, block);
   *memory = block->memory;
   note_block (self, block);
   return TRUE;
-}
-
-static void
-check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_behind,
-              TarnFindings *findings, GError **error)
-{
-  gsize start = is_behind ? get_end (block) : get_front (self, block);
-  gsize size = (is_behind ? block->whole_size : block->margin) - start;
-  TarnContentsChange change;
-  gboolean is_changed;
-
-  if (!_tarn_contents_compare (self, block->whole, start, size, TARN_DEBUG_GUARD_BYTE, &is_changed,
-                               &change, error)
-      || !is_changed)
-    return;
-  if (is_behind)
-    _tarn_findings_add (findings, self, block,
-                        "written behind its end, at offset %" G_GSIZE_FORMAT
-                        ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
-                        change.first - block->margin, change.byte, change.last - block->margin);
-  else
-    _tarn_findings_add (findings, self, block,
-                        "written before its beginning, at offset -%" G_GSIZE_FORMAT
-                        ", and from offset -%" G_GSIZE_FORMAT " on: 0x%02x",
-                        block->margin - change.last, block->margin - change.first, change.byte);
-}
-
-static gboolean
-is_said (TarnGuarded *self, const TarnDebugBlock *block)
-{
-  gboolean is_said;
-
-  _tarn_mutex_lock (&self->lock);
-  is_said = block->is_said;
-  _tarn_mutex_unlock (&self->lock);
-  return is_said;
-}
-
-static void
-set_said (TarnGuarded *self, TarnDebugBlock *block)
-{
-  TarnDyingSlot *slot;
-
-  _tarn_mutex_lock (&self->lock);
-  block->is_said = TRUE;
-  slot = g_steal_pointer (&block->slot); /* one of several threads that check forgets it */
-  _tarn_mutex_unlock (&self->lock);
-  if (slot != NULL)
-    _tarn_dying_forget (slot);
-}
-
-/* Checks guards, unless they have been reported, without a command of the driver's if the host sees
- * them. */
-static void
-check_guards (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
-{
-  g_autoptr (GError) error = NULL;
-  guint n_before = findings->len;
-
-  if (block->margin == 0 || block->is_unguarded || is_said (self, block)
-      || (block->host != NULL && host_sees_guards (self, block)))
-    return;
-  check_margin (self, block, FALSE, findings, &error);
-  if (error == NULL)
-    check_margin (self, block, TRUE, findings, &error);
-  if (error != NULL)
-    say_unreachable (self, "the guards of a block cannot be looked at", error);
-  if (findings->len > n_before)
-    set_said (self, block);
 }
 
 /* Adds a finding if a block is freed twice.  Returns FALSE if it is not.  The lock is held. */
@@ -563,8 +302,8 @@ add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
   return TRUE;
 }
 
-static void
-note_free (TarnDebugBlock *block)
+void
+_tarn_guarded_note_free (TarnDebugBlock *block)
 {
   block->freed_stack = _tarn_stack_take ();
   block->freed_thread = _tarn_record_get_thread ();
@@ -585,58 +324,31 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
       block = g_hash_table_lookup (self->blocks, &memory.address);
       if (block != NULL && self->is_nameless && block->size != size)
         block = NULL; /* another one */
-      else if (block != NULL && !leave_to_look (block))
+      else if (block != NULL && !_tarn_guarded_leave_to_look (block))
         g_hash_table_remove (self->blocks, &memory.address);
       else if (block == NULL && !self->is_nameless)
         _tarn_findings_add_unknown (findings, self, memory, size);
     }
   *is_left = block != NULL && block->is_left;
   if (*is_left && block->freed_thread == 0)
-    note_free (block);
+    _tarn_guarded_note_free (block);
   _tarn_mutex_unlock (&self->lock);
   return *is_left ? NULL : block;
-}
-
-/* Fills a freed block with POISON.  Returns FALSE if the memory cannot be reached. */
-static gboolean
-poison_freed (TarnGuarded *self, const TarnDebugBlock *block)
-{
-  g_autoptr (GError) error = NULL;
-
-  if (_tarn_contents_fill (self, block->whole, block->margin, block->size, TARN_DEBUG_POISON_BYTE,
-                           &error))
-    return TRUE;
-  say_unreachable (self, "a freed block cannot be filled", error);
-  return FALSE;
-}
-
-static void
-put_into_quarantine (TarnGuarded *self, TarnDebugBlock *block)
-{
-  block->is_freed = TRUE;
-  block->is_left = FALSE;
-  if (block->freed_thread == 0)
-    note_free (block);
-  _tarn_mutex_lock (&self->lock);
-  g_hash_table_insert (self->blocks, &block->memory.address, block);
-  g_queue_push_tail_link (&self->quarantine, &block->link);
-  self->quarantined_bytes += block->whole_size;
-  _tarn_mutex_unlock (&self->lock);
 }
 
 static void
 end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
-  forget_host (block);
+  _tarn_guards_forget (block);
   /* Filled even if there is no room in quarantine, so that later reads find it. */
-  if (!poisons_freed (self) || !poison_freed (self, block)
+  if (!poisons_freed (self) || !_tarn_quarantine_poison (self, block)
       || block->whole_size > self->settings.quarantine_bytes)
     {
-      give_back (self, block);
+      _tarn_guarded_give_back (self, block);
       return;
     }
-  put_into_quarantine (self, block);
-  shorten_quarantine (self, self->settings.quarantine_bytes);
+  _tarn_quarantine_put (self, block);
+  _tarn_quarantine_shorten (self, self->settings.quarantine_bytes);
 }
 
 static void
@@ -649,7 +361,7 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
 
   if (block != NULL)
     {
-      check_guards (self, block, findings);
+      _tarn_guards_check (self, block, findings);
       end_block (self, block);
     }
   else if (!is_left && findings->len == 0)
@@ -664,7 +376,7 @@ static gboolean
 guarded_reclaim (gpointer user_data)
 {
   TarnGuarded *self = user_data;
-  gsize bytes = shorten_quarantine (self, 0);
+  gsize bytes = _tarn_quarantine_shorten (self, 0);
 
   return _tarn_allocator_reclaim (self->direct) || bytes > 0;
 }
@@ -675,7 +387,7 @@ static gsize
 guarded_trim (gpointer user_data)
 {
   TarnGuarded *self = user_data;
-  gsize bytes = shorten_quarantine (self, 0);
+  gsize bytes = _tarn_quarantine_shorten (self, 0);
 
   return MAX (bytes,
               _tarn_allocator_trim (self->below)); /* a heap may keep it for its other pools */
@@ -694,7 +406,7 @@ forget_stuck (TarnGuarded *self)
     {
       const TarnDebugBlock *stuck = block;
 
-      forget_host (block);
+      _tarn_guards_forget (block);
       if (!stuck->has_gap)
         _tarn_allocator_lose (self->below, stuck->whole, stuck->whole_size);
       g_free (block);
@@ -707,88 +419,13 @@ guarded_destroy (gpointer user_data)
   TarnGuarded *self = user_data;
 
   _tarn_leaks_forget (self);
-  shorten_quarantine (self, 0);
+  _tarn_quarantine_shorten (self, 0);
   forget_stuck (self);
   g_hash_table_unref (self->blocks);
   _tarn_mutex_clear (&self->lock);
   g_free (self->label);
   tarn_allocator_unref (self->given);
   g_free (self);
-}
-
-/* Queues are the backend's. */
-
-#define DIRECT(user_data) (((TarnGuarded *) (user_data))->direct)
-#define CALL(user_data, func, ...) _tarn_call (DIRECT (user_data), func, __VA_ARGS__)
-
-static gboolean
-guarded_queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **error)
-{
-  return CALL (user_data, queue_ref, queue, in_order, error);
-}
-
-static void
-guarded_queue_unref (gpointer user_data, gpointer queue)
-{
-  CALL (user_data, queue_unref, queue);
-}
-
-static gpointer
-guarded_event_record (gpointer user_data, gpointer queue, GError **error)
-{
-  return CALL (user_data, event_record, queue, error);
-}
-
-static gboolean
-guarded_event_is_done (gpointer user_data, gpointer event)
-{
-  return CALL (user_data, event_is_done, event);
-}
-
-static gboolean
-guarded_event_wait (gpointer user_data, gpointer event, gpointer queue, GError **error)
-{
-  return CALL (user_data, event_wait, event, queue, error);
-}
-
-static void
-guarded_event_release (gpointer user_data, gpointer event)
-{
-  CALL (user_data, event_release, event);
-}
-
-static gpointer
-guarded_event_record_all (gpointer user_data, GError **error)
-{
-  return CALL (user_data, event_record_all, error);
-}
-
-static gpointer
-guarded_fresh_queue (gpointer user_data)
-{
-  return _tarn_call_plain (DIRECT (user_data), fresh_queue);
-}
-
-static gboolean
-guarded_check_queue (gpointer user_data, gpointer queue, GError **error)
-{
-  return CALL (user_data, check_queue, queue, error);
-}
-
-static void
-set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct)
-{
-  if (direct->queue_ref == NULL)
-    return;
-  ops->queue_ref = guarded_queue_ref;
-  ops->queue_unref = guarded_queue_unref;
-  ops->event_record = guarded_event_record;
-  ops->event_is_done = guarded_event_is_done;
-  ops->event_wait = guarded_event_wait;
-  ops->event_release = guarded_event_release;
-  ops->event_record_all = direct->event_record_all != NULL ? guarded_event_record_all : NULL;
-  ops->fresh_queue = direct->fresh_queue != NULL ? guarded_fresh_queue : NULL;
-  ops->check_queue = direct->check_queue != NULL ? guarded_check_queue : NULL;
 }
 
 /* Making one */
@@ -843,7 +480,7 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   ops.allocate = guarded_allocate;
   ops.free = guarded_free;
   ops.reclaim = guarded_reclaim;
-  set_queue_functions (&ops, &self->direct->ops);
+  _tarn_guarded_set_queue_functions (&ops, &self->direct->ops);
   allocator = self->self = _tarn_allocator_new_between (&ops, self, guarded_destroy, upstream);
   allocator->level = upstream->level + 1;
   allocator->trim = guarded_trim;
@@ -883,7 +520,7 @@ _tarn_debug_end_pool (TarnAllocator *upstream)
 
   if (upstream->given == NULL) /* another pool */
     return;
-  shorten_quarantine (self, 0);
+  _tarn_quarantine_shorten (self, 0);
   if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0)
     _tarn_leaks_report (self, "the pool ends");
   _tarn_mutex_lock (&self->lock);
@@ -902,7 +539,7 @@ _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory)
   _tarn_mutex_lock (&self->lock);
   block = g_hash_table_lookup (self->blocks, &memory.address);
   if (block != NULL && !block->is_freed && !block->is_left)
-    note_free (block);
+    _tarn_guarded_note_free (block);
   _tarn_mutex_unlock (&self->lock);
 }
 
@@ -981,17 +618,17 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
   if (block == NULL)
     return;
   if (block->is_freed)
-    check_poison (self, block, findings);
+    _tarn_quarantine_check (self, block, findings);
   else
-    check_guards (self, block, findings);
+    _tarn_guards_check (self, block, findings);
   if (!end_look (self, block))
     return;
   if (block->is_freed)
-    give_back (self, block);
+    _tarn_guarded_give_back (self, block);
   else
     {
       if (findings->len == n_before) /* writes since then */
-        check_guards (self, block, findings);
+        _tarn_guards_check (self, block, findings);
       end_block (self, block);
     }
 }
