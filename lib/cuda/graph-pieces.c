@@ -132,7 +132,7 @@ put_back (const GArray *taken)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Waits for the context of each entry.  Returns FALSE if it could not for one. */
+/* Waits for the context of each entry.  Returns FALSE if one of these waits failed. */
 static gboolean
 synchronize_all (const GArray *entries)
 {

@@ -139,8 +139,8 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* The event that a call has ended which began at a time (_tarn_record_begin_call ()).  The
- * recording has how long it took as well. */
+/* Records that a call has ended, and how long it took.  @start: _tarn_record_begin_call () returned
+ * it when the call began; 0: nothing is recorded. */
 #define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
   do                                                                                               \
     {                                                                                              \
