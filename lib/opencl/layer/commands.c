@@ -7,12 +7,6 @@
 
 #include "layer-private.h"
 
-static LayerBuffer **
-get_buffers (LayerCommand *self)
-{
-  return self->many != NULL ? self->many : self->few;
-}
-
 /* Returns TRUE if the layer needs the command's event: its queue is out of order, so that only the
  * event tells when it is done, or one of its buffers has callbacks. */
 static gboolean
@@ -21,8 +15,11 @@ wants_event (LayerCommand *self)
   gboolean wants = !__atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE);
 
   for (guint i = 0; i < self->n && !wants; i++)
-    wants = get_buffers (self)[i] != NULL
-            && __atomic_load_n (&get_buffers (self)[i]->is_watched, __ATOMIC_RELAXED);
+    {
+      LayerBuffer *buffer = _tarn_layer_command_get (self, i);
+
+      wants = buffer != NULL && __atomic_load_n (&buffer->is_watched, __ATOMIC_RELAXED);
+    }
   return wants;
 }
 
@@ -46,7 +43,8 @@ _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl
   self->n = objects != NULL ? n : 0;
   self->many = self->n > LAYER_FEW ? g_new (LayerBuffer *, n) : NULL;
   for (guint i = 0; i < self->n; i++)
-    get_buffers (self)[i] = _tarn_layer_buffer_find_retained (objects[i]);
+    (self->many != NULL ? self->many : self->few)[i]
+        = _tarn_layer_buffer_find_retained (objects[i]);
   prepare (self, event);
 }
 
@@ -67,11 +65,11 @@ note_uses (LayerCommand *self)
   guint64 number = 0;
   guint last = self->n;
 
-  while (last > 0 && get_buffers (self)[last - 1] == NULL)
+  while (last > 0 && _tarn_layer_command_get (self, last - 1) == NULL)
     last--;
   for (guint i = 0; i < last; i++)
     {
-      LayerBuffer *buffer = get_buffers (self)[i];
+      LayerBuffer *buffer = _tarn_layer_command_get (self, i);
 
       if (buffer == NULL)
         continue;
@@ -97,8 +95,8 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
   if (self->own != NULL)
     _tarn_layer_release_event (self->own);
   for (guint i = 0; i < self->n; i++)
-    if (get_buffers (self)[i] != NULL)
-      _tarn_layer_buffer_release (get_buffers (self)[i]);
+    if (_tarn_layer_command_get (self, i) != NULL)
+      _tarn_layer_buffer_release (_tarn_layer_command_get (self, i));
   g_free (self->many);
   _tarn_layer_unref (self->queue);
 }
@@ -110,9 +108,8 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
  * program's there is more of its buffer; there the driver may be as lax as it is without the
  * layer. */
 gboolean
-_tarn_layer_is_within (cl_mem object, gsize offset, gsize size)
+_tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 {
-  LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, object);
   gsize all;
 
   if (buffer == NULL || buffer->is_image)
@@ -120,6 +117,9 @@ _tarn_layer_is_within (cl_mem object, gsize offset, gsize size)
   all = buffer->whole != NULL ? buffer->whole->size - buffer->offset : buffer->size;
   return offset <= all && size <= all - offset;
 }
+
+#define IS_WITHIN(i, offset, size)                                                                 \
+  _tarn_layer_is_within (_tarn_layer_command_get (&command, i), offset, size)
 
 /* Defines a command that uses the objects named last.  If it is not @right, it fails. */
 #define COMMAND(name, right, blocking, parameters, arguments, ...)                                 \
@@ -137,18 +137,16 @@ _tarn_layer_is_within (cl_mem object, gsize offset, gsize size)
     return status;                                                                                 \
   }
 
-COMMAND (clEnqueueReadBuffer, _tarn_layer_is_within (buffer, offset, size), wait,
+COMMAND (clEnqueueReadBuffer, IS_WITHIN (0, offset, size), wait,
          (cl_mem buffer, cl_bool wait, size_t offset, size_t size, void *host),
          (buffer, wait, offset, size, host), buffer)
-COMMAND (clEnqueueWriteBuffer, _tarn_layer_is_within (buffer, offset, size), wait,
+COMMAND (clEnqueueWriteBuffer, IS_WITHIN (0, offset, size), wait,
          (cl_mem buffer, cl_bool wait, size_t offset, size_t size, const void *host),
          (buffer, wait, offset, size, host), buffer)
-COMMAND (clEnqueueFillBuffer, _tarn_layer_is_within (buffer, offset, size), FALSE,
+COMMAND (clEnqueueFillBuffer, IS_WITHIN (0, offset, size), FALSE,
          (cl_mem buffer, const void *pattern, size_t pattern_size, size_t offset, size_t size),
          (buffer, pattern, pattern_size, offset, size), buffer)
-COMMAND (clEnqueueCopyBuffer,
-         _tarn_layer_is_within (from, from_offset, size)
-             && _tarn_layer_is_within (to, to_offset, size),
+COMMAND (clEnqueueCopyBuffer, IS_WITHIN (0, from_offset, size) && IS_WITHIN (1, to_offset, size),
          FALSE, (cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t size),
          (from, to, from_offset, to_offset, size), from, to)
 COMMAND (clEnqueueReadImage, TRUE, wait,

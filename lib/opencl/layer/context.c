@@ -232,7 +232,7 @@ set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 void
 _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
-  _tarn_layer_context_poll (self, TRUE);
+  _tarn_layer_context_poll (self);
   if (set_only (self, queue, in_order))
     return;
   _tarn_layer_context_end_one_queue (self, NULL);
@@ -287,16 +287,20 @@ next_queue (LayerContext *self)
 #define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
 void
-_tarn_layer_context_poll (LayerContext *self, gboolean now)
+_tarn_layer_context_poll_if_due (LayerContext *self, gint64 now)
 {
-  gint64 time;
+  if (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0
+      || now - __atomic_load_n (&self->polled_at, __ATOMIC_RELAXED) < POLL_EVERY)
+    return;
+  __atomic_store_n (&self->polled_at, now, __ATOMIC_RELAXED);
+  _tarn_layer_context_poll (self);
+}
 
+void
+_tarn_layer_context_poll (LayerContext *self)
+{
   if (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
     return;
-  time = g_get_monotonic_time ();
-  if (!now && time - __atomic_load_n (&self->polled_at, __ATOMIC_RELAXED) < POLL_EVERY)
-    return;
-  __atomic_store_n (&self->polled_at, time, __ATOMIC_RELAXED);
   for (guint i = 0; i < 2; i++)
     {
       LAYER_AUTO LayerQueue *queue = next_queue (self);

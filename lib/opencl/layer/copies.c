@@ -74,12 +74,12 @@ is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 /* Returns TRUE if a box that a program names is within its buffer, or if that is for the driver to
  * check. */
 static gboolean
-box_is_within (cl_mem object, const size_t *origin, const size_t *region, size_t row, size_t slice)
+box_is_within (const LayerBuffer *buffer, const size_t *origin, const size_t *region, size_t row,
+               size_t slice)
 {
-  LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, object);
   Box box;
 
-  return !read_box (&box, object, origin, region, row, slice) || is_within (buffer, &box, region);
+  return !read_box (&box, NULL, origin, region, row, slice) || is_within (buffer, &box, region);
 }
 
 cl_int CL_API_CALL
@@ -93,7 +93,7 @@ layer_clEnqueueReadBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool wa
   cl_int status = CL_INVALID_VALUE;
 
   _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
-  if (box_is_within (buffer, origin, region, row, slice))
+  if (box_is_within (command.few[0], origin, region, row, slice))
     status = _tarn_layer_driver->clEnqueueReadBufferRect (queue, buffer, wait, origin, host_origin,
                                                           region, row, slice, host_row, host_slice,
                                                           host, n_waits, waits, event);
@@ -112,7 +112,7 @@ layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool w
   cl_int status = CL_INVALID_VALUE;
 
   _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
-  if (box_is_within (buffer, origin, region, row, slice))
+  if (box_is_within (command.few[0], origin, region, row, slice))
     status = _tarn_layer_driver->clEnqueueWriteBufferRect (queue, buffer, wait, origin, host_origin,
                                                            region, row, slice, host_row, host_slice,
                                                            host, n_waits, waits, event);

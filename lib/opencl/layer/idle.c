@@ -50,13 +50,13 @@ _tarn_layer_get_held_bytes (TarnPool *pool)
 }
 
 void
-_tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self)
+_tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self, gint64 now)
 {
-  gint64 now = g_get_monotonic_time ();
   gsize held, unneeded;
 
   if (!try_begin_look (self, now))
     return;
+  _tarn_layer_drop_old_spares (context, now);
   held = _tarn_layer_get_held_bytes (pool);
   unneeded = note_held (context, self, held, now);
   if (unneeded > 0)

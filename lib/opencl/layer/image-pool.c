@@ -337,7 +337,7 @@ get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GEr
   if (_tarn_layer_is_debugged (context))
     _tarn_layer_debug_keep_up ();
   block = allocate (context, pool, bytes, error);
-  _tarn_layer_drop_unneeded (context, pool, &context->image_idle);
+  _tarn_layer_drop_unneeded (context, pool, &context->image_idle, g_get_monotonic_time ());
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
   if (block == NULL)
     return NULL;
@@ -376,7 +376,7 @@ _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags, const cl_image_f
   if (context == NULL || !_tarn_layer_context_may_serve (context)
       || !_tarn_opencl_image_kind_init (&kind, flags, format, desc, NULL))
     return NULL;
-  _tarn_layer_context_poll (context, TRUE);
+  _tarn_layer_context_poll (context);
   block = get (context, &kind, &image, &error);
   if (block != NULL)
     _tarn_layer_buffer_add_pooled_image (context, block, image);

@@ -79,6 +79,8 @@ _tarn_layer_get_driver (void)
 typedef struct _LayerContext LayerContext;
 typedef struct _LayerQueue LayerQueue;
 typedef struct _LayerBuffer LayerBuffer;
+typedef struct _LayerSub LayerSub;
+typedef struct _LayerUse LayerUse;
 
 /* LAYER_LOCKED holds a mutex until the end of the enclosing block. */
 static inline void
@@ -183,8 +185,7 @@ typedef enum
   LAYER_CONTEXT,
   LAYER_QUEUE,
   LAYER_BUFFER,
-  LAYER_KERNEL,
-  LAYER_WAITER /* it is in no table */
+  LAYER_KERNEL
 } LayerKind;
 
 /* The record of an object of the program's; the first member of each kind's struct. */
@@ -308,9 +309,10 @@ struct _LayerContext
   GHashTable *answers;               /* see ask.c */
 
   TarnMutex spares_lock; /* guards the next three: see spares.c */
-  GHashTable *spares;    /* a spare's LayerPlace -> LayerSpare, owned */
+  GHashTable *spares;    /* a spare's LayerPlace -> LayerSub, owned */
   GQueue spares_by_age;
   gsize spare_bytes;
+  gint64 spares_time; /* of the last look at their age, monotonic */
 
   /* Atomic: */
   gint counts_parts;     /* sub-buffers add to a buffer's references; -1: unknown */
@@ -356,9 +358,10 @@ void _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *qu
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
-/* Polls a queue or two if buffers wait for commands.  Unless @now, does nothing if the last poll
- * was just before. */
-void _tarn_layer_context_poll (LayerContext *self, gboolean now);
+/* Poll a queue or two if buffers wait for commands; the second does nothing if the last poll was
+ * just before.  @now: monotonic time. */
+void _tarn_layer_context_poll (LayerContext *self);
+void _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now);
 
 /* Returns TRUE if buffers and images may come from pools. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
@@ -446,7 +449,7 @@ gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
 
 /* Returns memory to the driver that the pool has cached for a while without need, if it is time for
  * a look. */
-void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self);
+void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self, gint64 now);
 
 /* Returns the number of bytes that a pool caches. */
 gsize _tarn_layer_get_held_bytes (TarnPool *pool);
@@ -492,34 +495,63 @@ LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
 
 /* spares.c */
 
-/* A spare: a sub-buffer that is kept for a later buffer of the program's at the same place. */
-typedef struct
+/* A sub-buffer of the driver.  It is a buffer's of the program, or a spare: kept for a later buffer
+ * at the same place. */
+struct _LayerSub
 {
   LayerPlace place;
   cl_mem handle;      /* a reference */
   cl_mem_flags flags; /* as the driver reports them */
-  gint64 time;        /* monotonic, when it became a spare */
-  GList by_age;       /* its link in spares_by_age */
-} LayerSpare;
+  gint64 time;        /* of a spare: when it became one, monotonic */
+  GList by_age;       /* of a spare: its link in spares_by_age */
+};
 
 void _tarn_layer_spares_init (LayerContext *context);
 void _tarn_layer_spares_clear (LayerContext *context); /* call it when there are none left */
 
-/* Takes the spare of a place.  Returns NULL if there is none; the caller frees it with g_free
- * (). */
-LayerSpare *_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place);
+/* Takes the spare of a place.  Returns NULL if there is none. */
+LayerSub *_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place);
 
-/* Makes the sub-buffer of a buffer, which still has its block, a spare. */
-void _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer);
+/* Makes a sub-buffer a spare, and takes it over.  The memory is still that of its buffer. */
+void _tarn_layer_keep_spare (LayerContext *context, LayerSub *sub);
 
 /* Returns the number of spares. */
 guint _tarn_layer_count_spares (LayerContext *context);
 
-/* Releases the spares that are too old, and the oldest until @most_bytes are left. */
+/* Releases the oldest spares until @most_bytes are left. */
 void _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
+
+/* Releases the spares that are too old.  @now: monotonic time. */
+void _tarn_layer_drop_old_spares (LayerContext *context, gint64 now);
 
 /* Releases the spares from one address up to another. */
 void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end);
+
+/* uses.c */
+
+/* A use of a buffer.  On a queue in order it stands for all commands up to its number, otherwise
+ * for one.  Once the buffer has ended, its uses wait for these commands. */
+struct _LayerUse
+{
+  LayerQueue *queue; /* a reference */
+  guint64 number;
+  cl_event event; /* the command's, a reference; NULL: not known, so the queue is waited for */
+
+  /* For the wait: */
+  LayerBuffer *buffer; /* has the use; it is not destroyed while one waits */
+  gpointer ticket;     /* for the driver's callback; NULL: there is none */
+  gboolean is_waiter;  /* under the queue's lock: it is in waiters */
+  GList link;          /* under the queue's lock: in waiting or waiters; its data is the use */
+};
+
+/* Records that a command uses a buffer, to which the caller has a reference.  @number: the
+ * command's, the latest on its queue.  @event: nullable; the command's.  @takes: takes over a
+ * reference to the event. */
+void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
+                             gboolean takes);
+
+/* Releases the uses of a buffer that is being freed. */
+void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
 /* queue.c */
 
@@ -528,9 +560,12 @@ void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guin
  * Commands that use buffers have numbers, in the order in which they were counted, after the driver
  * took them.  When all up to a number are done, so is each with such a number.
  *
- * Invariants, under the lock: done <= enqueued.  The numbers of waits and of markers do not
- * decrease from head to tail.  The wait at the head is not done.  A waiter is in the list exactly
- * if its link has data.  A closed queue stays closed. */
+ * Buffers that have ended wait for commands with their uses, which are in one of two lists here.
+ *
+ * Invariants, under the lock: done <= enqueued.  The numbers of waiting uses and of markers do not
+ * decrease from head to tail.  The waiting use at the head is not done.  n_behind and bytes_behind
+ * are of the waiting uses behind the last marker; they are all of them if there is none.  A use is
+ * in waiters exactly if is_waiter says so.  A closed queue stays closed. */
 struct _LayerQueue
 {
   LayerObject base;
@@ -542,16 +577,17 @@ struct _LayerQueue
   guint users; /* atomic: of the driver's queue: 1 until it is dropped, and calls that use it */
 
   TarnMutex lock;  /* guards all below */
-  gboolean closed; /* it takes no more commands; all are done, or there is a marker behind them */
-  GQueue waiting;  /* of LayerWait, by number */
-  GQueue markers;  /* of LayerMarker, by number */
-  GQueue waiters;  /* of LayerWaiter, references */
+  gboolean closed; /* atomic: it takes no more commands; all are done, or a marker is behind them */
+  GQueue waiting;  /* of LayerUse, by number: each waits for all commands up to its number */
+  guint n_behind;  /* atomic: how many of these wait for commands behind the last marker, */
+  gsize bytes_behind; /* atomic: ... and the bytes of their buffers */
+  GQueue markers;     /* of LayerMarker, by number */
+  GQueue waiters;     /* of LayerUse: each waits for its own command */
 };
 
-/* Makes a buffer wait for all commands of the queue so far.  Then it calls
- * _tarn_layer_buffer_commands_done ().  Returns FALSE if the command of that number, the last that
- * used the buffer, is done. */
-gboolean _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 number);
+/* Makes a use's buffer wait for all commands of the queue so far.  Then it calls
+ * _tarn_layer_buffer_commands_done ().  Returns FALSE if the use's command is done. */
+gboolean _tarn_layer_queue_add_waiting (LayerUse *use);
 
 /* Puts a marker on the queue, unless one is behind all commands for which buffers wait.  @notify:
  * the driver is to call back when the marker is done, because no thread may poll any more. */
@@ -610,42 +646,23 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* waiter.c */
 
-/* A buffer that waits for one command.  It is in the queue's list until that is done. */
-typedef struct
-{
-  LayerObject base;
-  LayerBuffer *buffer; /* references */
-  LayerQueue *queue;
-  guint64 number;  /* the command's */
-  cl_event event;  /* a reference */
-  gpointer ticket; /* for the driver's callback; NULL: there is none */
-  GList link; /* in the queue's list, under its lock; its data is NULL if it is not in the list */
-} LayerWaiter;
+/* Makes a use's buffer wait for its command, by its event; then it calls
+ * _tarn_layer_buffer_commands_done ().  @notify: the driver is to call back, because no thread may
+ * poll any more. */
+void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
 
-/* Makes a buffer wait for a command; then it calls _tarn_layer_buffer_commands_done ().  @event: is
- * taken over.  @notify: the driver is to call back, because no thread may poll any more. */
-void _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number,
-                                 cl_event event, gboolean notify);
+/* Takes out the waiters for commands up to @number, with the queue's lock held, and adds their
+ * links to @taken. */
+void _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *taken);
 
-/* Takes out the waiters for commands up to @number, with the queue's lock held. */
-GSList *_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number);
-
-/* Ends the waits of waiters that were taken out. */
-void _tarn_layer_settle_waiters (GSList *waiters);
+/* Ends the wait of a use that was taken out of its queue's lists.  Its buffer may be freed, and the
+ * use with it. */
+void _tarn_layer_use_end_wait (LayerUse *self);
 
 /* Asks the driver about waiters, until two are not done. */
 void _tarn_layer_poll_waiters (LayerQueue *queue);
 
 /* buffer.c */
-
-/* A use of a buffer.  On a queue in order it stands for all commands up to its number, otherwise
- * for one. */
-typedef struct
-{
-  LayerQueue *queue; /* a reference */
-  guint64 number;
-  cl_event event; /* the command's, a reference; NULL: not known, so the queue is waited for */
-} LayerUse;
 
 /* A cl_mem of the program's: a buffer from a pool, a sub-buffer or an image that is made of one, or
  * an image from a pool.  The program's references to it include those of objects that are made of
@@ -663,6 +680,8 @@ struct _LayerBuffer
   LayerBuffer *whole; /* the buffer that it is made of, a reference; NULL: none, it is a buffer or
                          an image from a pool */
   TarnBlock *block;   /* its memory; NULL: it is made of a buffer */
+  LayerSub *sub;      /* the driver's sub-buffer for the block, owned; NULL: it is an image, or made
+                         of a buffer */
   gsize offset;       /* from the start of the whole */
   gsize size;         /* bytes that the program asked for; 0: an image made of a buffer */
   cl_mem_flags asked; /* flags that the program gave, without those that a sub-buffer inherits */
@@ -676,11 +695,19 @@ struct _LayerBuffer
 
   TarnMutex lock; /* guards all below */
   gboolean ended; /* the program has no reference: nothing below changes any more */
-  LayerUse *uses; /* owned */
   guint n_uses;
+  LayerUse use;      /* the only one */
+  LayerUse *uses;    /* owned; NULL: there is at most one */
   GSList *callbacks; /* of LayerCallback, owned, the latest first */
   GArray *maps;      /* of LayerMap: its own and those of objects made of it; NULL: none yet */
 };
+
+/* Returns the uses of a buffer. */
+static inline LayerUse *
+_tarn_layer_buffer_get_uses (LayerBuffer *self)
+{
+  return self->uses != NULL ? self->uses : &self->use;
+}
 
 /* Returns the piece of a buffer or sub-buffer, and its offset there in bytes. */
 cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
@@ -726,17 +753,6 @@ void _tarn_layer_trim_images (LayerContext *context);
 /* Drops the pool of a context that is being freed. */
 void _tarn_layer_images_clear (LayerContext *context);
 
-/* uses.c */
-
-/* Records that a command uses a buffer, to which the caller has a reference.  @number: the
- * command's, the latest on its queue.  @event: nullable; the command's.  @takes: takes over a
- * reference to the event. */
-void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
-                             gboolean takes);
-
-/* Releases the uses of a buffer that is being freed. */
-void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
-
 /* commands.c */
 
 #define LAYER_FEW 2 /* objects that most commands use at most */
@@ -765,9 +781,16 @@ void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, con
 void _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
                                          LayerBuffer **buffers, guint n, cl_event **event);
 
-/* Returns TRUE if @size bytes from @offset on are within a buffer from a pool, or if the object is
- * another one. */
-gboolean _tarn_layer_is_within (cl_mem object, gsize offset, gsize size);
+/* Returns an object of a command by its index.  Returns NULL if it is not the layer's. */
+static inline LayerBuffer *
+_tarn_layer_command_get (const LayerCommand *self, guint i)
+{
+  return self->many != NULL ? self->many[i] : self->few[i];
+}
+
+/* Returns TRUE if @size bytes from @offset on are within a buffer from a pool.  @buffer: nullable;
+ * the driver checks other buffers. */
+gboolean _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size);
 
 /* Ends a command, whether it was enqueued or not: records its uses and releases its objects.
  * @blocking: the host has waited for it, so it is done, and so are those before it on a queue in

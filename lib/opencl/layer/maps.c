@@ -111,7 +111,7 @@ layer_clEnqueueMapBuffer (cl_command_queue queue, cl_mem buffer, cl_bool wait, c
   void *pointer = NULL;
 
   _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
-  if (_tarn_layer_is_within (buffer, offset, size))
+  if (_tarn_layer_is_within (command.few[0], offset, size))
     pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
                                                       n_waits, waits, event, &status);
   note_map (&command, status, pointer);

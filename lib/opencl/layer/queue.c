@@ -11,13 +11,6 @@
 #define MANY_WAITS 16
 #define MANY_BYTES ((gsize) 16 << 20)
 
-/* A buffer that waits for all commands of the queue up to a number. */
-typedef struct
-{
-  LayerBuffer *buffer; /* a reference */
-  guint64 number;      /* the queue's latest when the wait began */
-} LayerWait;
-
 /* The event of a marker command. */
 typedef struct
 {
@@ -60,20 +53,57 @@ _tarn_layer_queue_drop_user (LayerQueue *self)
     _tarn_layer_warn (&once, "clReleaseCommandQueue failed: a queue may be lost");
 }
 
+/* Returns TRUE if a number is behind the last marker.  The lock is held. */
+static gboolean
+is_behind_locked (LayerQueue *self, guint64 number)
+{
+  const LayerMarker *last = g_queue_peek_tail (&self->markers);
+
+  _tarn_assert_locked (&self->lock);
+  return last == NULL || number > last->number;
+}
+
 /* Returns TRUE if the queue's lists are in order, as far as their ends show it.  The lock is held.
  */
 static gboolean G_GNUC_UNUSED
 are_lists_valid_locked (LayerQueue *self)
 {
-  const LayerWait *first = g_queue_peek_head (&self->waiting);
-  const LayerWait *last = g_queue_peek_tail (&self->waiting);
+  const LayerUse *first = g_queue_peek_head (&self->waiting);
+  const LayerUse *last = g_queue_peek_tail (&self->waiting);
   const LayerMarker *first_marker = g_queue_peek_head (&self->markers);
   const LayerMarker *last_marker = g_queue_peek_tail (&self->markers);
 
   _tarn_assert_locked (&self->lock);
   return _tarn_layer_queue_get_enqueued (self) >= self->done
          && (first == NULL || (first->number > self->done && first->number <= last->number))
-         && (first_marker == NULL || first_marker->number <= last_marker->number);
+         && (first_marker == NULL || first_marker->number <= last_marker->number)
+         && self->n_behind <= self->waiting.length
+         && (self->n_behind > 0) == (last != NULL && is_behind_locked (self, last->number))
+         && (self->n_behind > 0 || self->bytes_behind == 0);
+}
+
+/* Counts one more use, or one less, that waits behind the last marker.  The lock is held. */
+static void
+count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
+{
+  gsize size = use->buffer->size;
+
+  __atomic_store_n (&self->n_behind, more ? self->n_behind + 1 : self->n_behind - 1,
+                    __ATOMIC_RELAXED);
+  __atomic_store_n (&self->bytes_behind,
+                    more ? self->bytes_behind + size : self->bytes_behind - size, __ATOMIC_RELAXED);
+}
+
+/* Counts again what waits behind the last marker, which is new.  The lock is held. */
+static void
+recount_behind_locked (LayerQueue *self)
+{
+  __atomic_store_n (&self->n_behind, 0, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->bytes_behind, 0, __ATOMIC_RELAXED);
+  for (GList *link = self->waiting.tail;
+       link != NULL && is_behind_locked (self, ((LayerUse *) link->data)->number);
+       link = link->prev)
+    count_behind_locked (self, link->data, TRUE);
 }
 
 /* Adds a marker to the queue's list.  Returns a second reference to it. */
@@ -91,6 +121,7 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
     for (link = self->markers.tail; link != NULL && ((LayerMarker *) link->data)->number > number;)
       link = link->prev;
     g_queue_insert_after (&self->markers, link, marker);
+    recount_behind_locked (self);
     g_assert (are_lists_valid_locked (self));
   }
   return marker;
@@ -125,26 +156,35 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Notes that the commands up to a number are done.  Takes out of the queue's lists the buffers,
- * markers and waiters that waited for nothing else. */
+/* Notes that the commands up to a number are done.  Moves the uses and markers that waited for
+ * nothing else from the queue's lists to others. */
 static void
-take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **markers, GSList **waiters)
+take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
   LAYER_LOCKED (&self->lock);
 
   if (!_tarn_layer_queue_is_done (self, number))
     __atomic_store_n (&self->done, number, __ATOMIC_RELEASE);
-  while (self->waiting.head != NULL && ((LayerWait *) self->waiting.head->data)->number <= number)
+  while (self->waiting.head != NULL && ((LayerUse *) self->waiting.head->data)->number <= number)
     {
-      LayerWait *wait = g_queue_pop_head (&self->waiting);
+      GList *link = g_queue_pop_head_link (&self->waiting);
+      const LayerUse *use = link->data;
 
-      *buffers = g_slist_prepend (*buffers, wait->buffer);
-      g_free (wait);
+      if (is_behind_locked (self, use->number))
+        count_behind_locked (self, use, FALSE);
+      g_queue_push_tail_link (uses, link);
     }
   while (self->markers.head != NULL && ((LayerMarker *) self->markers.head->data)->number <= number)
-    *markers = g_slist_prepend (*markers, g_queue_pop_head (&self->markers));
-  *waiters = _tarn_layer_take_waiters_locked (self, number);
+    g_queue_push_tail_link (markers, g_queue_pop_head_link (&self->markers));
+  _tarn_layer_take_waiters_locked (self, number, uses);
   g_assert (are_lists_valid_locked (self));
+}
+
+/* Returns TRUE if the queue takes no more commands. */
+static gboolean
+is_closed (LayerQueue *self)
+{
+  return __atomic_load_n (&self->closed, __ATOMIC_ACQUIRE);
 }
 
 /* Returns TRUE if the queue takes no more commands, and nothing waits for those that it had. */
@@ -160,36 +200,37 @@ is_over (LayerQueue *self)
 void
 _tarn_layer_queue_end_if_over (LayerQueue *self)
 {
-  if (is_over (self))
+  /* Without the lock at first: close_queue () asks again once it has closed the queue. */
+  if (is_closed (self) && is_over (self))
     _tarn_layer_context_drop_queue (self->context, self);
 }
 
 void
 _tarn_layer_queue_set_done (LayerQueue *self, guint64 number)
 {
-  GSList *buffers = NULL, *markers = NULL, *waiters = NULL;
+  GQueue uses = G_QUEUE_INIT, markers = G_QUEUE_INIT;
+  GList *link;
 
-  take_done (self, number, &buffers, &markers, &waiters);
-  g_slist_free_full (markers, marker_unref);
-  buffers = g_slist_reverse (buffers);
-  for (GSList *link = buffers; link != NULL; link = link->next)
-    _tarn_layer_buffer_commands_done (link->data);
-  g_slist_free_full (buffers, _tarn_layer_unref);
-  _tarn_layer_settle_waiters (waiters);
+  take_done (self, number, &uses, &markers);
+  g_queue_clear_full (&markers, marker_unref);
+  while ((link = g_queue_pop_head_link (&uses)) != NULL)
+    _tarn_layer_use_end_wait (link->data);
   _tarn_layer_queue_end_if_over (self);
 }
 
 gboolean
-_tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 number)
+_tarn_layer_queue_add_waiting (LayerUse *use)
 {
-  g_autofree LayerWait *wait = g_new (LayerWait, 1);
+  LayerQueue *self = use->queue;
   LAYER_LOCKED (&self->lock);
 
   /* Under the lock: nobody takes the waits of a closed queue that is done. */
-  if (_tarn_layer_queue_is_done (self, number))
+  if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
-  *wait = (LayerWait){ _tarn_layer_ref (buffer), _tarn_layer_queue_get_enqueued (self) };
-  g_queue_push_tail (&self->waiting, g_steal_pointer (&wait));
+  use->number = _tarn_layer_queue_get_enqueued (self);
+  g_queue_push_tail_link (&self->waiting, &use->link);
+  if (is_behind_locked (self, use->number))
+    count_behind_locked (self, use, TRUE);
   g_assert (are_lists_valid_locked (self));
   return TRUE;
 }
@@ -199,10 +240,8 @@ static gboolean
 lacks_marker (LayerQueue *self)
 {
   LAYER_LOCKED (&self->lock);
-  const LayerMarker *last = g_queue_peek_tail (&self->markers);
-  const LayerWait *newest = g_queue_peek_tail (&self->waiting);
 
-  return !self->closed && newest != NULL && (last == NULL || last->number < newest->number);
+  return !self->closed && self->n_behind > 0;
 }
 
 static gboolean
@@ -369,15 +408,6 @@ notify_at_last_marker (LayerQueue *self)
   marker_unref (last);
 }
 
-/* Returns TRUE if the queue takes no more commands. */
-static gboolean
-is_closed (LayerQueue *self)
-{
-  LAYER_LOCKED (&self->lock);
-
-  return self->closed;
-}
-
 /* Returns TRUE if buffers wait for commands of the queue. */
 static gboolean
 has_waiting (LayerQueue *self)
@@ -400,22 +430,8 @@ _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify)
 static gboolean
 has_many (LayerQueue *self)
 {
-  LAYER_LOCKED (&self->lock);
-  const LayerMarker *last = g_queue_peek_tail (&self->markers);
-  gsize bytes = 0;
-  guint n = 0;
-
-  for (GList *link = self->waiting.tail; link != NULL && n < MANY_WAITS && bytes < MANY_BYTES;
-       link = link->prev)
-    {
-      const LayerWait *wait = link->data;
-
-      if (last != NULL && wait->number <= last->number)
-        break;
-      bytes += wait->buffer->size;
-      n++;
-    }
-  return n >= MANY_WAITS || bytes >= MANY_BYTES;
+  return __atomic_load_n (&self->n_behind, __ATOMIC_RELAXED) >= MANY_WAITS
+         || __atomic_load_n (&self->bytes_behind, __ATOMIC_RELAXED) >= MANY_BYTES;
 }
 
 void
@@ -594,7 +610,7 @@ close_queue (LayerQueue *self)
     LAYER_LOCKED (&self->lock);
 
     g_assert (!self->closed);
-    self->closed = TRUE;
+    __atomic_store_n (&self->closed, TRUE, __ATOMIC_RELEASE);
   }
   _tarn_layer_queue_poll (self);
 }

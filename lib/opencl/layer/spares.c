@@ -7,6 +7,8 @@
  * or back to the driver with its piece; the piece's spares are released before.  A spare saves a
  * call of the driver, which may wait for calls of other threads.
  *
+ * The time of a spare is that of the last look at their age, so that no release asks for the time.
+ *
  * The context's spares_lock guards them.  Invariants: each spare is in the table and in by_age, the
  * youngest first; spare_bytes is the sum of their sizes. */
 
@@ -57,27 +59,35 @@ are_counts_valid_locked (LayerContext *context)
          && (context->spare_bytes == 0) == (context->spares_by_age.length == 0);
 }
 
-/* Removes a spare from the table and the list, with spares_lock held. */
+/* Removes a spare from the list, with spares_lock held.  It is out of the table already. */
 static void
-remove_locked (LayerContext *context, LayerSpare *spare)
+unlink_locked (LayerContext *context, LayerSub *spare)
 {
-  gboolean was_there = g_hash_table_remove (context->spares, &spare->place);
-
   _tarn_assert_locked (&context->spares_lock);
-  g_assert (was_there && context->spare_bytes >= spare->place.size);
-  (void) was_there;
+  g_assert (context->spare_bytes >= spare->place.size);
   g_queue_unlink (&context->spares_by_age, &spare->by_age);
   context->spare_bytes -= spare->place.size;
   g_assert (are_counts_valid_locked (context));
 }
 
+/* Removes a spare from the table and the list, with spares_lock held. */
+static void
+remove_locked (LayerContext *context, LayerSub *spare)
+{
+  gboolean was_there = g_hash_table_remove (context->spares, &spare->place);
+
+  g_assert (was_there);
+  (void) was_there;
+  unlink_locked (context, spare);
+}
+
 /* Takes the oldest spare out if it is too old, or if there are more than @most_bytes.  Returns NULL
  * if neither. */
-static LayerSpare *
+static LayerSub *
 take_oldest (LayerContext *context, gsize most_bytes, gint64 not_before)
 {
   LAYER_LOCKED (&context->spares_lock);
-  LayerSpare *oldest = g_queue_peek_tail (&context->spares_by_age);
+  LayerSub *oldest = g_queue_peek_tail (&context->spares_by_age);
 
   if (oldest == NULL || (context->spare_bytes <= most_bytes && oldest->time >= not_before))
     return NULL;
@@ -89,7 +99,7 @@ static void
 spare_free (gpointer data)
 {
   static gboolean once;
-  LayerSpare *spare = data;
+  LayerSub *spare = data;
 
   if (_tarn_layer_driver->clReleaseMemObject (spare->handle) != CL_SUCCESS)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
@@ -99,10 +109,28 @@ spare_free (gpointer data)
 void
 _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes)
 {
-  gint64 not_before = g_get_monotonic_time () - MAX_AGE;
-  LayerSpare *spare;
+  LayerSub *spare;
 
-  while ((spare = take_oldest (context, most_bytes, not_before)) != NULL)
+  while ((spare = take_oldest (context, most_bytes, G_MININT64)) != NULL)
+    spare_free (spare);
+}
+
+/* Sets the time of spares from now on. */
+static void
+set_time (LayerContext *context, gint64 now)
+{
+  LAYER_LOCKED (&context->spares_lock);
+
+  context->spares_time = now;
+}
+
+void
+_tarn_layer_drop_old_spares (LayerContext *context, gint64 now)
+{
+  LayerSub *spare;
+
+  set_time (context, now);
+  while ((spare = take_oldest (context, G_MAXSIZE, now - MAX_AGE)) != NULL)
     spare_free (spare);
 }
 
@@ -116,7 +144,7 @@ take_between (LayerContext *context, guint64 start, guint64 end)
 
   for (GList *link = context->spares_by_age.head; link != NULL; link = next)
     {
-      LayerSpare *spare = link->data;
+      LayerSub *spare = link->data;
 
       next = link->next;
       if (spare->place.address < start || spare->place.address >= end)
@@ -133,14 +161,14 @@ _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 e
   g_slist_free_full (take_between (context, start, end), spare_free);
 }
 
-LayerSpare *
+LayerSub *
 _tarn_layer_take_spare (LayerContext *context, const LayerPlace *place)
 {
   LAYER_LOCKED (&context->spares_lock);
-  LayerSpare *spare = g_hash_table_lookup (context->spares, place);
+  gpointer spare = NULL;
 
-  if (spare != NULL)
-    remove_locked (context, spare);
+  if (g_hash_table_steal_extended (context->spares, place, NULL, &spare))
+    unlink_locked (context, spare);
   return spare;
 }
 
@@ -154,7 +182,7 @@ _tarn_layer_count_spares (LayerContext *context)
 
 /* Adds a spare.  Returns FALSE if the context keeps none any more. */
 static gboolean
-put (LayerContext *context, LayerSpare *spare)
+put (LayerContext *context, LayerSub *spare)
 {
   LAYER_LOCKED (&context->spares_lock);
 
@@ -162,6 +190,8 @@ put (LayerContext *context, LayerSpare *spare)
     return FALSE;
   /* The memory is still the buffer's, so no other buffer can have left a spare there. */
   g_assert (!g_hash_table_contains (context->spares, &spare->place));
+  spare->time = context->spares_time;
+  spare->by_age.data = spare;
   g_hash_table_insert (context->spares, &spare->place, spare);
   g_queue_push_head_link (&context->spares_by_age, &spare->by_age);
   context->spare_bytes += spare->place.size;
@@ -170,17 +200,10 @@ put (LayerContext *context, LayerSpare *spare)
 }
 
 void
-_tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer)
+_tarn_layer_keep_spare (LayerContext *context, LayerSub *sub)
 {
-  LayerSpare *spare = g_new0 (LayerSpare, 1);
-
-  spare->place = _tarn_layer_get_place (context, buffer->block, buffer->asked);
-  spare->handle = buffer->base.handle;
-  spare->flags = buffer->flags;
-  spare->time = g_get_monotonic_time ();
-  spare->by_age.data = spare;
-  if (!put (context, spare))
-    spare_free (spare);
+  if (!put (context, sub))
+    spare_free (sub);
   else
     _tarn_layer_drop_spares (context,
                              OVERLAP * __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED));

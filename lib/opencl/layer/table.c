@@ -88,9 +88,14 @@ take_out (const LayerObject *self)
 {
   Shard *shard = get_shard (self->handle);
   LAYER_LOCKED (&shard->lock);
+  gpointer found = NULL;
 
-  return shard->objects != NULL && g_hash_table_lookup (shard->objects, self->handle) == self
-         && g_hash_table_remove (shard->objects, self->handle);
+  if (shard->objects == NULL
+      || !g_hash_table_steal_extended (shard->objects, self->handle, NULL, &found))
+    return FALSE;
+  if (found != self)
+    g_hash_table_insert (shard->objects, self->handle, found);
+  return found == self;
 }
 
 void

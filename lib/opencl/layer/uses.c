@@ -6,7 +6,7 @@
 
 #include "layer-private.h"
 
-/* Releases what a use refers to.  A replaced use may have no queue. */
+/* Releases what a use refers to, if it has a queue. */
 static void
 use_clear (LayerUse *use)
 {
@@ -22,33 +22,24 @@ use_clear (LayerUse *use)
 static gboolean
 is_over (const LayerUse *use)
 {
-  cl_int state = CL_QUEUED;
-
-  if (_tarn_layer_queue_is_done (use->queue, use->number))
-    return TRUE;
-  return use->event != NULL
-         && _tarn_layer_driver->clGetEventInfo (use->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                                sizeof state, &state, NULL)
-                == CL_SUCCESS
-         && state <= CL_COMPLETE;
+  return _tarn_layer_queue_is_done (use->queue, use->number)
+         || (use->event != NULL && _tarn_layer_get_state (use->event) <= CL_COMPLETE);
 }
 
-/* Adds a use.  If there are many by now, takes all out and returns them, for drop_done_uses (). */
-static GArray *
-add_use (LayerBuffer *self, const LayerUse *use)
+/* Adds a use, with the buffer's lock held. */
+static void
+add_locked (LayerBuffer *self, const LayerUse *use)
 {
-  LAYER_LOCKED (&self->lock);
-  GArray *all = NULL;
-
-  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
-  self->uses[self->n_uses++] = *use;
-  if (self->n_uses >= MANY_USES && self->n_uses % MANY_USES == 0)
+  _tarn_assert_locked (&self->lock);
+  g_assert (!self->ended);
+  if (self->n_uses == 1 && self->uses == NULL)
     {
-      all = g_array_new (FALSE, FALSE, sizeof *use);
-      g_array_append_vals (all, self->uses, self->n_uses);
-      self->n_uses = 0;
+      self->uses = g_new (LayerUse, 2);
+      self->uses[0] = self->use;
     }
-  return all;
+  else if (self->uses != NULL)
+    self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
+  _tarn_layer_buffer_get_uses (self)[self->n_uses++] = *use;
 }
 
 /* Adds a use again that was taken out. */
@@ -57,8 +48,22 @@ put_back (LayerBuffer *self, const LayerUse *use)
 {
   LAYER_LOCKED (&self->lock);
 
-  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
-  self->uses[self->n_uses++] = *use;
+  add_locked (self, use);
+}
+
+/* Takes all uses out if there are many, with the buffer's lock held.  Returns NULL if not. */
+static GArray *
+take_many_locked (LayerBuffer *self)
+{
+  GArray *all;
+
+  _tarn_assert_locked (&self->lock);
+  if (self->n_uses < MANY_USES || self->n_uses % MANY_USES != 0)
+    return NULL;
+  all = g_array_new (FALSE, FALSE, sizeof (LayerUse));
+  g_array_append_vals (all, self->uses, self->n_uses);
+  self->n_uses = 0;
+  return all;
 }
 
 /* Drops the uses that are done, and puts the others back.  Without it, uses of short-lived queues
@@ -79,25 +84,41 @@ drop_done_uses (LayerBuffer *self, GArray *uses)
 }
 
 /* Replaces an earlier use of the same queue, if the later one stands for both.  The one that is not
- * needed is left in @use.  Returns FALSE if there is none to replace. */
+ * needed is left in @use.  Returns FALSE if there is none to replace.  The buffer's lock is held.
+ */
 static gboolean
-replace_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
+replace_locked (LayerBuffer *self, LayerUse *use, gboolean in_order)
 {
-  LAYER_LOCKED (&self->lock);
+  LayerUse *uses = _tarn_layer_buffer_get_uses (self);
 
+  _tarn_assert_locked (&self->lock);
   for (guint i = 0; i < self->n_uses; i++)
-    if (self->uses[i].queue == use->queue && (in_order || self->uses[i].event == NULL))
+    if (uses[i].queue == use->queue && (in_order || uses[i].event == NULL))
       {
-        LayerUse older = self->uses[i];
+        LayerUse older = uses[i];
 
         if (older.number < use->number)
           {
-            self->uses[i] = *use;
+            uses[i] = *use;
             *use = older;
           }
         return TRUE;
       }
   return FALSE;
+}
+
+/* Adds a use, or replaces an earlier one, which is left in @use then; otherwise no queue is left
+ * there.  If there are many by now, takes all out and returns them, for drop_done_uses (). */
+static GArray *
+note_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
+{
+  LAYER_LOCKED (&self->lock);
+
+  if ((in_order || use->event == NULL) && replace_locked (self, use, in_order))
+    return NULL;
+  add_locked (self, use);
+  *use = (LayerUse){ .queue = NULL };
+  return take_many_locked (self);
 }
 
 /* Returns the event that a use keeps, with a reference.  Returns NULL if it needs none: on a queue
@@ -121,15 +142,12 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl
                         gboolean takes)
 {
   gboolean in_order = __atomic_load_n (&queue->in_order, __ATOMIC_ACQUIRE);
-  LayerUse use = { _tarn_layer_ref (queue), number, get_event (self, in_order, event, takes) };
-  GArray *all;
+  LayerUse use = { .queue = _tarn_layer_ref (queue),
+                   .number = number,
+                   .event = get_event (self, in_order, event, takes) };
+  GArray *all = note_use (self, &use, in_order);
 
-  if ((in_order || use.event == NULL) && replace_use (self, &use, in_order))
-    {
-      use_clear (&use);
-      return;
-    }
-  all = add_use (self, &use);
+  use_clear (&use);
   if (all != NULL)
     drop_done_uses (self, all);
 }
@@ -138,6 +156,6 @@ void
 _tarn_layer_buffer_forget_uses (LayerBuffer *self)
 {
   for (guint i = 0; i < self->n_uses; i++)
-    use_clear (&self->uses[i]);
+    use_clear (&_tarn_layer_buffer_get_uses (self)[i]);
   g_free (self->uses);
 }

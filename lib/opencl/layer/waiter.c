@@ -1,160 +1,140 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Waiters: buffers that wait for one command, rather than for all commands of its queue.  Tarn
- * polls the command's event.  It asks the driver to call back only if nobody may poll any more,
- * because most drivers wake a thread for a callback.  It polls such events as well: PoCL, at least
- * up to 3.1, does not call back for commands that fail. */
+ * Waiters: uses whose buffer waits for this one command, rather than for all commands of its queue.
+ * Tarn polls the command's event.  It asks the driver to call back only if nobody may poll any
+ * more, because most drivers wake a thread for a callback.  It polls such events as well: PoCL, at
+ * least up to 3.1, does not call back for commands that fail. */
 
 #include "layer-private.h"
 
 #define MAX_POLLS 1000 /* events that are polled one after the other */
 
+/* The queue's list of waiters */
+
+/* Adds a use to the list. */
 static void
-waiter_finalize (gpointer record)
+add (LayerUse *self)
 {
-  LayerWaiter *self = record;
+  LAYER_LOCKED (&self->queue->lock);
 
-  g_assert (self->link.data == NULL);
-  _tarn_layer_release_event (self->event);
-  _tarn_layer_unref (self->buffer);
-  _tarn_layer_unref (self->queue);
-  g_free (self);
-}
-
-/* Makes a waiter, which takes the event over. */
-static LayerWaiter *
-waiter_new (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event)
-{
-  LayerWaiter *self = g_new0 (LayerWaiter, 1);
-
-  self->base = (LayerObject){ LAYER_WAITER, 1, 0, NULL, waiter_finalize };
-  self->buffer = _tarn_layer_ref (buffer);
-  self->queue = _tarn_layer_ref (queue);
-  self->number = number;
-  self->event = event;
-  return self;
-}
-
-/* The queue's list of waiters, which has a reference to each */
-
-/* Adds a waiter to the list, with the queue's lock held. */
-static void
-add_locked (LayerWaiter *self)
-{
-  _tarn_assert_locked (&self->queue->lock);
-  g_assert (self->link.data == NULL);
-  self->link.data = _tarn_layer_ref (self);
+  g_assert (!self->is_waiter);
+  self->is_waiter = TRUE;
   g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
-/* Removes a waiter from the list, with the queue's lock held.  Returns FALSE if another thread has
- * done so. */
-static gboolean
-remove_locked (LayerWaiter *self)
+/* Removes a use from the list, with the queue's lock held. */
+static void
+remove_locked (LayerUse *self)
 {
   _tarn_assert_locked (&self->queue->lock);
-  if (self->link.data == NULL)
-    return FALSE;
-  g_assert (self->link.data == self);
+  g_assert (self->is_waiter);
+  self->is_waiter = FALSE;
   g_queue_unlink (&self->queue->waiters, &self->link);
-  self->link.data = NULL;
+}
+
+/* Takes a use out of the list.  Returns FALSE if another thread has done so. */
+static gboolean
+take (LayerUse *self)
+{
+  LAYER_LOCKED (&self->queue->lock);
+
+  if (!self->is_waiter)
+    return FALSE;
+  remove_locked (self);
   return TRUE;
 }
 
-static void
-add (LayerWaiter *self)
+void
+_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *taken)
 {
-  LAYER_LOCKED (&self->queue->lock);
-
-  add_locked (self);
-}
-
-/* Takes a waiter out of the list, and its reference.  Returns FALSE if another thread has done
- * so. */
-static gboolean
-take (LayerWaiter *self)
-{
-  LAYER_LOCKED (&self->queue->lock);
-
-  return remove_locked (self);
-}
-
-GSList *
-_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number)
-{
-  GSList *taken = NULL;
   GList *next;
 
   _tarn_assert_locked (&queue->lock);
   for (GList *link = queue->waiters.head; link != NULL; link = next)
     {
-      LayerWaiter *waiter = link->data;
+      LayerUse *use = link->data;
 
       next = link->next;
-      if (waiter->number <= number && remove_locked (waiter))
-        taken = g_slist_prepend (taken, waiter);
+      if (use->number > number)
+        continue;
+      remove_locked (use);
+      g_queue_push_tail_link (taken, link);
     }
-  return taken;
 }
 
 /* The end of a wait */
 
-/* Ends the wait of a waiter that was taken out of the list, and drops the list's reference.  A
- * command that failed may be done before earlier commands of a queue in order, so the buffer then
- * waits for these as well. */
+/* Drops the ticket of a use that was taken out of the list. */
 static void
-settle (LayerWaiter *self, gboolean has_failed)
+drop_ticket (LayerUse *self)
 {
-  g_assert (self->link.data == NULL);
-  if (has_failed && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE)
-      && _tarn_layer_queue_add_waiting (self->queue, self->buffer, self->number))
-    _tarn_layer_queue_put_marker (self->queue, TRUE);
-  else
-    _tarn_layer_buffer_commands_done (self->buffer);
-  if (self->ticket != NULL)
-    _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
-  _tarn_layer_queue_end_if_over (self->queue);
-  _tarn_layer_unref (self);
+  if (self->ticket == NULL)
+    return;
+  _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
+  self->ticket = NULL;
 }
 
 void
-_tarn_layer_settle_waiters (GSList *waiters)
+_tarn_layer_use_end_wait (LayerUse *self)
 {
-  for (GSList *link = waiters; link != NULL; link = link->next)
-    settle (link->data, FALSE);
-  g_slist_free (waiters);
+  drop_ticket (self);
+  _tarn_layer_buffer_commands_done (self->buffer); /* it may free the use */
 }
 
-/* Handles the driver's callback: the command is done, or has failed. */
+/* Ends the wait of a use that was taken out of the list.  A command that failed may be done before
+ * earlier commands of a queue in order, so the buffer then waits for these as well. */
+static void
+settle (LayerUse *self, gboolean has_failed)
+{
+  LAYER_AUTO LayerQueue *queue = _tarn_layer_ref (self->queue);
+
+  drop_ticket (self);
+  if (has_failed && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE)
+      && _tarn_layer_queue_add_waiting (self))
+    {
+      _tarn_layer_queue_put_marker (queue, TRUE);
+      return;
+    }
+  _tarn_layer_queue_end_if_over (queue);
+  _tarn_layer_use_end_wait (self);
+}
+
+/* Handles the driver's callback: the command is done, or has failed.  It may have used the buffer
+ * twice. */
 static void CL_CALLBACK
 on_done (cl_event event, cl_int status, void *ticket)
 {
-  LAYER_AUTO LayerWaiter *self = _tarn_layer_ticket_take (ticket);
+  LAYER_AUTO LayerBuffer *buffer = _tarn_layer_ticket_take (ticket);
 
-  (void) event;
-  if (self != NULL && take (self))
-    settle (self, status < CL_COMPLETE);
+  for (guint i = 0; buffer != NULL && i < buffer->n_uses; i++)
+    {
+      LayerUse *use = &_tarn_layer_buffer_get_uses (buffer)[i];
+
+      if (use->event == event && take (use))
+        settle (use, status < CL_COMPLETE);
+    }
 }
 
-/* Returns a reference to the first waiter, and moves it to the end of the list.  Returns NULL if
- * there is none. */
-static LayerWaiter *
+/* Returns the first waiter, with a reference to its buffer, which has the use.  Moves it to the end
+ * of the list.  Returns NULL if there is none. */
+static LayerUse *
 get_next (LayerQueue *queue)
 {
   LAYER_LOCKED (&queue->lock);
-  LayerWaiter *first = g_queue_peek_head (&queue->waiters);
+  LayerUse *first = g_queue_peek_head (&queue->waiters);
 
   if (first == NULL)
     return NULL;
   g_queue_unlink (&queue->waiters, &first->link);
   g_queue_push_tail_link (&queue->waiters, &first->link);
-  return _tarn_layer_ref (first);
+  _tarn_layer_ref (first->buffer);
+  return first;
 }
 
 /* Asks the driver about a waiter's command.  Returns FALSE if it is not done. */
 static gboolean
-poll_waiter (LayerWaiter *self)
+poll_waiter (LayerUse *self)
 {
   cl_int state = _tarn_layer_get_state (self->event);
 
@@ -172,7 +152,8 @@ _tarn_layer_poll_waiters (LayerQueue *queue)
 
   for (guint i = 0; i < MAX_POLLS && n_running < 2; i++)
     {
-      LAYER_AUTO LayerWaiter *waiter = get_next (queue);
+      LayerUse *waiter = get_next (queue);
+      G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = waiter != NULL ? waiter->buffer : NULL;
 
       if (waiter == NULL)
         break;
@@ -182,17 +163,18 @@ _tarn_layer_poll_waiters (LayerQueue *queue)
 }
 
 void
-_tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event,
-                            gboolean notify)
+_tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
 {
-  LAYER_AUTO LayerWaiter *self = waiter_new (buffer, queue, number, event);
+  /* The buffer may end meanwhile, and the use with it. */
+  LAYER_AUTO LayerQueue *queue = _tarn_layer_ref (self->queue);
+  G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self->buffer);
+  gpointer ticket = notify ? _tarn_layer_ticket_new (self->buffer) : NULL;
 
-  if (notify)
-    self->ticket = _tarn_layer_ticket_new (self);
+  self->ticket = ticket;
   add (self);
   if (notify)
     {
-      if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_done, self->ticket)
+      if (_tarn_layer_driver->clSetEventCallback (self->event, CL_COMPLETE, on_done, ticket)
           != CL_SUCCESS)
         _tarn_layer_queue_put_marker (queue, TRUE);
     }
