@@ -25,6 +25,7 @@ run () { # NAME WORDS
   OPENCL_LAYERS=$layer TARN_DEBUG=$2,exit=9 timeout 60 "$mistakes" "$platform" "$1" >"$scratch/out" 2>&1
   status=$?
   cat "$scratch/out"
+  [ $status -ne 124 ] || echo "$1 had not ended after 60 s"
   [ $status -ne 77 ]
 }
 

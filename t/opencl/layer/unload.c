@@ -2,16 +2,20 @@
  * SPDX-License-Identifier: MIT
  *
  *     unload LOADER...
+ *     unload --where LOADER
  *
  * Opens each OpenCL loader in turn, puts commands on two queues, releases everything, and unloads
- * the loader while the commands still run.  unload.t runs it under the layer. */
+ * the loader while the commands still run.  unload.t runs it under the layer.  --where prints the
+ * loader's file. */
 
+#define _GNU_SOURCE /* dladdr () */
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 
 #include <CL/cl.h>
 #include <dlfcn.h>
 #include <glib.h>
+#include <string.h>
 
 #define N_QUEUES 2
 #define N_BUFFERS 8
@@ -104,9 +108,26 @@ use (const gchar *loader)
   return has_device;
 }
 
+static void
+print_file (const gchar *loader)
+{
+  gpointer library = dlopen (loader, RTLD_NOW | RTLD_LOCAL);
+  Dl_info info;
+
+  if (library == NULL)
+    g_error ("%s", dlerror ());
+  if (dladdr (dlsym (library, "clGetPlatformIDs"), &info) != 0)
+    g_print ("%s\n", info.dli_fname);
+}
+
 int
 main (int argc, char **argv)
 {
+  if (argc == 3 && strcmp (argv[1], "--where") == 0)
+    {
+      print_file (argv[2]);
+      return 0;
+    }
   for (int i = 1; i < argc; i++)
     {
       if (!use (argv[i]))

@@ -47,7 +47,7 @@ check "... each buffer is counted" [ "$(made)" = "8 " ]
 check "the loader is unloaded, and opened again" ends_well "$loader" "$loader"
 check "... the buffers of both are counted, once" [ "$(made)" = "16 " ]
 
-file=$(ldconfig -p 2>/dev/null | sed -n "s/^.*$loader .*=> //p" | head -n 1)
+file=$("$program" --where "$loader")
 if [ -n "$file" ] && cp -L "$file" "$scratch/other.so"; then
   check "a process has two loaders" ends_well "$loader" "$scratch/other.so"
   check "... the buffers of both are counted, once" [ "$(made)" = "16 " ]
