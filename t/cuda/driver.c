@@ -34,6 +34,21 @@ cuda_context_new (CUdevice device)
   return context;
 }
 
+void
+cuda_context_destroy (CUcontext context)
+{
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (context), ==, 0);
+}
+
+gboolean
+cuda_can_tell_contexts (void)
+{
+  if (cuda_get_driver ()->cuCtxGetId != NULL)
+    return TRUE;
+  g_test_skip ("this driver cannot tell a context from a later one at its address");
+  return FALSE;
+}
+
 TarnAllocator *
 cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error)
 {

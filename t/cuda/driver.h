@@ -23,6 +23,11 @@ CUcontext cuda_get_current (void);
 
 /* A context that is not current in this thread. */
 CUcontext cuda_context_new (CUdevice device);
+void cuda_context_destroy (CUcontext context);
+
+/* Tells whether the driver can tell a context from a later one at its address.  FALSE: the test is
+ * skipped. */
+gboolean cuda_can_tell_contexts (void);
 
 /* One of the three kinds of memory; it may fail. */
 TarnAllocator *cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error);
