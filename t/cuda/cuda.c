@@ -322,7 +322,7 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
       g_test_message ("%u calls", nth - 1);
       g_assert_cmpuint (nth, >, 20);
     }
-  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (context), ==, 0);
+  cuda_context_destroy (context);
 }
 
 /* Memory */

@@ -49,6 +49,15 @@ cuda_can_tell_contexts (void)
   return FALSE;
 }
 
+gsize
+cuda_memo_count_entries (TarnMemo *memo)
+{
+  TarnMemoStats stats = TARN_MEMO_STATS_INIT;
+
+  tarn_memo_get_stats (memo, &stats);
+  return stats.entries;
+}
+
 TarnAllocator *
 cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error)
 {

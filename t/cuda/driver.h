@@ -29,6 +29,9 @@ void cuda_context_destroy (CUcontext context);
  * skipped. */
 gboolean cuda_can_tell_contexts (void);
 
+/* Gets the number of entries that a memo keeps. */
+gsize cuda_memo_count_entries (TarnMemo *memo);
+
 /* One of the three kinds of memory; it may fail. */
 TarnAllocator *cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error);
 
