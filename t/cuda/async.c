@@ -6,38 +6,10 @@
 
 #include <string.h>
 
-#include "order-fixture.h"
-
-/* X (name, "symbol", arguments) */
-#define FUNCTIONS(X)                                                                               \
-  X (cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * address, size_t size, CUstream stream))    \
-  X (cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr address, CUstream stream))                     \
-  X (cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *props))       \
-  X (cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                    \
-  X (cuMemPoolGetAttribute, "cuMemPoolGetAttribute",                                               \
-     (CUmemoryPool pool, unsigned int attribute, void *value))                                     \
-  X (cuDeviceGetMemPool, "cuDeviceGetMemPool", (CUmemoryPool * pool, CUdevice device))             \
-  X (cuDeviceSetMemPool, "cuDeviceSetMemPool", (CUdevice device, CUmemoryPool pool))
-
-static struct
-{
-#define X(name, symbol, arguments) unsigned int (*name) arguments;
-  FUNCTIONS (X)
-#undef X
-} pools; /* NULL where the driver has none */
+#include "async-pools.h"
 
 #define MEMPOOL_USED_MEM_CURRENT 7 /* CU_MEMPOOL_ATTR_USED_MEM_CURRENT */
-#define LOCATION_TYPE_DEVICE 1     /* CU_MEM_LOCATION_TYPE_DEVICE */
 #define POOLS_SUPPORTED 115        /* CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED */
-
-static void
-load (void)
-{
-  order_load ();
-#define X(name, symbol, arguments) *(gpointer *) &pools.name = order_find_function (symbol);
-  FUNCTIONS (X)
-#undef X
-}
 
 /* NULL: there is nothing to test with. */
 static const gchar *
@@ -49,16 +21,6 @@ get_reason (CUdevice device)
     return "the driver has no memory pools";
   SUCCEED (tarn->cuDeviceGetAttribute (&value, POOLS_SUPPORTED, device));
   return value != 0 ? NULL : "the device has no memory pools";
-}
-
-static CUmemoryPool
-pool_create (CUdevice device)
-{
-  CUmemPoolProps props = { .allocType = 1, .location = { LOCATION_TYPE_DEVICE, device } };
-  CUmemoryPool pool = NULL;
-
-  SUCCEED (pools.cuMemPoolCreate (&pool, &props));
-  return pool;
 }
 
 static guint64
@@ -90,7 +52,7 @@ test_not_supported (const TarnCudaTest *test, gconstpointer unused)
   g_autofree gchar *device = g_strdup_printf ("device %d", test->device);
 
   (void) unused;
-  load ();
+  async_load ();
   if (pools.cuMemPoolCreate == NULL)
     {
       assert_not_supported (NULL, "cuMemAllocAsync");
@@ -127,7 +89,7 @@ make (CUmemoryPool pool)
 static gboolean
 async_init (Async *self, const TarnCudaTest *test)
 {
-  load ();
+  async_load ();
   if (get_reason (test->device) != NULL)
     {
       g_test_skip (get_reason (test->device));
@@ -311,8 +273,8 @@ test_shared (const TarnCudaTest *test, gconstpointer unused)
   if (!async_init (&self, test))
     return;
   SUCCEED (pools.cuDeviceGetMemPool (&before, test->device));
-  own = pool_create (test->device);
-  given = pool_create (test->device);
+  own = async_pool_create (test->device);
+  given = async_pool_create (test->device);
   from_given = make (given);
   SUCCEED (pools.cuDeviceSetMemPool (test->device, own));
   SUCCEED (pools.cuMemAllocAsync (&theirs, SIZE, self.base.a));
@@ -482,7 +444,7 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   CUstream stream;
 
   (void) unused;
-  load ();
+  async_load ();
   SUCCEED (tarn->cuCtxPushCurrent (doomed));
   allocator = make (NULL);
   stream = order_stream_new ();
@@ -500,121 +462,6 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   g_assert_null (tarn_allocator_allocate (allocator, 1000, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
   tarn_allocator_unref (allocator);
-}
-
-/* Each call failing in turn */
-
-static gboolean
-use_everything (const Async *self, CUmemoryPool given, GError **error)
-{
-  g_autoptr (TarnAllocator) allocator = tarn_cuda_async_allocator_new (NULL, given, error);
-  g_autoptr (TarnPool) pool = NULL;
-  g_autoptr (TarnBlock) block = NULL;
-
-  if (allocator == NULL || (block = tarn_allocator_allocate (allocator, SIZE, error)) == NULL
-      || !tarn_cuda_block_record_use (block, self->base.a, error)
-      || !tarn_cuda_block_record_use (block, self->base.b, error))
-    return FALSE;
-  tarn_block_free (g_steal_pointer (&block));
-  pool = tarn_pool_new (allocator, NULL, NULL);
-  if ((block = tarn_cuda_pool_allocate (pool, SIZE, self->base.a, error)) == NULL)
-    return FALSE;
-  tarn_block_free (g_steal_pointer (&block));
-  tarn_pool_free_held (pool);
-  return (block = tarn_allocator_allocate (allocator, SIZE, error)) != NULL;
-}
-
-static void
-count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
-{
-  (void) domain;
-  (void) level;
-  g_test_message ("%s", message);
-  ++*(guint *) data;
-}
-
-static guint
-count_all (void)
-{
-  return fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY)
-         + fake->get_live (TARN_TESTING_CUDA_STREAM) + fake->get_live (TARN_TESTING_CUDA_EVENT);
-}
-
-/* Gives the thread its context back, if a call failed that was to do so. */
-static void
-mend_stack (const TarnCudaTest *test)
-{
-  CUcontext popped;
-
-  while (fake->get_context_stack_depth () > 1)
-    SUCCEED (tarn->cuCtxPopCurrent (&popped));
-  g_assert_true (cuda_get_current () == test->context);
-}
-
-/* An error names the call that failed, and nothing is lost without a message.  FALSE: there are not
- * so many calls. */
-static gboolean
-fail_nth (const Async *self, CUmemoryPool given, guint nth, gboolean for_ever, guint status)
-{
-  guint n_before = count_all (), n_messages = 0;
-  guint handlers[]
-      = { g_log_set_handler ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, count_message, &n_messages),
-          g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &n_messages) };
-  g_autoptr (GError) error = NULL;
-  const gchar *failed;
-  gboolean ok;
-
-  fake->fail (NULL, nth, for_ever, status);
-  ok = use_everything (self, given, &error);
-  failed = fake->get_failed ();
-  fake->fail (NULL, 0, FALSE, 0);
-  g_log_remove_handler ("Tarn-CUDA", handlers[0]);
-  g_log_remove_handler ("Tarn", handlers[1]);
-  g_test_message ("%u%s %u: %s: %s; %u messages", nth, for_ever ? " and all others" : "", status,
-                  failed != NULL ? failed : "none", ok ? "no error" : error->message, n_messages);
-  g_assert_true (ok == (error == NULL));
-  if (!ok)
-    cuda_assert_blamed (error, failed, status, for_ever);
-  mend_stack (self->base.test);
-  g_assert_cmpuint (count_all (), >=, n_before);
-  g_assert_cmpuint (count_all () - n_before, <=, n_messages);
-  return failed != NULL;
-}
-
-/* Frees what the failing calls have kept. */
-static void
-test_failures (const TarnCudaTest *test, gconstpointer has_pool)
-{
-  CUmemoryPool given = NULL;
-  CUcontext context, popped;
-  guint nth;
-
-  load ();
-  for (gint i = 0; i < 4; i++)
-    {
-      TarnCudaTest own = *test;
-      Async self;
-
-      SUCCEED (tarn->cuCtxPopCurrent (&popped));
-      own.context = context = cuda_context_new (test->device);
-      SUCCEED (tarn->cuCtxPushCurrent (context));
-      self = (Async){ .base = { .test = &own } };
-      self.base.a = order_stream_new ();
-      self.base.b = order_stream_new ();
-      if (has_pool != NULL)
-        given = pool_create (test->device);
-      for (nth = 1; fail_nth (&self, given, nth, i % 2 != 0,
-                              i < 2 ? FAKE_CUDA_INVALID_HANDLE : FAKE_CUDA_OUT_OF_MEMORY);
-           nth++)
-        ;
-      g_assert_cmpuint (nth, >, 30);
-      if (given != NULL)
-        SUCCEED (pools.cuMemPoolDestroy (given));
-      SUCCEED (tarn->cuCtxPopCurrent (&popped));
-      SUCCEED (tarn->cuCtxDestroy (context));
-      SUCCEED (tarn->cuCtxPushCurrent (test->context));
-    }
-  fake->reset ();
 }
 
 /* Threads allocate and free on streams of their own. */
@@ -697,7 +544,5 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("async/ready", test_ready, NULL);
   tarn_cuda_test_add ("async/captured-free", test_captured_free, NULL);
   tarn_cuda_test_add ("async/lost", test_lost, NULL);
-  tarn_cuda_test_add ("async/failures", test_failures, NULL);
-  tarn_cuda_test_add ("async/failures-pool", test_failures, GINT_TO_POINTER (TRUE));
   return g_test_run ();
 }
