@@ -1,0 +1,199 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * tarn-trace --pytorch and --from-pytorch: a snapshot for PyTorch's viewer, and one from PyTorch;
+ * wrong ones. */
+
+#include <string.h>
+
+#include "tarn-trace-fixture.h"
+
+static JsonArray *
+get_trace (JsonObject *root)
+{
+  return json_array_get_array_element (json_object_get_array_member (root, "device_traces"), 0);
+}
+
+/* One entry a line: action, address, size, stream, microseconds, names of frames. */
+static gchar *
+list_entries (JsonArray *trace)
+{
+  GString *lines = g_string_new (NULL);
+
+  for (guint i = 0; i < json_array_get_length (trace); i++)
+    {
+      JsonObject *entry = json_array_get_object_element (trace, i);
+      gboolean is_oom = g_str_equal (text (entry, "action"), "oom");
+
+      g_string_append_printf (lines, "%s %x %d %d %d", text (entry, "action"),
+                              (guint) number (entry, is_oom ? "device_free" : "addr"),
+                              (gint) number (entry, "size"), (gint) number (entry, "stream"),
+                              (gint) (number (entry, "time_us") % 1000));
+      for (guint j = 0; j < length (entry, "frames"); j++)
+        g_string_append_printf (lines, " %s:%s", text (element (entry, "frames", j), "filename"),
+                                text (element (entry, "frames", j), "name"));
+      g_string_append_c (lines, '\n');
+    }
+  return g_string_free (lines, FALSE);
+}
+
+static void
+test_pytorch (Fixture *self, gconstpointer data)
+{
+  g_autoptr (JsonParser) parser = json_parser_new ();
+  g_autofree gchar *entries = NULL;
+  JsonObject *root, *segment, *block;
+
+  (void) data;
+  SUCCEED ("--pytorch", self->path);
+  root = parse (parser, self->output);
+  entries = list_entries (get_trace (root));
+  g_assert_cmpstr (
+      entries, ==,
+      "segment_alloc 10000 4096 0 0\n"
+      "alloc 10000 100 0 0\n"
+      "alloc 10080 500 80 1 :plain /usr/lib/libtarn.so.0:libtarn.so.0+0x30 /lib/a.so:f+0x4\n"
+      "free_requested 10080 500 80 2\n"
+      "free_completed 10080 500 80 2\n"
+      "alloc 10080 300 80 3 :plain\n"
+      "segment_alloc 20000 64 80 4\n"
+      "alloc 20000 64 80 4 :plain\n"
+      "free_requested 10000 100 0 4\n"
+      "free_completed 10000 100 0 4\n"
+      "free_requested 20000 64 80 5\n"
+      "free_completed 20000 64 80 5\n"
+      "alloc 10300 32 0 5 :" ODD_TAG " :0x500 /lib/a.so:f+0x4\n"
+      "alloc 20000 60 80 6 :plain\n"
+      "free_requested 20000 60 80 6\n"
+      "free_completed 20000 60 80 6\n"
+      "segment_free 20000 64 80 7\n"
+      "oom 0 1048576 0 9\n");
+  g_assert_cmpuint (length (root, "segments"), ==, 1);
+  segment = element (root, "segments", 0);
+  g_assert_cmpint (number (segment, "address"), ==, 0x10000);
+  g_assert_cmpint (number (segment, "total_size"), ==, 4096);
+  g_assert_cmpint (number (segment, "active_size"), ==, 512 + 64);
+  g_assert_cmpuint (length (segment, "blocks"), ==, 5);
+  g_assert_cmpstr (text (element (segment, "blocks", 0), "state"), ==, "inactive");
+  g_assert_cmpint (number (element (segment, "blocks", 0), "size"), ==, 128);
+  block = element (segment, "blocks", 1);
+  g_assert_cmpstr (text (block, "state"), ==, "active_allocated");
+  g_assert_cmpint (number (block, "address"), ==, 0x10080);
+  g_assert_cmpint (number (block, "requested_size"), ==, 300);
+}
+
+/* What was written is read. */
+static void
+test_pytorch_back (Fixture *self, gconstpointer data)
+{
+  (void) data;
+  SUCCEED ("--pytorch", "-o", self->snapshot, self->path);
+  SUCCEED ("--from-pytorch", self->snapshot);
+  g_assert_cmpstr (self->output, ==,
+                   CSV_HEADER "0,0,allocate,1,100,\n"
+                              "1000,0,allocate,2,500,80\n"
+                              "2000,0,free,2,,80\n"
+                              "3000,0,allocate,3,300,80\n"
+                              "4000,0,allocate,4,64,80\n"
+                              "4000,0,free,1,,\n"
+                              "5000,0,free,4,,80\n"
+                              "5000,0,allocate,5,32,\n"
+                              "6000,0,allocate,6,60,80\n"
+                              "6000,0,free,6,,80\n");
+}
+
+#define SNAPSHOT                                                                                   \
+  "{\"segments\": [{\"device\": 1, \"address\": 1000, \"stream\": 3, \"blocks\": ["                \
+  "{\"size\": 64, \"state\": \"inactive\"},"                                                       \
+  "{\"size\": 512, \"requested_size\": 500, \"state\": \"active_allocated\"},"                     \
+  "{\"address\": 4000, \"size\": 512, \"state\": \"active_allocated\"}]}],"                        \
+  " \"device_traces\": [[], ["                                                                     \
+  "{\"action\": \"free_requested\", \"addr\": 2000, \"size\": 70, \"stream\": 0, \"time_us\": "    \
+  "50},"                                                                                           \
+  "{\"action\": \"free_completed\", \"addr\": 2000, \"size\": 70, \"stream\": 0, \"time_us\": "    \
+  "51},"                                                                                           \
+  "{\"action\": \"segment_alloc\", \"addr\": 4000, \"size\": 99, \"stream\": 0, \"time_us\": 52}," \
+  "{\"action\": \"alloc\", \"addr\": 4000, \"size\": 80, \"stream\": 0, \"time_us\": 53},"         \
+  "{\"action\": \"oom\", \"device_free\": 4000, \"size\": 80, \"stream\": 0, \"time_us\": 54}"     \
+  "]]}"
+
+/* Blocks that no entry tells of were there at the start: one that is freed, and one that stays. */
+static void
+test_from_pytorch (Fixture *self, gconstpointer data)
+{
+  static const gchar expected[] = CSV_HEADER "0,0,allocate,1,70,\n"
+                                             "0,0,allocate,3,500,3\n"
+                                             "0,0,free,1,,\n"
+                                             "3000,0,allocate,2,80,\n";
+
+  (void) data;
+  g_assert_true (g_file_set_contents (self->snapshot, SNAPSHOT, -1, NULL));
+  SUCCEED ("--from-pytorch", self->snapshot);
+  g_assert_cmpstr (self->output, ==, expected);
+  SUCCEED ("--csv", "--object", "1", "--from-pytorch", self->snapshot);
+  g_assert_cmpstr (self->output, ==, expected);
+}
+
+static void
+fails_snapshot (Fixture *self, const gchar *snapshot, const gchar *message)
+{
+  g_autofree gchar *expected = g_strdup_printf ("%s: %s", self->snapshot, message);
+
+  g_assert_true (g_file_set_contents (self->snapshot, snapshot, -1, NULL));
+  FAIL (1, expected, "--from-pytorch", self->snapshot);
+}
+
+static gchar *
+repeat (const gchar *text, guint times)
+{
+  GString *all = g_string_new (NULL);
+
+  for (guint i = 0; i < times; i++)
+    g_string_append (all, text);
+  return g_string_free (all, FALSE);
+}
+
+static void
+test_wrong_snapshots (Fixture *self, gconstpointer data)
+{
+  static const gchar *const nested[] = { "[", "{\"a\":", "{\"]\":[" };
+  const gchar *no_array = "this is no snapshot: it has no array device_traces";
+
+  (void) data;
+  fails_snapshot (self, "[]", no_array);
+  fails_snapshot (self, "{}", no_array);
+  fails_snapshot (self, "{\"device_traces\": 1}", no_array);
+  fails_snapshot (self, "", no_array);
+  fails_snapshot (self, "{\"device_traces\": []}", "its device_traces are empty");
+  fails_snapshot (self, "{\"device_traces\": [1, []]}", "its device_traces are empty");
+  fails_snapshot (self, "{\"device_traces\": [[1]]}", "entry 0 of the trace has no action");
+  fails_snapshot (self, "{\"device_traces\": [[{\"action\": 1}]]}",
+                  "entry 0 of the trace has no action");
+  fails_snapshot (self, "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1}]]}",
+                  "entry 0 of the trace has no addr or no size");
+  fails_snapshot (self,
+                  "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": \"1\", \"size\": 1}]]}",
+                  "entry 0 of the trace has no addr or no size");
+  for (guint i = 0; i < G_N_ELEMENTS (nested); i++)
+    {
+      g_autofree gchar *deep = repeat (nested[i], 200000);
+
+      fails_snapshot (self, deep, "line 1: more than 64 lists in one another");
+    }
+  fails_snapshot (self, "\n/*\"*/ [[[", "line 2: byte 0x2f has no place outside of a text");
+  g_assert_true (g_file_set_contents (self->snapshot, "\x80\x02}q", -1, NULL)); /* a pickle */
+  run (self, "--from-pytorch", self->snapshot, NULL);
+  g_assert_cmpint (self->status, ==, 1);
+  g_assert_nonnull (strstr (self->errors, self->snapshot));
+}
+
+int
+main (int argc, char **argv)
+{
+  trace_test_init (&argc, &argv);
+  ADD ("pytorch", test_pytorch);
+  ADD ("pytorch/back", test_pytorch_back);
+  ADD ("pytorch/from", test_from_pytorch);
+  ADD ("pytorch/wrong", test_wrong_snapshots);
+  return g_test_run ();
+}
