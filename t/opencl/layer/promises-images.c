@@ -1,67 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Images that are of no buffer: each may be one that was released before, which nobody is to see.
- */
+ * Images that are of no buffer: queries, what is refused, references, contexts, maps, threads.
+ * promises-image-contents.c has their contents. */
 
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 
-#include "promises.h"
-
-#define SIDE 16
-#define BYTES (SIDE * SIDE * 4)
-
-static const cl_image_format rgba = { CL_RGBA, CL_UNSIGNED_INT8 };
-static const size_t origin[3] = { 0, 0, 0 }, region[3] = { SIDE, SIDE, 1 };
-
-static cl_mem
-make (World *world, cl_mem_flags flags)
-{
-  cl_image_desc desc
-      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE };
-  cl_int status = 99;
-  cl_mem image = clCreateImage (world->context, flags, &rgba, &desc, NULL, &status);
-
-  promise_check (status, "clCreateImage");
-  return image;
-}
-
-/* Fills an image with one number in all bytes, when a gate is open, unless there is none. */
-static void
-fill (cl_command_queue queue, cl_mem image, cl_uint value, const cl_event *gate)
-{
-  const cl_uint colour[4] = { value, value, value, value };
-
-  OK (clEnqueueFillImage (queue, image, colour, origin, region, gate != NULL, gate, NULL));
-}
-
-static gsize
-count_others (const guchar *bytes, cl_uint value)
-{
-  gsize n = 0;
-
-  for (guint i = 0; i < BYTES; i++)
-    n += bytes[i] != value;
-  return n;
-}
-
-static gsize
-read_others (cl_command_queue queue, cl_mem image, cl_uint value)
-{
-  guchar bytes[BYTES] = { 0 };
-
-  OK (clEnqueueReadImage (queue, image, CL_TRUE, origin, region, 0, 0, bytes, 0, NULL, NULL));
-  return count_others (bytes, value);
-}
-
-static gsize
-read_buffer_others (cl_command_queue queue, cl_mem buffer, cl_uint value)
-{
-  guchar bytes[BYTES] = { 0 };
-
-  OK (clEnqueueReadBuffer (queue, buffer, CL_TRUE, 0, BYTES, bytes, 0, NULL, NULL));
-  return count_others (bytes, value);
-}
+#include "promises-pixels.h"
 
 /* Questions about images */
 
@@ -190,7 +135,7 @@ refused (World *world)
   other.image_type = CL_MEM_OBJECT_BUFFER;
   for (guint i = 0; i < 2; i++)
     {
-      OK (clReleaseMemObject (make (world, 0)));
+      OK (clReleaseMemObject (image_new (world, 0)));
 #define SHOW(what, flags, format, desc, host)                                                      \
   image = clCreateImage (world->context, flags, format, desc, host, &status);                      \
   show_status (image, status, what);
@@ -204,7 +149,7 @@ refused (World *world)
       SHOW ("flags that there are not", unknown, &rgba, &desc, NULL)
       SHOW ("bytes without a flag", 0, &rgba, &desc, bytes)
 #undef SHOW
-      OK (clReleaseMemObject (make (world, 0)));
+      OK (clReleaseMemObject (image_new (world, 0)));
     }
   image = clCreateImage (NULL, 0, &rgba, &desc, NULL, &status);
   show_status (image, status, "no context");
@@ -224,7 +169,7 @@ levels (World *world)
   cl_mem image;
 
   promise_need_images (world);
-  OK (clReleaseMemObject (make (world, 0)));
+  OK (clReleaseMemObject (image_new (world, 0)));
   image = clCreateImage (world->context, 0, &rgba, &desc, NULL, &status);
   show_status (image, status, "levels");
 }
@@ -239,12 +184,12 @@ older (World *world)
   promise_need_images (world);
   for (guint i = 0; i < 3; i++)
     {
-      OK (clReleaseMemObject (make (world, 0)));
+      OK (clReleaseMemObject (image_new (world, 0)));
       image = clCreateImage2D (world->context, 0, &rgba, SIDE, SIDE, 0, NULL, &status);
       promise_check (status, "clCreateImage2D");
       print_image (world, image);
-      fill (world->queue, image, 3 + i, NULL);
-      printf ("%zu wrong\n", read_others (world->queue, image, 3 + i));
+      image_fill (world->queue, image, 3 + i, NULL);
+      printf ("%zu wrong\n", image_count_others (world->queue, image, 3 + i));
       OK (clReleaseMemObject (image));
       image = clCreateImage3D (world->context, 0, &rgba, SIDE, SIDE, 3, 0, 0, NULL, &status);
       promise_check (status, "clCreateImage3D");
@@ -255,275 +200,6 @@ older (World *world)
       image = clCreateImage2D (world->context, 0, &rgba, SIDE, SIDE, 3, NULL, &status);
       show_status (image, status, "a pitch");
     }
-}
-
-/* Contents */
-
-/* An image that is filled from the host has that, whatever an image before it had. */
-static void
-from_host (World *world)
-{
-  static const cl_mem_flags flags[] = { CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR };
-  cl_image_desc desc
-      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE };
-
-  promise_need_images (world);
-  for (guint i = 0; i < 8; i++)
-    {
-      cl_mem before = make (world, 0), image;
-      guchar bytes[BYTES];
-      cl_int status = 99;
-
-      fill (world->queue, before, 200, NULL);
-      OK (clFinish (world->queue));
-      OK (clReleaseMemObject (before));
-      memset (bytes, (gint) i, sizeof bytes);
-      image = clCreateImage (world->context, flags[i % 2], &rgba, &desc, bytes, &status);
-      promise_check (status, "clCreateImage");
-      printf ("%zu wrong\n", read_others (world->queue, image, i));
-      OK (clReleaseMemObject (image));
-    }
-}
-
-/* An image is released as soon as a command has it: what comes next must not have it before. */
-static void
-released_early (World *world)
-{
-  gsize wrong = 0;
-
-  promise_need_images (world);
-  for (guint i = 0; i < 100; i++)
-    {
-      cl_mem to[2]
-          = { promise_buffer (world, 0, BYTES, NULL), promise_buffer (world, 0, BYTES, NULL) };
-
-      for (guint k = 0; k < 2; k++)
-        {
-          cl_mem image = make (world, 0);
-
-          fill (world->queue, image, 10 * k + i, NULL);
-          OK (clEnqueueCopyImageToBuffer (world->queue, image, to[k], origin, region, 0, 0, NULL,
-                                          NULL));
-          OK (clReleaseMemObject (image));
-        }
-      for (guint k = 0; k < 2; k++)
-        {
-          wrong += read_buffer_others (world->queue, to[k], 10 * k + i);
-          OK (clReleaseMemObject (to[k]));
-        }
-    }
-  printf ("%zu wrong\n", wrong);
-}
-
-/* Commands on one queue have yet to read an image that is released, while other queues go on. */
-static void
-released_elsewhere (World *world)
-{
-  cl_command_queue others[2];
-  gsize wrong = 0;
-
-  promise_need_images (world);
-  others[0] = promise_queue (world, 0);
-  others[1] = promise_queue (world, 0);
-  for (guint i = 0; i < 20; i++)
-    {
-      cl_event gate = promise_gate (world);
-      cl_mem to = promise_buffer (world, 0, BYTES, NULL), image = make (world, 0);
-
-      fill (world->queue, image, 1, NULL);
-      OK (clFinish (world->queue));
-      OK (clEnqueueCopyImageToBuffer (world->queue, image, to, origin, region, 0, 1, &gate, NULL));
-      OK (clFlush (world->queue));
-      OK (clReleaseMemObject (image));
-      for (guint k = 0; k < 4; k++)
-        {
-          image = make (world, 0);
-          fill (others[k % 2], image, 2 + k, NULL);
-          wrong += read_others (others[k % 2], image, 2 + k);
-          OK (clReleaseMemObject (image));
-        }
-      promise_open (gate);
-      wrong += read_buffer_others (world->queue, to, 1);
-      OK (clReleaseMemObject (to));
-    }
-  OK (clReleaseCommandQueue (others[0]));
-  OK (clReleaseCommandQueue (others[1]));
-  printf ("%zu wrong\n", wrong);
-}
-
-/* The same, out of order, where only its event tells when a command is done. */
-static void
-released_out_of_order (World *world)
-{
-  cl_command_queue_properties can = 0;
-  cl_command_queue queue;
-  gsize wrong = 0;
-
-  promise_need_images (world);
-  OK (clGetDeviceInfo (world->device, CL_DEVICE_QUEUE_PROPERTIES, sizeof can, &can, NULL));
-  if (!(can & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
-    promise_skip ("the device has no queues out of order");
-  queue = promise_queue (world, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-  for (guint i = 0; i < 20; i++)
-    {
-      cl_event gate = promise_gate (world);
-      cl_mem to = promise_buffer (world, 0, BYTES, NULL), image = make (world, 0);
-
-      fill (world->queue, image, 1, NULL);
-      OK (clFinish (world->queue));
-      OK (clEnqueueCopyImageToBuffer (queue, image, to, origin, region, 0, 1, &gate, NULL));
-      OK (clFlush (queue));
-      OK (clReleaseMemObject (image));
-      for (guint k = 0; k < 4; k++)
-        {
-          image = make (world, 0);
-          fill (world->queue, image, 2 + k, NULL);
-          wrong += read_others (world->queue, image, 2 + k);
-          OK (clReleaseMemObject (image));
-        }
-      promise_open (gate);
-      OK (clFinish (queue));
-      wrong += read_buffer_others (queue, to, 1);
-      OK (clReleaseMemObject (to));
-    }
-  OK (clReleaseCommandQueue (queue));
-  printf ("%zu wrong\n", wrong);
-}
-
-/* Each way by which a command uses an image; all are behind a gate. */
-static void
-used (World *world)
-{
-  static const gchar *const names[]
-      = { "read", "write", "copy", "to a buffer", "from a buffer", "fill", "map" };
-
-  promise_need_images (world);
-  for (guint i = 0; i < 3 * G_N_ELEMENTS (names); i++)
-    {
-      guint way = i % G_N_ELEMENTS (names);
-      cl_command_queue other = promise_queue (world, 0);
-      cl_event gate = promise_gate (world);
-      cl_mem image = make (world, 0), second = make (world, 0);
-      cl_mem buffer = promise_buffer (world, 0, BYTES, NULL);
-      guchar bytes[BYTES] = { 0 };
-      gsize wrong = 0;
-      gpointer mapped = NULL;
-      size_t row = 0;
-      cl_int status = 99;
-
-      fill (world->queue, image, 1, NULL);
-      OK (clFinish (world->queue));
-      OK (clEnqueueBarrierWithWaitList (world->queue, 1, &gate, NULL));
-      if (way == 0)
-        OK (clEnqueueReadImage (world->queue, image, CL_FALSE, origin, region, 0, 0, bytes, 0, NULL,
-                                NULL));
-      else if (way == 1)
-        OK (clEnqueueWriteImage (world->queue, image, CL_FALSE, origin, region, 0, 0, bytes, 0,
-                                 NULL, NULL));
-      else if (way == 2)
-        OK (clEnqueueCopyImage (world->queue, image, second, origin, origin, region, 0, NULL,
-                                NULL));
-      else if (way == 3)
-        OK (clEnqueueCopyImageToBuffer (world->queue, image, buffer, origin, region, 0, 0, NULL,
-                                        NULL));
-      else if (way == 4)
-        OK (clEnqueueCopyBufferToImage (world->queue, buffer, image, 0, origin, region, 0, NULL,
-                                        NULL));
-      else if (way == 5)
-        fill (world->queue, image, 9, NULL);
-      else
-        {
-          mapped = clEnqueueMapImage (world->queue, image, CL_FALSE, CL_MAP_READ, origin, region,
-                                      &row, NULL, 0, NULL, NULL, &status);
-          promise_check (status, "clEnqueueMapImage");
-          OK (clEnqueueUnmapMemObject (world->queue, image, mapped, 0, NULL, NULL));
-        }
-      OK (clFlush (world->queue));
-      OK (clReleaseMemObject (image));
-      image = make (world, 0);
-      fill (other, image, 7, NULL);
-      OK (clFinish (other));
-      promise_open (gate);
-      OK (clFinish (world->queue));
-      wrong += read_others (other, image, 7);
-      if (way == 0)
-        wrong += count_others (bytes, 1);
-      else if (way == 2)
-        wrong += read_others (world->queue, second, 1);
-      else if (way == 3)
-        wrong += read_buffer_others (world->queue, buffer, 1);
-      printf ("%s: %zu wrong\n", names[way], wrong);
-      OK (clReleaseMemObject (image));
-      OK (clReleaseMemObject (second));
-      OK (clReleaseMemObject (buffer));
-      OK (clReleaseCommandQueue (other));
-    }
-}
-
-/* Kernels */
-
-static cl_kernel
-make_kernel (World *world, cl_program *program)
-{
-  const gchar *text = "kernel void look (read_only image2d_t image, global uint4 *pixels)\n"
-                      "{\n"
-                      "  const sampler_t sampler = CLK_ADDRESS_NONE | CLK_FILTER_NEAREST;\n"
-                      "  int x = get_global_id (0), y = get_global_id (1);\n"
-                      "  pixels[y * get_global_size (0) + x]\n"
-                      "    = read_imageui (image, sampler, (int2) (x, y));\n"
-                      "}\n";
-  cl_int status = 99;
-  cl_kernel kernel;
-
-  *program = clCreateProgramWithSource (world->context, 1, &text, NULL, &status);
-  promise_check (status, "clCreateProgramWithSource");
-  OK (clBuildProgram (*program, 0, NULL, "", NULL, NULL));
-  kernel = clCreateKernel (*program, "look", &status);
-  promise_check (status, "clCreateKernel");
-  return kernel;
-}
-
-/* A kernel behind a gate reads an image that the program has released. */
-static void
-kernels (World *world)
-{
-  const size_t global[2] = { SIDE, SIDE }, local[2] = { SIDE, 1 };
-  cl_command_queue other;
-  cl_program program;
-  cl_kernel kernel;
-
-  promise_need_images (world);
-  other = promise_queue (world, 0);
-  kernel = make_kernel (world, &program);
-  for (guint i = 0; i < 10; i++)
-    {
-      cl_event gate = promise_gate (world);
-      cl_mem image = make (world, CL_MEM_READ_WRITE);
-      cl_mem pixels = promise_buffer (world, 0, 4 * BYTES, NULL);
-      cl_uint read[BYTES] = { 0 };
-      gsize wrong = 0;
-
-      fill (world->queue, image, 1 + i, NULL);
-      OK (clFinish (world->queue));
-      OK (clSetKernelArg (kernel, 0, sizeof image, &image));
-      OK (clSetKernelArg (kernel, 1, sizeof pixels, &pixels));
-      OK (clEnqueueNDRangeKernel (world->queue, kernel, 2, NULL, global, local, 1, &gate, NULL));
-      OK (clFlush (world->queue));
-      OK (clReleaseMemObject (image));
-      image = make (world, CL_MEM_READ_WRITE);
-      fill (other, image, 99, NULL);
-      OK (clFinish (other));
-      promise_open (gate);
-      OK (clEnqueueReadBuffer (world->queue, pixels, CL_TRUE, 0, sizeof read, read, 0, NULL, NULL));
-      for (guint k = 0; k < BYTES; k++)
-        wrong += read[k] != 1 + i;
-      printf ("%zu wrong\n", wrong);
-      OK (clReleaseMemObject (image));
-      OK (clReleaseMemObject (pixels));
-    }
-  OK (clReleaseKernel (kernel));
-  OK (clReleaseProgram (program));
-  OK (clReleaseCommandQueue (other));
 }
 
 /* References and ends */
@@ -556,7 +232,7 @@ references (World *world)
   for (guint i = 0; i < 20; i++)
     {
       cl_event gate = promise_gate (world);
-      cl_mem image = make (world, 0);
+      cl_mem image = image_new (world, 0);
 
       g_atomic_int_set (&n_destroyed, 0);
       printf ("counts %u, ", promise_get_count (image));
@@ -568,7 +244,7 @@ references (World *world)
       printf ("%u; ", promise_get_count (image));
       OK (clSetMemObjectDestructorCallback (image, on_destroyed, &n_destroyed));
       OK (clSetMemObjectDestructorCallback (image, on_destroyed, &n_destroyed));
-      fill (world->queue, image, 1, &gate);
+      image_fill (world->queue, image, 1, &gate);
       OK (clFlush (world->queue));
       OK (clReleaseMemObject (image));
       printf ("%d, ", g_atomic_int_get (&n_destroyed));
@@ -576,7 +252,7 @@ references (World *world)
       promise_open (gate);
       OK (clFinish (world->queue));
       printf ("%d, ", wait_destroyed (2));
-      OK (clReleaseMemObject (make (world, 0)));
+      OK (clReleaseMemObject (image_new (world, 0)));
       OK (clFinish (world->queue));
       printf ("%d destroyed\n", g_atomic_int_get (&n_destroyed));
     }
@@ -607,7 +283,7 @@ contexts (World *world)
   for (guint i = 0; i < 5; i++)
     {
       for (guint k = 0; k < 3; k++)
-        images[k] = make (world, 0);
+        images[k] = image_new (world, 0);
       printf ("%u more, ", wait_context (world, first + 3) - first);
       for (guint k = 0; k < 3; k++)
         OK (clReleaseMemObject (images[k]));
@@ -627,15 +303,15 @@ contexts_first (World *world)
 
       own.context = promise_context (world);
       own.queue = promise_queue (&own, 0);
-      image = make (&own, 0);
-      kept = make (&own, 0);
-      OK (clReleaseMemObject (make (&own, 0)));
-      fill (own.queue, image, 1, NULL);
+      image = image_new (&own, 0);
+      kept = image_new (&own, 0);
+      OK (clReleaseMemObject (image_new (&own, 0)));
+      image_fill (own.queue, image, 1, NULL);
       OK (clFlush (own.queue));
       OK (clReleaseContext (own.context));
       OK (clReleaseMemObject (image));
-      fill (own.queue, kept, 2, NULL);
-      printf ("%zu wrong\n", read_others (own.queue, kept, 2));
+      image_fill (own.queue, kept, 2, NULL);
+      printf ("%zu wrong\n", image_count_others (own.queue, kept, 2));
       OK (clReleaseCommandQueue (own.queue));
       OK (clReleaseMemObject (kept));
     }
@@ -648,7 +324,7 @@ left_mapped (World *world)
   promise_need_images (world);
   for (guint i = 0; i < 10; i++)
     {
-      cl_mem image = make (world, 0);
+      cl_mem image = image_new (world, 0);
       size_t row = 0;
       cl_int status = 99;
       cl_uint maps = 99;
@@ -658,10 +334,10 @@ left_mapped (World *world)
       promise_check (status, "clEnqueueMapImage");
       mapped[0] = 1;
       OK (clReleaseMemObject (image));
-      image = make (world, 0);
+      image = image_new (world, 0);
       OK (clGetMemObjectInfo (image, CL_MEM_MAP_COUNT, sizeof maps, &maps, NULL));
-      fill (world->queue, image, 1 + i, NULL);
-      printf ("%zu wrong, %u maps\n", read_others (world->queue, image, 1 + i), maps);
+      image_fill (world->queue, image, 1 + i, NULL);
+      printf ("%zu wrong, %u maps\n", image_count_others (world->queue, image, 1 + i), maps);
       OK (clReleaseMemObject (image));
     }
 }
@@ -677,13 +353,13 @@ work (gpointer data)
   own.queue = promise_queue (&own, 0);
   for (guint i = 0; i < 200; i++)
     {
-      cl_mem image = make (&own, i % 2 == 0 ? 0 : CL_MEM_READ_ONLY);
+      cl_mem image = image_new (&own, i % 2 == 0 ? 0 : CL_MEM_READ_ONLY);
       cl_uint value = (cl_uint) (i % 250);
 
-      fill (own.queue, image, value, NULL);
-      wrong += read_others (own.queue, image, value);
+      image_fill (own.queue, image, value, NULL);
+      wrong += image_count_others (own.queue, image, value);
       if (i % 3 == 0)
-        fill (own.queue, image, 255, NULL);
+        image_fill (own.queue, image, 255, NULL);
       OK (clReleaseMemObject (image));
     }
   OK (clFinish (own.queue));
@@ -709,12 +385,6 @@ const Promise promises_images[] = { { "pooled-images-info", info, FALSE },
                                     { "pooled-images-refused", refused, FALSE },
                                     { "pooled-images-levels", levels, TRUE },
                                     { "pooled-images-older", older, FALSE },
-                                    { "pooled-images-from-host", from_host, FALSE },
-                                    { "pooled-images-early", released_early, FALSE },
-                                    { "pooled-images-elsewhere", released_elsewhere, FALSE },
-                                    { "pooled-images-out-of-order", released_out_of_order, FALSE },
-                                    { "pooled-images-used", used, FALSE },
-                                    { "pooled-images-kernels", kernels, FALSE },
                                     { "pooled-images-references", references, FALSE },
                                     { "pooled-images-contexts", contexts, FALSE },
                                     { "pooled-images-contexts-first", contexts_first, FALSE },

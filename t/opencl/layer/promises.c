@@ -12,9 +12,10 @@
 #include "promises.h"
 
 static const Promise *const tables[]
-    = { promises_info,     promises_references, promises_parts, promises_kernels,
-        promises_contents, promises_commands,   promises_maps,  promises_queues,
-        promises_waits,    promises_images,     promises_others };
+    = { promises_info,          promises_references, promises_parts,          promises_kernels,
+        promises_contents,      promises_commands,   promises_maps,           promises_queues,
+        promises_waits,         promises_images,     promises_image_contents, promises_svm,
+        promises_buffer_images, promises_contexts };
 
 const cl_mem_flags promise_access[ACCESS_FLAGS]
     = { 0, CL_MEM_READ_WRITE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY };

@@ -49,7 +49,10 @@ extern const Promise promises_maps[];
 extern const Promise promises_queues[];
 extern const Promise promises_waits[];
 extern const Promise promises_images[];
-extern const Promise promises_others[];
+extern const Promise promises_image_contents[];
+extern const Promise promises_svm[];
+extern const Promise promises_buffer_images[];
+extern const Promise promises_contexts[];
 
 /* For calls that have to succeed: anything else ends the program. */
 #define OK(call) promise_check ((call), #call)
