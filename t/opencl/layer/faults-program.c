@@ -1,0 +1,146 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The program of the tests of the layer over a driver that fails. */
+
+#include "faults.h"
+
+void
+make_buffer (Program *self, guint i, gsize size, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    self->buffers[i] = clCreateBuffer (self->context, CL_MEM_READ_WRITE, size, NULL, status);
+}
+
+void
+make_queue (Program *self, guint i, cl_device_id device, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    self->queues[i] = clCreateCommandQueue (self->context, device, 0, status);
+}
+
+void
+program_release (cl_mem *buffer, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    *status = clReleaseMemObject (g_steal_pointer (buffer));
+}
+
+void
+program_fill (Program *self, guint queue, guint i, gsize size, guint8 value, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    *status = clEnqueueFillBuffer (self->queues[queue], self->buffers[i], &value, 1, 0, size, 0,
+                                   NULL, NULL);
+}
+
+cl_mem
+make_image (Program *self, gsize width, cl_int *status)
+{
+  const cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
+  const cl_image_desc desc
+      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = 256 };
+
+  return *status == CL_SUCCESS
+             ? clCreateImage (self->context, CL_MEM_READ_WRITE, &format, &desc, NULL, status)
+             : NULL;
+}
+
+void
+program_end (Program *self)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (self->buffers); i++)
+    if (self->buffers[i] != NULL)
+      clReleaseMemObject (self->buffers[i]);
+  if (self->part != NULL)
+    clReleaseMemObject (self->part);
+  for (guint i = 0; i < G_N_ELEMENTS (self->queues); i++)
+    if (self->queues[i] != NULL)
+      clReleaseCommandQueue (self->queues[i]);
+  if (self->context != NULL)
+    clReleaseContext (self->context);
+}
+
+gboolean
+has_images (const TarnOpenclDevice *device)
+{
+  cl_bool has = CL_FALSE;
+
+  g_assert_cmpint (
+      clGetDeviceInfo (device->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL), ==,
+      CL_SUCCESS);
+  if (!has)
+    g_test_skip ("the device has no images");
+  return has;
+}
+
+/* The ledger */
+
+guint
+count_live (void)
+{
+  guint n = 0;
+
+  for (guint kind = 0; kind < OPENCL_LAYER_N_KINDS; kind++)
+    n += layer->get_live (kind, NULL, 0);
+  return n;
+}
+
+guint
+wait_live (guint expected, gint64 wait)
+{
+  gint64 deadline = g_get_monotonic_time () + wait;
+
+  while (count_live () > expected && g_get_monotonic_time () < deadline)
+    g_thread_yield ();
+  return count_live ();
+}
+
+/* Whether the driver was made to fail where there is nothing left to do about it. */
+static gboolean
+may_lose (const gchar *function)
+{
+  return g_str_has_prefix (function, "clRelease");
+}
+
+static void
+show_live (void)
+{
+  for (guint kind = 0; kind < OPENCL_LAYER_N_KINDS; kind++)
+    g_test_message ("kind %u: %u", kind, layer->get_live (kind, NULL, 0));
+}
+
+void
+fail_each (const TarnOpenclDevice *device, gboolean for_ever,
+           cl_int (*run_program) (Program *program, cl_device_id device))
+{
+  guint lost = count_live ();
+
+  for (guint nth = 1;; nth++)
+    {
+      Program program = { .context = NULL };
+      const gchar *failed;
+      cl_int status;
+
+      layer->reset ();
+      layer->fail (NULL, nth, for_ever, CL_OUT_OF_HOST_MEMORY);
+      status = run_program (&program, device->device);
+      failed = layer->get_failed ();
+      layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+      program_end (&program);
+      if (failed == NULL)
+        {
+          g_assert_cmpint (status, ==, CL_SUCCESS);
+          break;
+        }
+      if (for_ever)
+        continue;
+      if (may_lose (failed))
+        lost = MAX (lost, wait_live (lost, SHORT_WAIT));
+      else if (wait_live (lost, WAIT) > lost)
+        {
+          show_live ();
+          g_error ("call %u, %s: %u objects are lost", nth, failed, count_live () - lost);
+        }
+    }
+}
