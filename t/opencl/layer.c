@@ -16,14 +16,6 @@
 
 static const gchar *const function_names[] = { FUNCTIONS (STRING) };
 
-/* What clGet...Info () is pretended to say; the key is choose_key ()'s. */
-typedef struct
-{
-  gint64 key;
-  GBytes *bytes; /* owned; NULL: status is the answer */
-  cl_int status;
-} Answer;
-
 typedef struct
 {
   guint64 budget;
@@ -35,34 +27,29 @@ typedef struct
   cl_int fail_status;
   const gchar *failed;
   guint calls[N_FUNCTIONS];
-  GHashTable *answers; /* a set of Answer, owned; NULL: all the driver's */
-  OpenclLayerClock clock;
-  cl_uint arguments[OPENCL_LAYER_ARGUMENTS];
 } Settings;
 
 const cl_icd_dispatch *_layer_driver;
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
+/* Guards all below, and all in layer-info.c. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Settings settings = { .budget = G_MAXUINT64 };
 static GHashTable *ledger; /* handle -> Object, owned */
 static guint64 live_bytes;
 static guint64 resident_bytes; /* of live buffers and of those being created */
 
-static pthread_mutex_t *
-lock (void)
+pthread_mutex_t *
+_layer_lock (void)
 {
   pthread_mutex_lock (&mutex);
   return &mutex;
 }
 
-static void
-unlock (pthread_mutex_t **locked)
+void
+_layer_unlock (pthread_mutex_t **locked)
 {
   pthread_mutex_unlock (*locked);
 }
-
-/* Until the end of the block that it stands in. */
-#define LOCKED __attribute__ ((cleanup (unlock), unused)) pthread_mutex_t *locked = lock ()
 
 #define GETTER(type, name, expression)                                                             \
   static type name (void)                                                                          \
@@ -405,121 +392,10 @@ layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint 
   return status;
 }
 
-static cl_int
-layer_clSetKernelArg (cl_kernel kernel, cl_uint index, size_t size, const void *value)
-{
-  cl_int status = _layer_enter (FUNCTION_clSetKernelArg);
-
-  if (status == CL_SUCCESS)
-    status = _layer_driver->clSetKernelArg (kernel, index, size, value);
-  if (status == CL_SUCCESS && index < OPENCL_LAYER_ARGUMENTS && size == sizeof (cl_uint)
-      && value != NULL)
-    {
-      LOCKED;
-
-      memcpy (&settings.arguments[index], value, size);
-    }
-  return status;
-}
-
-/* What the clock says that a command with the latest arguments takes, if it is at its @end, else 0;
- * FALSE if there is no clock. */
-static gboolean
-read_clock (gboolean end, guint64 *nanoseconds)
-{
-  LOCKED;
-
-  if (settings.clock == NULL)
-    return FALSE;
-  *nanoseconds = end ? settings.clock (settings.arguments) : 0;
-  return TRUE;
-}
-
-/* Answers a query as OpenCL's clGet...Info () do. */
-static cl_int
-answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t *size_ret)
-{
-  if (value != NULL && size < from_size)
-    return CL_INVALID_VALUE;
-  if (value != NULL)
-    memcpy (value, from, from_size);
-  if (size_ret != NULL)
-    *size_ret = from_size;
-  return CL_SUCCESS;
-}
-
-static cl_int
-layer_clGetEventProfilingInfo (cl_event event, cl_profiling_info name, size_t size, void *value,
-                               size_t *size_ret)
-{
-  cl_int status = _layer_enter (FUNCTION_clGetEventProfilingInfo);
-  guint64 nanoseconds;
-
-  if (status == CL_SUCCESS)
-    status = _layer_driver->clGetEventProfilingInfo (event, name, size, value, size_ret);
-  if (status != CL_SUCCESS || !read_clock (name == CL_PROFILING_COMMAND_END, &nanoseconds))
-    return status;
-  return answer (&nanoseconds, sizeof nanoseconds, size, value, size_ret);
-}
-
-static gint64
-choose_key (Function function, cl_uint name)
-{
-  return (gint64) function << 32 | name;
-}
-
-/* What the test has pretended: a status, or bytes, (transfer full), or neither. */
-static cl_int
-look_up (Function function, cl_uint name, GBytes **bytes)
-{
-  LOCKED;
-  gint64 key = choose_key (function, name);
-  const Answer *pretended = NULL;
-
-  if (settings.answers != NULL)
-    pretended = g_hash_table_lookup (settings.answers, &key);
-  if (pretended == NULL)
-    return CL_SUCCESS;
-  *bytes = pretended->bytes != NULL ? g_bytes_ref (pretended->bytes) : NULL;
-  return pretended->status;
-}
-
-/* clGet...Info () of an object, or of two; whether there are such objects is for the driver to say,
- * asked for what every driver knows. */
-#define SPLICE(...) __VA_ARGS__
-#define ASK(function, known, objects, ...)                                                         \
-  static cl_int layer_##function (__VA_ARGS__, cl_uint name, size_t size, void *value,             \
-                                  size_t *size_ret)                                                \
-  {                                                                                                \
-    g_autoptr (GBytes) bytes = NULL;                                                               \
-    cl_int status = _layer_enter (FUNCTION_##function);                                            \
-                                                                                                   \
-    if (status == CL_SUCCESS)                                                                      \
-      status = look_up (FUNCTION_##function, name, &bytes);                                        \
-    if (status != CL_SUCCESS)                                                                      \
-      return status;                                                                               \
-    if (bytes == NULL)                                                                             \
-      return _layer_driver->function (SPLICE objects, name, size, value, size_ret);                \
-    status = _layer_driver->function (SPLICE objects, known, 0, NULL, NULL);                       \
-    if (status != CL_SUCCESS)                                                                      \
-      return status;                                                                               \
-    return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value,          \
-                   size_ret);                                                                      \
-  }
-
-ASK (clGetDeviceInfo, CL_DEVICE_TYPE, (device), cl_device_id device)
-ASK (clGetKernelInfo, CL_KERNEL_NUM_ARGS, (kernel), cl_kernel kernel)
-ASK (clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, (kernel, device), cl_kernel kernel,
-     cl_device_id device)
-ASK (clGetMemObjectInfo, CL_MEM_TYPE, (object), cl_mem object)
-ASK (clGetPlatformInfo, CL_PLATFORM_NAME, (platform), cl_platform_id platform)
-ASK (clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, (program, device), cl_program program,
-     cl_device_id device)
-
 /* What tests call */
 
-static Function
-find_function (const gchar *name)
+Function
+_layer_find_function (const gchar *name)
 {
   Function function = 0;
 
@@ -537,7 +413,7 @@ reset (void)
 {
   LOCKED;
 
-  g_clear_pointer (&settings.answers, g_hash_table_unref);
+  _layer_forget_answers ();
   settings = (Settings){ .budget = G_MAXUINT64 };
 }
 
@@ -556,7 +432,7 @@ fail (const gchar *name, guint nth, gboolean for_ever, cl_int status)
 {
   LOCKED;
 
-  settings.fail_function = find_function (name);
+  settings.fail_function = _layer_find_function (name);
   settings.fail_in = nth;
   settings.fail_for_ever = for_ever;
   settings.fail_status = status;
@@ -567,66 +443,12 @@ static guint
 get_calls (const gchar *name)
 {
   LOCKED;
-  Function function = find_function (name);
+  Function function = _layer_find_function (name);
   guint calls = 0;
 
   for (guint i = 0; i < N_FUNCTIONS; i++)
     calls += function == i || function == N_FUNCTIONS ? settings.calls[i] : 0;
   return calls;
-}
-
-static void
-answer_free (gpointer item)
-{
-  Answer *pretended = item;
-
-  g_clear_pointer (&pretended->bytes, g_bytes_unref);
-  g_free (pretended);
-}
-
-/* Takes bytes. */
-static void
-pretend (Function function, cl_uint name, GBytes *bytes, cl_int status)
-{
-  LOCKED;
-  Answer *pretended = g_new (Answer, 1);
-
-  *pretended = (Answer){ choose_key (function, name), bytes, status };
-  if (settings.answers == NULL)
-    settings.answers = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, answer_free);
-  g_hash_table_replace (settings.answers, &pretended->key, pretended);
-}
-
-static void
-set_info (const gchar *function, cl_uint name, gconstpointer value, gsize size)
-{
-  pretend (find_function (function), name, g_bytes_new (value, size), CL_SUCCESS);
-}
-
-static void
-refuse_info (const gchar *function, cl_uint name, cl_int status)
-{
-  pretend (find_function (function), name, NULL, status);
-}
-
-static void
-set_device_info (cl_device_info name, gconstpointer value, gsize size)
-{
-  set_info ("clGetDeviceInfo", name, value, size);
-}
-
-static void
-set_platform_info (cl_platform_info name, gconstpointer value, gsize size)
-{
-  set_info ("clGetPlatformInfo", name, value, size);
-}
-
-static void
-set_clock (OpenclLayerClock clock)
-{
-  LOCKED;
-
-  settings.clock = clock;
 }
 
 static guint
@@ -663,11 +485,11 @@ tarn_opencl_layer (void)
     .fail = fail,
     .get_failed = get_failed,
     .get_calls = get_calls,
-    .set_device_info = set_device_info,
-    .set_platform_info = set_platform_info,
-    .set_info = set_info,
-    .refuse_info = refuse_info,
-    .set_clock = set_clock,
+    .set_device_info = _layer_set_device_info,
+    .set_platform_info = _layer_set_platform_info,
+    .set_info = _layer_set_info,
+    .refuse_info = _layer_refuse_info,
+    .set_clock = _layer_set_clock,
     .get_live = get_live,
     .get_live_bytes = get_live_bytes,
     .get_references = get_references,
@@ -685,9 +507,9 @@ clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
   static const gchar layer_name[] = "tarn-test";
 
   if (name == CL_LAYER_API_VERSION)
-    return answer (&version, sizeof version, size, value, size_ret);
+    return _layer_answer (&version, sizeof version, size, value, size_ret);
   if (name == CL_LAYER_NAME)
-    return answer (layer_name, sizeof layer_name, size, value, size_ret);
+    return _layer_answer (layer_name, sizeof layer_name, size, value, size_ret);
   return CL_INVALID_VALUE;
 }
 
