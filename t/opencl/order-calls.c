@@ -237,7 +237,7 @@ test_wanted (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   assert_nothing_left (state);
 }
 
-/* However many blocks are busy, the driver is asked about four. */
+/* However many blocks are busy, the driver is asked about four at most. */
 static void
 test_asked (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
@@ -258,7 +258,7 @@ test_asked (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   before = count ();
   blocks[0] = opencl_allocate (pool, SIZE, to);
   after = count ();
-  g_assert_cmpuint (after.questions - before.questions, ==, 4);
+  g_assert_cmpuint (after.questions - before.questions, <=, 4);
   g_assert_cmpuint (after.barriers - before.barriers, ==, 1);
   opencl_gate_open (gate);
   opencl_await (old);
