@@ -312,7 +312,7 @@ struct _LayerContext
   GHashTable *spares;    /* a spare's LayerPlace -> LayerSub, owned */
   GQueue spares_by_age;
   gsize spare_bytes;
-  gint64 spares_time; /* of the last look at their age, monotonic */
+  gint64 spares_time; /* when their age was last looked at, monotonic */
 
   /* Atomic: */
   gint counts_parts;     /* sub-buffers add to a buffer's references; -1: unknown */
@@ -502,8 +502,8 @@ struct _LayerSub
   LayerPlace place;
   cl_mem handle;      /* a reference */
   cl_mem_flags flags; /* as the driver reports them */
-  gint64 time;        /* of a spare: when it became one, monotonic */
-  GList by_age;       /* of a spare: its link in spares_by_age */
+  gint64 time;        /* when it became a spare, monotonic */
+  GList by_age;       /* the spare's link in spares_by_age */
 };
 
 void _tarn_layer_spares_init (LayerContext *context);
