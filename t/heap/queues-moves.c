@@ -1,0 +1,222 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory of a heap that moves to another address, or from queue to queue: when it does, how
+ * often, and how long it can be used at its old address. */
+
+#include "queues-fixture.h"
+
+/* What another queue has freed is taken when that has done its work, and not before. */
+static void
+test_moves (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnHeapStats before;
+
+  if (queues_skip_in_order (data))
+    return;
+  for (guint i = 0; i < 2; i++)
+    queues_put (fixture, queues_take (fixture, 300 * MIB, fixture->first));
+  tarn_block_free (queues_take (fixture, 300 * MIB, fixture->second));
+  before = queues_get_heap_stats (fixture);
+  g_assert_cmpuint (before.moves, ==, 0);
+  g_assert_cmpuint (before.upstream_bytes, >=, 600 * MIB);
+  tarn_pool_free_held (fixture->pool); /* and so the host waits */
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, ==, 0);
+
+  queues_put (fixture, queues_take (fixture, 300 * MIB, fixture->first));
+  tarn_testing_queues_run_all (fixture->queues);
+  queues_name (fixture, fixture->first);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_block_free (queues_take (fixture, 300 * MIB, fixture->second));
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, >, 0);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, <, 500 * MIB);
+}
+
+/* Memory that a queue has freed serves its next request at once, wherever that is: commands that
+ * use it are still to run.  It stays where they use it until they have.  Returns the old address.
+ */
+static TarnMemory
+move_early (QueuesFixture *fixture, TarnBlock **moved)
+{
+  TarnBlock *block = queues_take (fixture, 100 * MIB, fixture->first);
+  TarnMemory memory = tarn_block_get_memory (block);
+  TarnBlock *between = queues_take (fixture, MIB, fixture->first);
+
+  queues_put (fixture, block);
+  *moved = queues_take (fixture, 150 * MIB, fixture->first);
+  queues_put (fixture, between);
+  return memory;
+}
+
+static void
+test_moves_early (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnTestingPages *pages = tarn_testing_order_get_pages (fixture->order);
+  TarnMemory memory;
+  TarnBlock *block;
+  TarnHeapStats stats;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  memory = move_early (fixture, &block);
+  stats = queues_get_heap_stats (fixture);
+  g_assert_cmpuint (stats.moves, >=, 3); /* pieces of 16 or 32 MiB */
+  g_assert_cmpuint (stats.upstream_bytes, <=, 165 * MIB);
+  g_assert_cmpuint (tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_EVENT_WAIT),
+                    ==, 0);
+  g_assert_true (tarn_testing_pages_is_usable (pages, memory, 64 * MIB));
+  queues_put (fixture, block);
+
+  /* Others wait for both. */
+  queues_put (fixture, queues_take (fixture, 100 * MIB, fixture->second));
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, ==, stats.moves);
+  tarn_testing_queues_run_all (fixture->queues);
+  queues_name (fixture, fixture->first);
+  tarn_testing_queues_run_all (fixture->queues);
+  queues_put (fixture, queues_take (fixture, 300 * MIB, fixture->second));
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, >, stats.moves);
+  g_assert_false (tarn_testing_pages_is_usable (pages, memory, 64 * MIB));
+}
+
+static gint64
+get_later_time (void)
+{
+  return g_get_monotonic_time () + 2 * G_TIME_SPAN_SECOND;
+}
+
+/* The number by which a program learns that memory went is the same as long as memory that has
+ * moved can be used at its old address as well, and another one once it cannot. */
+static void
+test_moved_generation (QueuesFixture *fixture, gconstpointer data)
+{
+  guint64 generation = tarn_pool_get_generation (fixture->pool);
+  TarnMemory memory;
+  TarnBlock *block;
+  TarnHeapStats stats;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  memory = move_early (fixture, &block);
+  stats = queues_get_heap_stats (fixture);
+  g_assert_cmpuint (stats.moves, >=, 3);
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory, 64 * MIB));
+  g_assert_cmpuint (tarn_pool_get_generation (fixture->pool), ==, generation);
+
+  queues_put (fixture, block);
+  queues_name (fixture, fixture->first);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_clock_set (get_later_time); /* when the heap looks for what has been idle for long */
+  queues_name (fixture, fixture->first);
+  tarn_clock_set (NULL);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, ==, stats.moves);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_frees, ==, 0);
+  g_assert_false (tarn_testing_pages_is_usable (fixture->pages, memory, 64 * MIB));
+  g_assert_cmpuint (tarn_pool_get_generation (fixture->pool), !=, generation);
+}
+
+/* Addresses that memory has moved away from go back, however often it moves. */
+static void
+test_moves_on (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnTestingPages *pages = tarn_testing_order_get_pages (fixture->order);
+  guint64 moves = 0;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  tarn_testing_pages_set_max_addresses (pages, 400 * MIB);
+  for (guint i = 0; i < 40; i++)
+    {
+      TarnBlock *block = queues_take (fixture, 100 * MIB, fixture->first), *between, *moved;
+
+      between = queues_take (fixture, (12 + i) * MIB, fixture->first); /* a size that no gap has */
+      queues_put (fixture, block);
+      moved = queues_take (fixture, (150 + i) * MIB, fixture->first);
+      queues_put (fixture, between);
+      queues_put (fixture, moved);
+      tarn_testing_queues_run_all (fixture->queues);
+    }
+  moves = queues_get_heap_stats (fixture).moves;
+  g_assert_cmpuint (moves, >=, 60);
+  g_test_message ("%u reservations", tarn_testing_pages_get_reserved (pages));
+  g_assert_cmpuint (tarn_testing_pages_get_reserved (pages), <=, 8);
+}
+
+/* A driver that cannot have memory at two addresses is asked for that once. */
+static void
+test_moves_refused (QueuesFixture *fixture, gconstpointer data)
+{
+  TarnTestingPages *pages = tarn_testing_order_get_pages (fixture->order);
+  TarnBlock *block;
+  guint calls;
+
+  if (!((const QueuesWay *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  tarn_testing_pages_refuse_aliases (pages);
+  move_early (fixture, &block);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves, ==, 0);
+  queues_put (fixture, block);
+  calls = tarn_testing_pages_get_calls (pages);
+  block = queues_take (fixture, 200 * MIB, fixture->first);
+  g_assert_cmpuint (tarn_testing_pages_get_calls (pages) - calls, <=, 2 * (200 / 32 + 1));
+  queues_put (fixture, block);
+  queues_assert_valid (fixture);
+}
+
+/* Queues in turn, of which each has ever other blocks: memory moves between them at first, and not
+ * again and again. */
+static void
+test_turns (QueuesFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GRand) random = g_rand_new_with_seed (1);
+  TarnBlock *blocks[64] = { NULL };
+  gpointer queues[8];
+  guint64 moves = 0;
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
+    queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  for (guint i = 0; i < 40000; i++)
+    {
+      TarnBlock **block = &blocks[i % G_N_ELEMENTS (blocks)];
+      gsize size = (gsize) 256 << g_rand_int_range (random, 0, 14);
+
+      tarn_block_free (*block);
+      size += (gsize) g_rand_int_range (random, 0, (gint32) size);
+      *block = tarn_pool_allocate_ordered (fixture->pool, size,
+                                           queues[g_rand_int_range (random, 0, 8)], NULL);
+      if (i % 64 == 0)
+        tarn_testing_queues_run_all (fixture->queues);
+      if (i == 20000)
+        moves = queues_get_heap_stats (fixture).moves;
+    }
+  g_test_message ("%" G_GUINT64_FORMAT " moves, then %" G_GUINT64_FORMAT, moves,
+                  queues_get_heap_stats (fixture).moves - moves);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).moves - moves, <=, 100);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  queues_add ("moves", test_moves);
+  queues_add ("moves-early", test_moves_early);
+  queues_add ("moved-generation", test_moved_generation);
+  queues_add ("moves-on", test_moves_on);
+  queues_add ("moves-refused", test_moves_refused);
+  queues_add ("turns", test_turns);
+  return g_test_run ();
+}
