@@ -102,6 +102,27 @@ heap_get_extent (HeapFixture *fixture, TarnMemory memory)
   return extent;
 }
 
+static gint64 stopped_time;
+
+static gint64
+get_stopped_time (void)
+{
+  return stopped_time;
+}
+
+void
+heap_stop_clock (gint64 time)
+{
+  stopped_time = time;
+  tarn_clock_set (get_stopped_time);
+}
+
+void
+heap_pass_time (gint64 span)
+{
+  stopped_time += span;
+}
+
 void
 heap_add (const gchar *path, void (*test) (HeapFixture *, gconstpointer))
 {

@@ -43,6 +43,10 @@ void heap_assert_fails (HeapFixture *fixture, gsize size, gint code);
 /* The extent behind memory in use. */
 const TarnExtent *heap_get_extent (HeapFixture *fixture, TarnMemory memory);
 
+/* Stops the clock of Tarn at this time, until tarn_clock_set (NULL). */
+void heap_stop_clock (gint64 time);
+void heap_pass_time (gint64 span);
+
 /* Adds a test for each way to grow. */
 void heap_add (const gchar *path, void (*test) (HeapFixture *, gconstpointer));
 
