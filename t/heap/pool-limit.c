@@ -1,0 +1,321 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The limit of a pool over a heap bounds what the heap allocates from the driver.  Requests that
+ * fit are served, on a full device as well. */
+
+#include "heap-fixture.h"
+#include "lib/pool-fixture.h"
+
+/* Takes blocks of a size, and keeps them, until that fails at the pool's limit, which bounds what
+ * the heap has. */
+static void
+take_all (TarnPool *pool, HeapFixture *fixture, gsize size, GPtrArray *blocks)
+{
+  gsize limit = tarn_pool_get_limit_bytes (pool);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    {
+      g_ptr_array_add (blocks, block);
+      g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, limit);
+    }
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  assert_valid (pool);
+  heap_assert_valid (fixture);
+}
+
+/* A heap keeps to the limit of a pool over it, if it is to, and to its own if that is less. */
+static void
+test_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  heap_options.follows_pool_limit = TRUE;
+  heap_options.limit_bytes = 200 * MIB;
+  options.limit_bytes = 70 * MIB;
+  heap_renew (fixture, &heap_options);
+  pool = tarn_pool_new (fixture->heap, &options, NULL);
+  g_assert_true (tarn_pool_get_upstream (pool) == fixture->heap);
+  take_all (pool, fixture, 3 * MIB, blocks);
+  g_assert_cmpuint (blocks->len, >=, fixture->is_virtual ? 23 : 20);
+
+  g_ptr_array_set_size (blocks, 2);
+  tarn_pool_set_limit_bytes (pool, 30 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 30 * MIB);
+  take_all (pool, fixture, MIB, blocks);
+
+  tarn_pool_set_limit_bytes (pool, 250 * MIB);
+  take_all (pool, fixture, 5 * MIB, blocks);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >, 190 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 200 * MIB);
+}
+
+/* With the least limit there is something to be had. */
+static void
+test_least_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  heap_options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &heap_options);
+  options.limit_bytes = 512;
+  pool = tarn_pool_new (fixture->heap, &options, NULL);
+  tarn_block_free (allocate (pool, 512));
+  tarn_pool_set_limit_bytes (pool, G_MAXSIZE);
+  tarn_block_free (allocate (pool, 50 * MIB));
+}
+
+/* Otherwise the heap may have more. */
+static void
+test_own_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL, other = NULL;
+
+  (void) unused;
+  options.limit_bytes = 1;
+  pool = tarn_pool_new (fixture->heap, &options, NULL);
+  other = tarn_pool_new (fixture->heap, NULL, NULL);
+  tarn_block_free (allocate (other, MIB));
+}
+
+/* A pool over a new heap, with a limit of both. */
+static TarnPool *
+limited_pool_new (HeapFixture *fixture, gsize limit)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  heap_options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &heap_options);
+  options.limit_bytes = limit;
+  return tarn_pool_new (fixture->heap, &options, NULL);
+}
+
+/* What the program takes beside the pool, the heap must not have: for a charge idle pieces go back,
+ * and the heap grows to what is left of the limit. */
+static void
+test_charge (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (TarnPool) pool = limited_pool_new (fixture, 64 * MIB);
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  take_all (pool, fixture, MIB, blocks);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >, 40 * MIB);
+  g_ptr_array_set_size (blocks, 0);
+  g_assert_true (tarn_pool_charge (pool, 40 * MIB, &error));
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 24 * MIB);
+  take_all (pool, fixture, MIB, blocks);
+  g_assert_cmpuint (blocks->len, >, 10);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 24 * MIB);
+
+  tarn_pool_uncharge (pool, 40 * MIB);
+  take_all (pool, fixture, MIB, blocks);
+  g_assert_cmpuint (blocks->len, >, 40);
+}
+
+/* Replaces a block by one of another size.  FALSE: it was refused, although what is in use and it
+ * are no more than @there. */
+static gboolean
+replace (TarnPool *pool, TarnBlock **block, gsize size, gsize there)
+{
+  g_autoptr (GError) error = NULL;
+  gsize used;
+
+  g_clear_pointer (block, tarn_block_free);
+  used = get_stats (pool).active_bytes;
+  *block = tarn_pool_allocate (pool, size, &error);
+  if (*block != NULL || used > there || size > there - used)
+    return TRUE;
+  g_test_message ("%" G_GSIZE_FORMAT " bytes, beside %" G_GSIZE_FORMAT " in use: %s", size, used,
+                  error->message);
+  return FALSE;
+}
+
+/* Makes 2,000 requests, with @n_blocks blocks in use at a time, of sizes that are large compared
+ * with @limit.  Gets how many of them failed although no more than @there was to be in use. */
+static guint
+replace_many (TarnPool *pool, HeapFixture *fixture, guint n_blocks, gsize limit, gsize there,
+              GRand *random)
+{
+  g_autofree TarnBlock **blocks = g_new0 (TarnBlock *, n_blocks);
+  guint n_wrong = 0;
+
+  for (guint i = 0; i < 2000; i++)
+    {
+      guint which = (guint) g_rand_int_range (random, 0, (gint32) n_blocks);
+      gsize size = (gsize) g_rand_int_range (random, 200000, 8000000);
+
+      n_wrong += !replace (pool, &blocks[which], MAX (limit / (64 * MIB), 1) * size, there);
+    }
+  heap_assert_valid (fixture);
+  for (guint i = 0; i < n_blocks; i++)
+    tarn_block_free (blocks[i]);
+  return n_wrong;
+}
+
+/* The same with one sequence each time. */
+static guint
+replace_known (TarnPool *pool, HeapFixture *fixture, guint n_blocks, gsize limit)
+{
+  g_autoptr (GRand) random = g_rand_new_with_seed (n_blocks);
+
+  return replace_many (pool, fixture, n_blocks, limit, limit, random);
+}
+
+/* The same with another sequence each time. */
+static guint
+replace_any (TarnPool *pool, HeapFixture *fixture, guint n_blocks, gsize limit, gsize there)
+{
+  g_autoptr (GRand) random = g_rand_new_with_seed ((guint32) g_test_rand_int ());
+
+  return replace_many (pool, fixture, n_blocks, limit, there, random);
+}
+
+static gboolean
+skips_virtual (const HeapFixture *fixture)
+{
+  if (fixture->is_virtual)
+    g_test_skip ("virtual memory is given in multiples of 2 MiB");
+  return fixture->is_virtual;
+}
+
+/* A request that fits into the limit is served, although pieces cannot move: always if it leaves a
+ * little of the limit, which may be stranded, and mostly if it leaves nothing. */
+static void
+test_limit_fits (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  for (guint n_blocks = 8; n_blocks <= 16; n_blocks += 2)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, 64 * MIB);
+
+      g_assert_cmpuint (replace_known (pool, fixture, n_blocks, 64 * MIB), ==, 0);
+      g_assert_cmpuint (replace_any (pool, fixture, n_blocks, 64 * MIB, 63 * MIB), ==, 0);
+    }
+  for (guint n_blocks = 8; n_blocks <= 16; n_blocks += 2)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, 64 * MIB);
+
+      g_assert_cmpuint (replace_any (pool, fixture, n_blocks, 64 * MIB, 63 * MIB), ==, 0);
+    }
+}
+
+/* A program whose limit is a few times what it uses has its large blocks from idle pieces mostly,
+ * although none is of just their size. */
+static void
+test_limit_is_quick (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  for (gsize limit = 256 * MIB; limit <= 1024 * MIB; limit *= 2)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, limit);
+
+      g_assert_cmpuint (replace_known (pool, fixture, 12, 64 * MIB), ==, 0);
+      g_assert_cmpuint (heap_get_stats (fixture).upstream_frees, <, 2000 / 8);
+    }
+}
+
+/* Pieces of virtual memory can move, except those with something in use.  They are a small share of
+ * the limit, so few requests fail that fit. */
+static void
+test_limit_of_virtual (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (!fixture->is_virtual || sizeof (gsize) < sizeof (guint64))
+    {
+      g_test_skip ("there is no virtual memory of 6 GiB");
+      return;
+    }
+  pool = limited_pool_new (fixture, 6400 * MIB);
+  g_assert_cmpuint (replace_any (pool, fixture, 12, 6400 * MIB, 6400 * MIB), <, 15);
+}
+
+/* The same once a limit was lowered, and raised again. */
+static void
+test_limit_moves (HeapFixture *fixture, gconstpointer unused)
+{
+  static const gsize limits[] = { 64 * MIB, 40 * MIB, 100 * MIB, 64 * MIB };
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  pool = limited_pool_new (fixture, 64 * MIB);
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      tarn_pool_set_limit_bytes (pool, limits[i]);
+      g_assert_cmpuint (replace_known (pool, fixture, 8 + i, limits[i]), ==, 0);
+      g_assert_cmpuint (replace_any (pool, fixture, 8 + i, limits[i], limits[i] - limits[i] / 64),
+                        ==, 0);
+    }
+}
+
+/* A heap learns that a device is small and full: at first it does not know. */
+static void
+test_device_fits (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  tarn_testing_pages_set_budget (fixture->pages, 64 * MIB);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  replace_any (pool, fixture, 12, 64 * MIB, 64 * MIB);
+  g_assert_cmpuint (replace_any (pool, fixture, 12, 64 * MIB, 64 * MIB), <, 40);
+}
+
+/* All of a limit can be used, also one that is no multiple of anything. */
+static void
+test_odd_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  static const gsize limits[] = { 1, 3, 511, 513, 1000000, 64 * MIB - 1, 64 * MIB + 1 };
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, limits[i]);
+      TarnBlock *first;
+
+      tarn_block_free (allocate (pool, limits[i]));
+      tarn_block_free (allocate (pool, limits[i] / 2 + 1));
+      first = allocate (pool, limits[i]);
+      heap_assert_valid (fixture);
+      tarn_block_free (first);
+    }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  heap_add ("pool/limit", test_limit);
+  heap_add ("pool/least-limit", test_least_limit);
+  heap_add ("pool/charge", test_charge);
+  heap_add ("pool/own-limit", test_own_limit);
+  heap_add ("pool/limit-fits", test_limit_fits);
+  heap_add ("pool/limit-is-quick", test_limit_is_quick);
+  heap_add ("pool/limit-of-virtual", test_limit_of_virtual);
+  heap_add ("pool/limit-moves", test_limit_moves);
+  heap_add ("pool/device-fits", test_device_fits);
+  heap_add ("pool/odd-limit", test_odd_limit);
+  return g_test_run ();
+}
