@@ -62,6 +62,14 @@ order_hand_on (Order *order, gsize size)
 }
 
 void
+order_meet_second_queue (Order *order, gsize size)
+{
+  tarn_block_free (order_take (order, 15, order->a));
+  tarn_block_free (order_take (order, 31, order->b));
+  order_hand_on (order, size);
+}
+
+void
 order_hold (Order *order, gsize size, gpointer queue, guint n)
 {
   g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);

@@ -31,6 +31,10 @@ TarnBlock *order_take (Order *order, gsize size, gpointer queue);
  * queue. */
 void order_hand_on (Order *order, gsize size);
 
+/* The pool knows two queues afterwards, which hand on blocks of @size.  It holds none of this size.
+ */
+void order_meet_second_queue (Order *order, gsize size);
+
 /* Blocks of so many bytes that are held, each after it was used on the queue. */
 void order_hold (Order *order, gsize size, gpointer queue, guint n);
 
