@@ -4,6 +4,8 @@
  * Heaps: blocks are split and merged, each call of the device fails in turn, and the backend
  * calls back meanwhile. */
 
+#include <string.h>
+
 #include "heap-fixture.h"
 #include "lib/in-child.h"
 #include "lib/nothing.h"

@@ -272,7 +272,7 @@ main (int argc, char **argv)
   };
 
   g_test_init (&argc, &argv, NULL);
-  /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
+  /* Each pool over a deferred allocator has one, which t/pool/allocator.c is about. */
   opencl_ignore_messages ();
   conformance_add ("deferred", &deferred);
   conformance_add ("immediate", &immediate);

@@ -501,7 +501,7 @@ main (int argc, char **argv)
       opencl_add_no_layer ("/opencl/no-layer");
       return g_test_run ();
     }
-  /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
+  /* Each pool over a deferred allocator has one, which t/pool/allocator.c is about. */
   opencl_ignore_messages ();
   opencl_add_for_memories (cases, G_N_ELEMENTS (cases));
   opencl_add_for_devices (&bound, 1);

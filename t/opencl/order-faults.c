@@ -40,7 +40,7 @@ keep_message (const gchar *domain, GLogLevelFlags level, const gchar *message, g
   (void) domain;
   (void) level;
   (void) unused;
-  /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
+  /* Each pool over a deferred allocator has one, which t/pool/allocator.c is about. */
   if (strstr (message, "deferred") == NULL)
     g_ptr_array_add (messages, g_strdup (message));
 }

@@ -296,7 +296,7 @@ main (int argc, char **argv)
   };
 
   g_test_init (&argc, &argv, NULL);
-  /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
+  /* Each pool over a deferred allocator has one, which t/pool/allocator.c is about. */
   opencl_ignore_messages ();
   opencl_add_for_memories (cases, G_N_ELEMENTS (cases));
   return g_test_run ();

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The core's own behaviour, on the callback fake. */
+ * A pool's own behaviour, on the callback fake: which blocks it reuses, what it returns, sizes
+ * that no counter can hold, wrong calls; and the conformance tests. */
 
 #include <string.h>
 
@@ -69,8 +70,6 @@ static const Backend fake_backend = {
   .stop_failing = stop_failing,
   .live = live,
 };
-
-/* A pool over a fake of so many bytes */
 
 typedef PoolFixture Fixture;
 
@@ -237,26 +236,6 @@ test_rounding_overflows (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 2);
 }
 
-/* The peak of a pool whose threads keep nothing, which count for themselves otherwise. */
-static void
-test_large_peak (Fixture *fixture, gconstpointer unused)
-{
-  g_autoptr (TarnAllocator) upstream = tarn_testing_device_allocator_new (fixture->device);
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (TarnPool) pool = NULL;
-  TarnBlock *first, *second;
-
-  (void) unused;
-  options.thread_cache_blocks = 0;
-  pool = tarn_pool_new (upstream, &options, NULL);
-  first = allocate (pool, G_MAXSIZE / 2);
-  second = allocate (pool, 1024);
-  g_assert_cmpuint (get_stats (pool).peak_active_bytes, ==,
-                    tarn_block_get_alloc_size (first) + 1024);
-  tarn_block_free (first);
-  tarn_block_free (second);
-}
-
 /* Bytes that are only held do not stand in the way. */
 static void
 test_held_bytes_overflow (Fixture *fixture, gconstpointer unused)
@@ -271,32 +250,6 @@ test_held_bytes_overflow (Fixture *fixture, gconstpointer unused)
   block = allocate (fixture->pool, G_MAXSSIZE / 2);
   g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, G_MAXSSIZE / 2);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 2);
-  tarn_block_free (block);
-}
-
-static void
-test_stats_of_other_versions (Fixture *fixture, gconstpointer unused)
-{
-  struct
-  {
-    TarnPoolStats stats;
-    guint64 later;
-  } newer = { TARN_POOL_STATS_INIT, 77 };
-  TarnPoolStats older = TARN_POOL_STATS_INIT;
-  TarnBlock *block = allocate (fixture->pool, 1000);
-
-  (void) unused;
-  newer.stats.struct_size = sizeof newer;
-  tarn_pool_get_stats (fixture->pool, &newer.stats);
-  g_assert_cmpuint (newer.stats.struct_size, ==, sizeof newer);
-  g_assert_cmpuint (newer.stats.misses, ==, 1);
-  g_assert_cmpuint (newer.later, ==, 0);
-
-  older.struct_size = G_STRUCT_OFFSET (TarnPoolStats, managed_bytes);
-  older.managed_bytes = 4711;
-  tarn_pool_get_stats (fixture->pool, &older);
-  g_assert_cmpuint (older.active_blocks, ==, 1);
-  g_assert_cmpuint (older.managed_bytes, ==, 4711);
   tarn_block_free (block);
 }
 
@@ -371,27 +324,6 @@ test_error_left (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_active_blocks (fixture->pool), ==, 0);
 }
 
-/* Allocators that do not keep to the rules */
-
-static gboolean
-fail_silently (gpointer unused, gsize size, TarnMemory *memory, GError **error)
-{
-  (void) unused;
-  (void) size;
-  (void) memory;
-  (void) error;
-  return FALSE;
-}
-
-static void
-forget_queue (gpointer unused, gpointer queue)
-{
-  (void) unused;
-  (void) queue;
-}
-
-/* An allocator that asks the pool for other memory before its own huge piece is taken in. */
-
 typedef struct
 {
   TarnPool *pool;
@@ -446,8 +378,6 @@ test_overflow_meanwhile (void)
   g_assert_cmpuint (slow.n_live, ==, 0);
 }
 
-/* What a pool says of itself */
-
 static void
 test_name (Fixture *fixture, gconstpointer unused)
 {
@@ -463,280 +393,6 @@ test_name (Fixture *fixture, gconstpointer unused)
   name[0] = 'S';
   g_assert_cmpstr (tarn_pool_get_name (named), ==, "scratch");
   g_assert_null (tarn_pool_get_name (unnamed));
-}
-
-static void
-assert_peaks (TarnPool *pool, gsize managed_bytes, gsize active_bytes)
-{
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-
-  tarn_pool_get_stats (pool, &stats);
-  g_assert_cmpuint (stats.peak_managed_bytes, ==, managed_bytes);
-  g_assert_cmpuint (stats.peak_active_bytes, ==, active_bytes);
-  assert_valid (pool);
-}
-
-static void
-test_reset_peaks (Fixture *fixture, gconstpointer unused)
-{
-  TarnPool *pool = fixture->pool;
-  TarnBlock *block;
-
-  (void) unused;
-  tarn_pool_reset_peaks (pool);
-  assert_peaks (pool, 0, 0);
-  tarn_block_free (allocate (pool, 1000));
-  block = allocate (pool, 100);
-  assert_peaks (pool, 1023 + 103, 1000);
-  tarn_pool_reset_peaks (pool);
-  assert_peaks (pool, 1023 + 103, 100);
-  tarn_pool_free_held (pool);
-  tarn_pool_reset_peaks (pool);
-  assert_peaks (pool, 103, 100);
-
-  /* Hits, which count what is active for themselves, and misses. */
-  tarn_block_free (block);
-  tarn_pool_reset_peaks (pool);
-  assert_peaks (pool, 103, 0);
-  tarn_block_free (allocate (pool, 101));
-  assert_peaks (pool, 103, 101);
-  tarn_block_free (allocate (pool, 103));
-  tarn_pool_reset_peaks (pool);
-  tarn_block_free (allocate (pool, 102));
-  assert_peaks (pool, 103, 102);
-  tarn_block_free (allocate (pool, 2000));
-  assert_peaks (pool, 103 + 2047, 2000);
-}
-
-static gpointer
-use_often (gpointer pool)
-{
-  for (guint i = 0; i < 3000; i++)
-    {
-      TarnBlock *block = allocate (pool, 1000);
-
-      tarn_block_free (allocate (pool, 1 + i % 4000));
-      tarn_block_free (block);
-    }
-  return NULL;
-}
-
-/* Peaks that begin anew while threads have what they keep are never less than what there is, and
- * those of before are gone. */
-static void
-test_reset_peaks_meanwhile (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *huge = allocate (fixture->pool, 1 << 20);
-  TarnBlock *block = allocate (fixture->pool, 500);
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-  GThread *threads[4];
-
-  (void) unused;
-  tarn_block_free (huge);
-  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
-    threads[i] = g_thread_new ("use", use_often, fixture->pool);
-  for (guint i = 0; i < 1000; i++)
-    {
-      tarn_pool_reset_peaks (fixture->pool);
-      tarn_pool_get_stats (fixture->pool, &stats);
-      g_assert_cmpuint (stats.peak_active_bytes, >=, stats.active_bytes);
-      g_assert_cmpuint (stats.peak_managed_bytes, >=, stats.managed_bytes);
-      g_assert_cmpuint (stats.peak_active_bytes, <, 1 << 20);
-    }
-  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
-    g_thread_join (threads[i]);
-  tarn_pool_free_held (fixture->pool);
-  tarn_pool_reset_peaks (fixture->pool);
-  assert_peaks (fixture->pool, 511, 500);
-  tarn_block_free (block);
-}
-
-static void
-test_no_error (void)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnPool) pool = NULL;
-  g_autoptr (GError) error = NULL;
-
-  nothing_ops_init (&ops);
-  ops.name = "silent";
-  ops.allocate = fail_silently;
-  allocator = tarn_allocator_new (&ops, NULL, NULL);
-  pool = tarn_pool_new (allocator, NULL, NULL);
-  g_assert_null (tarn_pool_allocate (pool, 1000, &error));
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
-  g_assert_cmpstr (error->message, ==,
-                   "an unnamed pool: 1000 bytes asked for: allocator 'silent' failed without "
-                   "saying why, for 1000 bytes");
-  g_assert_null (tarn_pool_allocate (pool, 1000, NULL));
-}
-
-/* What has no name is not called by one. */
-static void
-test_names (void)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (TarnAllocator) unnamed = NULL;
-  g_autoptr (TarnAllocator) named = NULL;
-  g_autoptr (TarnPool) pool = NULL;
-  g_autoptr (TarnPool) outer = NULL;
-  g_autoptr (GError) error = NULL;
-
-  nothing_ops_init (&ops);
-  ops.allocate = fail_silently;
-  unnamed = tarn_allocator_new (&ops, NULL, NULL);
-  ops.name = "named";
-  named = tarn_allocator_new (&ops, NULL, NULL);
-  options.name = "inner";
-  pool = tarn_pool_new (unnamed, &options, NULL);
-  outer = tarn_pool_new (TARN_ALLOCATOR (pool), NULL, NULL);
-  g_assert_null (tarn_allocator_get_name (unnamed));
-  g_assert_cmpstr (tarn_allocator_get_name (named), ==, "named");
-  g_assert_cmpstr (tarn_allocator_get_name (TARN_ALLOCATOR (pool)), ==, "inner");
-  g_assert_null (tarn_allocator_get_name (TARN_ALLOCATOR (outer)));
-  g_assert_null (tarn_pool_allocate (outer, 1000, &error));
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
-  g_assert_cmpstr (error->message, ==,
-                   "an unnamed pool: 1000 bytes asked for: pool 'inner': 1000 bytes asked for: an "
-                   "unnamed allocator failed without saying why, for 1000 bytes");
-}
-
-/* Messages quote names: at most 60 characters, and none that a terminal acts on. */
-static void
-test_quoted_names (void)
-{
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autofree gchar *xs = g_strnfill (100, 'x');
-  g_autofree gchar *name = g_strconcat ("\x1b[2J\n", xs, NULL);
-  g_autofree gchar *expected
-      = g_strdup_printf ("pool '\\x1b[2J\\x0a%.55s...': 1000 bytes asked for: allocator "
-                         "'silent\\x07' failed without saying why, for 1000 bytes",
-                         xs);
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnPool) pool = NULL;
-  g_autoptr (GError) error = NULL;
-
-  nothing_ops_init (&ops);
-  ops.name = "silent\a";
-  ops.allocate = fail_silently;
-  allocator = tarn_allocator_new (&ops, NULL, NULL);
-  options.name = name;
-  pool = tarn_pool_new (allocator, &options, NULL);
-  g_assert_null (tarn_pool_allocate (pool, 1000, &error));
-  g_assert_cmpstr (error->message, ==, expected);
-  g_assert_cmpstr (tarn_pool_get_name (pool), ==, name);
-}
-
-static void
-test_is_of (void)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) other = tarn_testing_device_allocator_new (device);
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnPool) pool = NULL;
-
-  nothing_ops_init (&ops);
-  allocator = tarn_allocator_new (&ops, NULL, NULL);
-  pool = tarn_pool_new (allocator, NULL, NULL);
-  g_assert_true (tarn_allocator_is_of (allocator, ops.free));
-  g_assert_false (tarn_allocator_is_of (other, ops.free));
-  g_assert_false (tarn_allocator_is_of (TARN_ALLOCATOR (pool), ops.free));
-}
-
-/* Memory whose value says nothing: a pool above tells the pieces apart by their size. */
-static void
-test_nameless_memory (gconstpointer debug)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnPool) pool = NULL;
-  TarnMemory memory = { .address = 1 };
-
-  nothing_ops_init (&ops);
-  allocator = tarn_allocator_new (&ops, NULL, NULL);
-  options.debug = debug;
-  pool = tarn_pool_new (allocator, &options, NULL);
-  for (gsize size = 100; size <= 500; size += 100)
-    g_assert_true (tarn_allocator_allocate_memory (TARN_ALLOCATOR (pool), size, &memory, NULL));
-  for (guint i = 0; i < 5; i++)
-    {
-      static const gsize order[] = { 300, 500, 100, 200, 400 };
-
-      tarn_allocator_free_memory (TARN_ALLOCATOR (pool), memory, order[i]);
-      g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 4 - i);
-      assert_valid (pool);
-    }
-}
-
-static void
-test_ops (void)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*allocate != NULL*");
-  g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
-  nothing_ops_init (&ops);
-  ops.queue_unref = forget_queue;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*ordering_is_all_or_none*");
-  g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
-  ops.queue_unref = NULL;
-  ops.struct_size = 0;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL,
-                         "tarn_allocator_new: struct_size of TarnAllocatorOps is 0, but *");
-  g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
-  g_test_assert_expected_messages ();
-}
-
-/* Of a later version, which sets what this one does not know. */
-static void
-test_later_ops (void)
-{
-  struct
-  {
-    TarnAllocatorOps ops;
-    gpointer later;
-  } theirs = { TARN_ALLOCATOR_OPS_INIT, NULL };
-  g_autofree gchar *message = g_strdup_printf ("*TarnAllocatorOps is %u, but * to %u bytes*",
-                                               (guint) sizeof theirs, (guint) sizeof theirs.ops);
-
-  nothing_ops_init (&theirs.ops);
-  theirs.ops.struct_size = sizeof theirs;
-  tarn_allocator_unref (tarn_allocator_new (&theirs.ops, NULL, NULL));
-  theirs.later = &theirs;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, message);
-  g_assert_null (tarn_allocator_new (&theirs.ops, NULL, NULL));
-  g_test_assert_expected_messages ();
-}
-
-static void
-test_deferred (void)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnPool) pool = NULL;
-  g_autoptr (TarnPool) outer = NULL;
-  g_autoptr (GError) error = NULL;
-
-  nothing_ops_init (&ops);
-  ops.name = "lazy";
-  ops.deferred = TRUE;
-  allocator = tarn_allocator_new (&ops, NULL, NULL);
-  g_assert_true (tarn_allocator_is_deferred (allocator));
-
-  options.name = "over";
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*'over'*'lazy'*");
-  pool = tarn_pool_new (allocator, &options, &error);
-  g_test_assert_expected_messages ();
-  g_assert_no_error (error);
-  g_assert_true (tarn_allocator_is_deferred (TARN_ALLOCATOR (pool)));
-  outer = tarn_pool_new (TARN_ALLOCATOR (pool), NULL, &error);
-  g_assert_no_error (error);
 }
 
 /* What mistakes a pool looks for; those that are the program's are none of a pool's. */
@@ -782,29 +438,6 @@ test_debug (void)
     }
 }
 
-/* Also for a pool that looks for mistakes: the allocator that does so does not count as a driver.
- */
-static void
-test_driver_calls (Fixture *fixture, gconstpointer unused)
-{
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (fixture->device);
-  g_autoptr (TarnPool) pool = NULL;
-  TarnPoolStats stats;
-
-  (void) unused;
-  options.debug = "leaks";
-  pool = tarn_pool_new (allocator, &options, NULL);
-  tarn_testing_device_fail (fixture->device, 2, FALSE);
-  for (guint i = 0; i < 5; i++)
-    tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
-  tarn_testing_device_fail (fixture->device, 0, FALSE);
-  stats = get_stats (pool);
-  g_assert_cmpuint (stats.hits + stats.misses + stats.failures, ==, 5);
-  g_assert_cmpuint (stats.driver_calls, ==,
-                    tarn_testing_device_get_allocate_calls (fixture->device));
-}
-
 static void
 test_null_arguments (Fixture *fixture, gconstpointer unused)
 {
@@ -830,46 +463,6 @@ test_null_arguments (Fixture *fixture, gconstpointer unused)
   tarn_block_free (block);
 }
 
-static void
-assert_line (const TarnPoolStats *stats, const gchar *expected)
-{
-  g_autofree gchar *line = tarn_pool_stats_to_string (stats);
-
-  g_assert_cmpstr (line, ==, expected);
-}
-
-static void
-test_stats_to_string (void)
-{
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-
-  assert_line (&stats, "0 requests: 0 served without the driver, 0 driver calls; 0 bytes in use, "
-                       "0 bytes held");
-  stats.misses = stats.driver_calls = stats.active_bytes = 1;
-  assert_line (&stats, "1 request: 0 served without the driver, 1 driver call; 1 byte in use, "
-                       "0 bytes held");
-  stats.hits = 7;
-  stats.misses = 5;
-  stats.served_without_driver = 9;
-  stats.driver_calls = 4;
-  stats.active_bytes = 10239;
-  stats.held_bytes = (gsize) 20 << 20;
-  assert_line (&stats, "12 requests: 9 served without the driver, 4 driver calls; 10239 bytes in "
-                       "use, 20 MiB held");
-  stats.failures = 2;
-  stats.active_bytes = G_MAXSIZE;
-  stats.held_bytes = 10240 + 511;
-  assert_line (&stats, sizeof (gsize) > 4
-                           ? "14 requests: 9 served without the driver, 2 failed, 4 driver calls; "
-                             "17179869184 GiB in use, 10 KiB held"
-                           : "14 requests: 9 served without the driver, 2 failed, 4 driver calls; "
-                             "4096 MiB in use, 10 KiB held");
-  stats.struct_size = 0;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
-  g_assert_null (tarn_pool_stats_to_string (&stats));
-  g_test_assert_expected_messages ();
-}
-
 int
 main (int argc, char **argv)
 {
@@ -884,27 +477,12 @@ main (int argc, char **argv)
   ADD ("free-held", test_free_held);
   ADD ("trim", test_trim);
   ADD ("name", test_name);
-  ADD ("driver-calls", test_driver_calls);
   ADD ("null-arguments", test_null_arguments);
-  g_test_add_func ("/core/pool/stats-to-string", test_stats_to_string);
-  ADD ("reset-peaks", test_reset_peaks);
-  ADD ("reset-peaks-meanwhile", test_reset_peaks_meanwhile);
   ADD ("invalid-size", test_invalid_size);
   ADD ("rounding-overflows", test_rounding_overflows);
-  ADD ("large-peak", test_large_peak);
   ADD ("held-bytes-overflow", test_held_bytes_overflow);
-  ADD ("stats-of-other-versions", test_stats_of_other_versions);
   ADD ("check", test_check);
   ADD ("error-left", test_error_left);
   g_test_add_func ("/core/pool/overflow-meanwhile", test_overflow_meanwhile);
-  g_test_add_func ("/core/allocator/no-error", test_no_error);
-  g_test_add_data_func ("/core/allocator/nameless-memory", "", test_nameless_memory);
-  g_test_add_data_func ("/core/allocator/nameless-memory-debugged", "all", test_nameless_memory);
-  g_test_add_func ("/core/allocator/names", test_names);
-  g_test_add_func ("/core/allocator/names/quoted", test_quoted_names);
-  g_test_add_func ("/core/allocator/is-of", test_is_of);
-  g_test_add_func ("/core/allocator/ops", test_ops);
-  g_test_add_func ("/core/allocator/later-ops", test_later_ops);
-  g_test_add_func ("/core/allocator/deferred", test_deferred);
   return g_test_run ();
 }
