@@ -41,6 +41,25 @@ pool_new_limited (TarnAllocator *upstream, gsize limit_bytes)
   return pool;
 }
 
+TarnPool *
+pool_new_named (TarnAllocator *upstream, const gchar *name)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  options.name = name;
+  return tarn_pool_new (upstream, &options, NULL);
+}
+
+TarnBlock *
+pool_take (TarnPool *pool, gsize size)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = tarn_pool_allocate (pool, size, &error);
+
+  g_assert_no_error (error);
+  return block;
+}
+
 void
 pool_fixture_init_limited (PoolFixture *fixture, gsize bytes)
 {

@@ -29,6 +29,12 @@ TarnPool *pool_new_limited (TarnAllocator *upstream, gsize limit_bytes);
 void pool_fixture_init_limited (PoolFixture *fixture, gsize bytes);
 void pool_fixture_tear_down_limited (PoolFixture *fixture, gconstpointer unused);
 
+/* A pool with this name, or without one. */
+TarnPool *pool_new_named (TarnAllocator *upstream, const gchar *name);
+
+/* Allocates a block, as allocate () does, but does not check the pool: that takes its locks. */
+TarnBlock *pool_take (TarnPool *pool, gsize size);
+
 /* Has the pool hold a block of each size, in addition to what it holds of others. */
 void pool_hold (TarnPool *pool, const gsize *sizes, guint n);
 
