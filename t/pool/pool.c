@@ -324,6 +324,7 @@ test_error_left (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_active_blocks (fixture->pool), ==, 0);
 }
 
+/* An allocator that asks the pool for other memory before its own huge piece is taken in. */
 typedef struct
 {
   TarnPool *pool;

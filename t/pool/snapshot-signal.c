@@ -1,0 +1,103 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Snapshots on a signal, and signals that Tarn refuses. */
+
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/pool-fixture.h"
+#include "snapshot-fixture.h"
+
+static void
+handle (int number)
+{
+  (void) number;
+}
+
+static void
+assert_refuses (gint number, const gchar *message)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (tarn_snapshot_on_signal (number, "unused", &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, message));
+}
+
+/* Waits until a file is there, which appears with all that is in it. */
+static JsonNode *
+await_file (const gchar *path)
+{
+  gint64 end = g_get_monotonic_time () + 60 * G_TIME_SPAN_SECOND;
+
+  while (!g_file_test (path, G_FILE_TEST_EXISTS))
+    {
+      g_assert_cmpint (g_get_monotonic_time (), <, end);
+      g_usleep (1000);
+    }
+  return snapshot_read (path);
+}
+
+static void
+test_signal (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnPool) pool = pool_new_named (allocator, "tagged");
+  g_autofree gchar *pattern = NULL;
+  g_auto (Place) place = { NULL, NULL };
+  g_autoptr (GError) error = NULL;
+  struct sigaction action;
+  TarnBlock *block;
+
+  place_init (&place, "snapshot.json");
+  pattern = g_build_filename (place.folder, "%p-%n.json", NULL);
+  for (gint watch = 0; watch < 2; watch++)
+    {
+      g_assert_true (tarn_snapshot_on_signal (SIGUSR2, pattern, &error));
+      g_assert_no_error (error);
+      block = pool_take_tagged (pool, 100, "signalled");
+      for (guint n = 1; n <= 3; n++)
+        {
+          g_autofree gchar *path
+              = g_strdup_printf ("%s/%ld-%u.json", place.folder, (glong) getpid (), n);
+          g_autoptr (JsonNode) snapshot = NULL;
+
+          kill (getpid (), SIGUSR2);
+          snapshot = await_file (path);
+          g_assert_cmpstr (
+              json_object_get_string_member (json_node_get_object (snapshot), "reason"), ==,
+              "signal");
+          g_assert_cmpstr (
+              json_object_get_string_member (
+                  snapshot_find_block (snapshot_find (snapshot, "tagged"), 100), "tag"),
+              ==, "signalled");
+          g_unlink (path);
+        }
+      tarn_block_free (block);
+      assert_refuses (12345, "12345 is no signal");
+      sigaction (SIGUSR2, NULL, &action);
+      g_assert_true (action.sa_handler != SIG_DFL);
+      g_assert_true (tarn_snapshot_on_signal (SIGUSR2, pattern, NULL));
+      g_assert_true (tarn_snapshot_on_signal (SIGUSR2, NULL, NULL));
+      sigaction (SIGUSR2, NULL, &action);
+      g_assert_true (action.sa_handler == SIG_DFL);
+    }
+  assert_refuses (0, "0 is no signal");
+  assert_refuses (12345, "12345 is no signal");
+  assert_refuses (SIGKILL, "signal 9");
+  signal (SIGUSR2, handle);
+  assert_refuses (SIGUSR2, "has a handler already");
+  signal (SIGUSR2, SIG_DFL);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/core/snapshot/signal", test_signal);
+  return g_test_run ();
+}
