@@ -12,7 +12,7 @@
 #define SIZE 1023
 
 /* Where there is one block for two queues, the first request has the host wait, and those after it
- * the queue, for the event of the free: one event, one question, one wait. */
+ * the queue, for the event of the free: one event, one wait, and at most one question. */
 static void
 test_handed_on_within_a_limit (Order *order, gconstpointer unused)
 {
@@ -36,7 +36,7 @@ test_handed_on_within_a_limit (Order *order, gconstpointer unused)
       if (i == 0)
         continue; /* it records for the first time */
       assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, n_calls[0] + 1);
-      assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, n_calls[1] + 1);
+      assert_calls_at_most (order, TARN_TESTING_CALL_EVENT_IS_DONE, n_calls[1] + 1);
       assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, n_calls[2] + 1);
     }
   assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
@@ -52,7 +52,7 @@ test_handed_on_no_more (Order *order, gconstpointer unused)
   order_hand_on (order, SIZE);
   for (guint i = 0; i < 2 * TARN_RECORDED_FREES; i++)
     order_hold (order, SIZE, order->a, 1);
-  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, TARN_RECORDED_FREES);
+  assert_calls_at_most (order, TARN_TESTING_CALL_EVENT_RECORD, TARN_RECORDED_FREES);
 }
 
 /* What goes from a copying to a computing queue in use has an event once it is freed, for which the
@@ -167,7 +167,7 @@ test_asks_at_most_four (Order *order, gconstpointer unused)
   tarn_testing_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
-  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 4);
+  assert_calls_at_most (order, TARN_TESTING_CALL_EVENT_IS_DONE, 4);
   assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
 }
@@ -201,7 +201,7 @@ test_asks_newest_too (Order *order, gconstpointer unused)
   tarn_testing_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
-  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 2);
+  assert_calls_at_most (order, TARN_TESTING_CALL_EVENT_IS_DONE, 2);
   assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }

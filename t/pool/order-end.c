@@ -139,7 +139,7 @@ test_retained (Order *order, gconstpointer unused)
   tarn_block_free (block);
   order_hold (order, SIZE, order->b, 1);
   assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
-  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 3);
+  assert_calls_at_most (order, TARN_TESTING_CALL_EVENT_RECORD, 3);
   assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 0);
   tarn_testing_queues_run_all (order->queues);
   order_hold (order, OTHER_SIZE, order->b, 2);
@@ -167,8 +167,8 @@ test_destroyed (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->b, 1);
   assert_live (order, 3);
   assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 1);
-  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD,
-                1); /* of b, which names itself: it is handed on */
+  assert_calls_at_most (order, TARN_TESTING_CALL_EVENT_RECORD,
+                        1); /* of b, which names itself: it is handed on */
   tarn_block_free (own);
 }
 
@@ -209,7 +209,7 @@ test_back_and_forth (Order *order, gconstpointer flags)
       pass_on (order, order->a);
       pass_on (order, order->b);
     }
-  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, stays ? 2 : 20);
+  assert_calls_at_most (order, TARN_TESTING_CALL_QUEUE_REF, stays ? 2 : 20);
   order_drop_pool (order);
   g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, 0);
 }
@@ -227,7 +227,7 @@ test_many_come (Order *order, gconstpointer flags)
       pass_on (order, tarn_testing_queue_new (order->queues, TRUE));
       most = MAX (most, tarn_testing_queues_get_refs (order->queues));
     }
-  g_assert_cmpuint (most, ==, (stays ? 65 : 1));
+  g_assert_cmpuint (most, <=, (stays ? 65 : 1));
 }
 
 /* Each of these leaves blocks that others can have once there is an event for them: the program is

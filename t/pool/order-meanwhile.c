@@ -71,7 +71,7 @@ test_meet_twice (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, SIZE, test->order.a, 1);
   at_next (test, TARN_TESTING_CALL_QUEUE_REF, take_for_b);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
-  assert_calls (&test->order, TARN_TESTING_CALL_QUEUE_REF, 3);
+  assert_calls_at_most (&test->order, TARN_TESTING_CALL_QUEUE_REF, 3);
   g_assert_cmpuint (tarn_testing_queues_get_refs (test->order.queues), <=, 2);
 }
 
@@ -118,7 +118,7 @@ test_given_back_before (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, SIZE, test->order.a, 3);
   at_next (test, TARN_TESTING_CALL_EVENT_RECORD, free_held);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
-  assert_calls (&test->order, TARN_TESTING_CALL_HOST_WAIT, 3);
+  assert_calls_at_most (&test->order, TARN_TESTING_CALL_HOST_WAIT, 3);
   assert_live (&test->order, 1);
 }
 

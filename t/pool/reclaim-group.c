@@ -119,8 +119,8 @@ test_few_driver_calls (Fixture *fixture, gconstpointer unused)
   allocations = tarn_testing_device_get_allocate_calls (fixture->device);
   frees = tarn_testing_device_get_free_calls (fixture->device);
   block = allocate (fixture->pools[0], 4095);
-  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device) - allocations, ==, 2);
-  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device) - frees, ==, 5);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device) - allocations, <=, 2);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device) - frees, <=, 5);
   tarn_block_free (block);
 }
 
