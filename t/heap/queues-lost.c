@@ -5,6 +5,7 @@
  * use it are done.  That is no mistake of the program's, even if nothing else is in use when the
  * heap ends. */
 
+#include <string.h>
 #include <tarn/debug.h>
 
 #include "queues-fixture.h"
