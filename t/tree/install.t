@@ -29,11 +29,14 @@ else
   skip "nothing that is installed is linked with CUDA" "there is no ldd"
 fi
 
-# The guide's links lead to what is installed, too: to the reference, if it was built.
+reference=$top_builddir/doc/reference
+[ -e "$reference/built" ] || reference=$top_srcdir/doc/reference # of a release
+
+# The guide's links lead to what is installed, too: to the reference, unless configure leaves it out.
 guide_is_whole () {
   guide=$(dirname "$(find "$stage" -path '*/guide/README.md')")
   absent=
-  [ -e "$top_builddir/doc/reference/built" ] || absent=../reference
+  [ "$have_reference" != no ] || absent=../reference
   grep -h -o ']([^)#:]*' "$guide"/*.md | sed 's/^..//' | grep -vx "$absent" | sort -u >"$scratch/links"
   [ -s "$scratch/links" ] || return
   while read -r link; do
@@ -45,15 +48,15 @@ check "the guide and what it links to" guide_is_whole
 # As many as were made, where man(1) looks for them.
 reference_is_there () {
   find "$stage" -path '*/man/man3/*.3' | wc -l >"$scratch/installed"
-  ls "$top_builddir/doc/reference/man3" | wc -l | diff "$scratch/installed" - \
-    && find "$stage" -path '*/reference/index.html' | grep . \
+  ls "$reference/man3" | wc -l | diff "$scratch/installed" - \
+    && diff -r "$reference/html" "$(dirname "$(find "$stage" -path '*/reference/index.html')")" \
     && find "$stage" -path '*/man/man7/tarn.7' | grep . \
     && ! find "$stage" -maxdepth 1 -type f | grep .
 }
-if [ -e "$top_builddir/doc/reference/built" ]; then
+if [ "$have_reference" != no ]; then
   check "the reference and its manual pages" reference_is_there
 else
-  skip "the reference and its manual pages" "built without it"
+  skip "the reference and its manual pages" "configured without it"
 fi
 
 if [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
