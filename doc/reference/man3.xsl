@@ -3,7 +3,7 @@
      SPDX-License-Identifier: MIT
 
      A manual page of section 3 for each function, type and macro of the headers, from what Doxygen
-     writes as XML: Doxygen's own pages are one for each file.  How a type is declared is taken from
+     writes as XML: Doxygen's own pages are one for each file.  C++ has pages of HTML only.  How a type is declared is taken from
      the text of its header, the programlisting.  -->
 <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"
                 xmlns:exsl="http://exslt.org/common" extension-element-prefixes="exsl">
@@ -16,8 +16,8 @@
 
   <!-- The headers and their structs in one tree, where a page finds those that it sends to. -->
   <xsl:variable name="parts">
-    <xsl:for-each select="/doxygenindex/compound[@kind='struct' or @kind='union'
-        or @kind='file' and substring(name, string-length(name) - 1) = '.h']">
+    <xsl:for-each select="/doxygenindex/compound[(@kind='struct' or @kind='union')
+        and not(contains(name, '::')) or @kind='file' and substring(name, string-length(name) - 1) = '.h']">
       <xsl:copy-of select="document(concat(@refid, '.xml'), .)/doxygen/compounddef"/>
     </xsl:for-each>
   </xsl:variable>

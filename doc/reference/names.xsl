@@ -10,7 +10,8 @@
 
   <xsl:template match="/doxygenindex">
     <xsl:variable name="found">
-      <xsl:for-each select="compound[@kind='struct' or @kind='union' or @kind='page'
+      <xsl:for-each select="compound[@kind='struct' or @kind='union' or @kind='class'
+          or @kind='namespace' or @kind='page'
           or @kind='file' and substring(name, string-length(name) - 1) = '.h']">
         <xsl:apply-templates select="document(concat(@refid, '.xml'), .)/doxygen/compounddef"/>
       </xsl:for-each>
@@ -30,12 +31,18 @@
                                  | sectiondef/memberdef/enumvalue"/>
   </xsl:template>
 
-  <xsl:template match="compounddef[@kind='struct' or @kind='union']">
+  <xsl:template match="compounddef[@kind='namespace']">
+    <xsl:apply-templates select="sectiondef/memberdef[briefdescription/para]"/>
+  </xsl:template>
+
+  <xsl:template match="compounddef[@kind='struct' or @kind='union' or @kind='class']">
     <xsl:call-template name="entry">
       <xsl:with-param name="name" select="compoundname"/>
       <xsl:with-param name="href" select="concat(@id, '.html')"/>
     </xsl:call-template>
-    <xsl:apply-templates select="sectiondef/memberdef"/>
+    <!-- Members that a class inherits have the id of the class that they are from. -->
+    <xsl:apply-templates select="sectiondef/memberdef[@prot='public'
+        and not(starts-with(name, '~')) and starts-with(@id, concat(../../@id, '_1'))]"/>
   </xsl:template>
 
   <xsl:template match="memberdef | enumvalue">
@@ -48,7 +55,12 @@
     </xsl:variable>
     <xsl:call-template name="entry">
       <xsl:with-param name="name">
-        <xsl:if test="@kind='variable'"><xsl:value-of select="concat($of/compoundname, '.')"/></xsl:if>
+        <xsl:choose>
+          <xsl:when test="contains($of/compoundname, '::') or $of/@kind='namespace'">
+            <xsl:value-of select="concat($of/compoundname, '::')"/>
+          </xsl:when>
+          <xsl:when test="@kind='variable'"><xsl:value-of select="concat($of/compoundname, '.')"/></xsl:when>
+        </xsl:choose>
         <xsl:value-of select="name"/>
         <xsl:if test="@kind='function'"> ()</xsl:if>
       </xsl:with-param>

@@ -36,11 +36,13 @@ namespace tarn::cuda
  *
  * @tparam Pool        cuda::pool or cuda::host_pool
  * @tparam Properties  who can access its memory: cuda::mr::device_accessible, host_accessible
+ *
+ * @since 0.1
  */
 template <typename Pool, typename... Properties> class basic_resource
 {
 public:
-  /** As the memory of a pool is aligned, whatever was asked for: bytes. */
+  /** The alignment in bytes that a pool's memory has, whatever was asked for. */
   static constexpr std::size_t default_alignment = 256;
 
   /** A resource over a pool; fails for one without TARN_POOL_FINDABLE, as allocate() does. */
@@ -86,7 +88,7 @@ public:
     return give (m_pool.try_allocate_aligned (at_least_one (bytes), alignment));
   }
 
-  /** Frees memory that no command uses any more, but on the stream it was allocated for. */
+  /** Frees memory that only commands on the stream that it was allocated for may still use. */
   void
   deallocate_sync (void *pointer, std::size_t, std::size_t = default_alignment) noexcept
   {
@@ -145,13 +147,14 @@ public:
     return a.m_pool == b.m_pool;
   }
 
+  /** Tells whether they are over different pools. */
   friend bool
   operator!= (const basic_resource &a, const basic_resource &b) noexcept
   {
     return !(a == b);
   }
 
-  /** That it has the property. */
+  /** Tells CCCL that the resource has the property. */
   template <typename Property,
             std::enable_if_t<(std::is_same_v<Property, Properties> || ...), int> = 0>
   friend constexpr void
@@ -186,10 +189,18 @@ private:
   Pool m_pool;
 };
 
-/** A memory resource of device memory. */
+/**
+ * A memory resource of device memory.
+ *
+ * @since 0.1
+ */
 using resource = basic_resource<pool, ::cuda::mr::device_accessible>;
 
-/** A memory resource of page-locked or managed memory. */
+/**
+ * A memory resource of page-locked or managed memory.
+ *
+ * @since 0.1
+ */
 using host_resource
     = basic_resource<host_pool, ::cuda::mr::device_accessible, ::cuda::mr::host_accessible>;
 

@@ -14,28 +14,40 @@
 #include <tarn/cuda.h>
 #include <tarn/tarn.hpp>
 
+/** C++17 owners for <tarn/cuda.h>. */
 namespace tarn::cuda
 {
 
-/** TarnCudaDeviceOptions, which begin with the defaults. */
+/**
+ * TarnCudaDeviceOptions, which begin with the defaults.
+ *
+ * @since 0.1
+ */
 struct device_options : TarnCudaDeviceOptions
 {
+  /** As TARN_CUDA_DEVICE_OPTIONS_INIT. */
   device_options () noexcept : TarnCudaDeviceOptions TARN_CUDA_DEVICE_OPTIONS_INIT {}
 };
 
-/** The owner of what tarn_cuda_make_default_context() makes. It can be moved. */
+/**
+ * The owner of what tarn_cuda_make_default_context() makes. It can be moved.
+ *
+ * @since 0.1
+ */
 class default_context
 {
 public:
   /** Owns nothing. */
   default_context () noexcept = default;
 
+  /** Takes over the context of another, which owns nothing afterwards. */
   default_context (default_context &&other) noexcept
       : m_context (std::exchange (other.m_context, nullptr)),
         m_device (other.m_device)
   {
   }
 
+  /** Releases the context, if there is one, and takes over that of another. */
   default_context &
   operator= (default_context &&other) noexcept
   {
@@ -46,13 +58,17 @@ public:
     return *this;
   }
 
+  /** Releases the context: tarn_cuda_context_release(). */
   ~default_context ()
   {
     if (m_context != nullptr)
       tarn_cuda_context_release (m_context);
   }
 
-  /** tarn_cuda_make_default_context(): the context is current afterwards. */
+  /**
+   * Makes the default device's primary context current in this thread:
+   * tarn_cuda_make_default_context().
+   */
   static result<default_context>
   try_make () noexcept
   {
@@ -66,7 +82,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_make(), or throws. */
+  /** As try_make(), but throws the error. */
   static default_context
   make ()
   {
@@ -93,7 +109,12 @@ private:
   CUdevice m_device = 0;
 };
 
-/** tarn_cuda_device_allocator_new_with_options(); NULL: the current context. */
+/**
+ * Makes an allocator of device memory with options: tarn_cuda_device_allocator_new_with_options().
+ * NULL: the current context.
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_device_allocator (CUcontext context = nullptr,
                            const TarnCudaDeviceOptions &options = device_options ()) noexcept
@@ -104,7 +125,12 @@ try_make_device_allocator (CUcontext context = nullptr,
       tarn_cuda_device_allocator_new_with_options (context, &options, error.out ()));
 }
 
-/** tarn_cuda_host_allocator_new(): page-locked memory. */
+/**
+ * Makes an allocator of page-locked host memory (cuMemHostAlloc): tarn_cuda_host_allocator_new().
+ * NULL: the current context.
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_host_allocator (CUcontext context = nullptr, unsigned flags = 0) noexcept
 {
@@ -113,7 +139,11 @@ try_make_host_allocator (CUcontext context = nullptr, unsigned flags = 0) noexce
   return error.owner_of<allocator> (tarn_cuda_host_allocator_new (context, flags, error.out ()));
 }
 
-/** tarn_cuda_managed_allocator_new(). */
+/**
+ * Makes an allocator of managed memory (cuMemAllocManaged): tarn_cuda_managed_allocator_new().
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0) noexcept
 {
@@ -122,7 +152,12 @@ try_make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0) noe
   return error.owner_of<allocator> (tarn_cuda_managed_allocator_new (context, flags, error.out ()));
 }
 
-/** tarn_cuda_async_allocator_new(): of a pool of CUDA's; NULL: the device's. */
+/**
+ * Makes an allocator of memory of CUDA's own pools (cuMemAllocAsync):
+ * tarn_cuda_async_allocator_new(). @p pool is one of CUDA's; NULL: the device's.
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullptr) noexcept
 {
@@ -132,7 +167,11 @@ try_make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullp
 }
 
 #if TARN_HAS_EXCEPTIONS
-/** try_make_device_allocator(), or throws. */
+/**
+ * As try_make_device_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_device_allocator (CUcontext context = nullptr,
                        const TarnCudaDeviceOptions &options = device_options ())
@@ -140,21 +179,33 @@ make_device_allocator (CUcontext context = nullptr,
   return try_make_device_allocator (context, options).value ();
 }
 
-/** try_make_host_allocator(), or throws. */
+/**
+ * As try_make_host_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_host_allocator (CUcontext context = nullptr, unsigned flags = 0)
 {
   return try_make_host_allocator (context, flags).value ();
 }
 
-/** try_make_managed_allocator(), or throws. */
+/**
+ * As try_make_managed_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0)
 {
   return try_make_managed_allocator (context, flags).value ();
 }
 
-/** try_make_async_allocator(), or throws. */
+/**
+ * As try_make_async_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullptr)
 {
@@ -162,7 +213,11 @@ make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullptr)
 }
 #endif
 
-/** The owner of a block of CUDA's memory of any kind. NULL is a stream here: the default one. */
+/**
+ * The owner of a block of CUDA's memory of any kind. NULL is a stream here: the default one.
+ *
+ * @since 0.1
+ */
 class stream_block : public block
 {
 public:
@@ -180,7 +235,7 @@ public:
                  stream);
   }
 
-  /** tarn_cuda_block_record_use(). */
+  /** Records that commands on a stream use a block: tarn_cuda_block_record_use(). */
   result<void>
   try_record_use (CUstream stream) noexcept
   {
@@ -189,7 +244,7 @@ public:
     return error.success_if (tarn_cuda_block_record_use (get (), stream, error.out ()));
   }
 
-  /** tarn_cuda_block_move_to_stream(). */
+  /** Moves a block to one stream, which waits for the others: tarn_cuda_block_move_to_stream(). */
   result<void>
   try_move_to (CUstream stream) noexcept
   {
@@ -199,14 +254,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_record_use(), or throws. */
+  /** As try_record_use(), but throws the error. */
   void
   record_use (CUstream stream)
   {
     try_record_use (stream).value ();
   }
 
-  /** try_move_to(), or throws. */
+  /** As try_move_to(), but throws the error. */
   void
   move_to (CUstream stream)
   {
@@ -215,7 +270,11 @@ public:
 #endif
 };
 
-/** The owner of a block of device memory. */
+/**
+ * The owner of a block of device memory.
+ *
+ * @since 0.1
+ */
 class memory : public stream_block
 {
 public:
@@ -236,7 +295,11 @@ public:
   }
 };
 
-/** The owner of a block of page-locked or managed memory. */
+/**
+ * The owner of a block of page-locked or managed memory.
+ *
+ * @since 0.1
+ */
 class host_memory : public stream_block
 {
 public:
@@ -257,20 +320,29 @@ public:
   }
 };
 
-/** The base of pools of CUDA's memory: Block is memory or host_memory. */
+/**
+ * The base of pools of CUDA's memory.
+ *
+ * @tparam Block  memory or host_memory
+ *
+ * @since 0.1
+ */
 template <typename Block> class stream_pool : public tarn::pool
 {
 public:
   using tarn::pool::pool;
 
-  /** tarn_pool_allocate(): the memory is for any stream. */
+  /** Allocates a block from a pool: tarn_pool_allocate(). The memory is for any stream. */
   result<Block>
   try_allocate (std::size_t size) const noexcept
   {
     return try_block<Block> (size, nullptr);
   }
 
-  /** tarn_cuda_pool_allocate(): the memory is for one stream; NULL: the default one. */
+  /**
+   * Allocates a block from a pool, for use on a stream: tarn_cuda_pool_allocate(). NULL: the
+   * default stream.
+   */
   result<Block>
   try_allocate (std::size_t size, CUstream stream) const noexcept
   {
@@ -279,7 +351,10 @@ public:
     return error.owner_of<Block> (tarn_cuda_pool_allocate (get (), size, stream, error.out ()));
   }
 
-  /** tarn_pool_allocate_aligned(): the memory is for any stream. */
+  /**
+   * Allocates a block whose memory is aligned: tarn_pool_allocate_aligned(). The memory is for any
+   * stream.
+   */
   result<Block>
   try_allocate_aligned (std::size_t size, std::size_t alignment) const noexcept
   {
@@ -289,7 +364,10 @@ public:
         tarn_pool_allocate_aligned (get (), size, alignment, nullptr, error.out ()));
   }
 
-  /** tarn_cuda_pool_forget_stream(): before a stream that is not idle is destroyed. */
+  /**
+   * Tells a pool that a stream will be destroyed before it is idle:
+   * tarn_cuda_pool_forget_stream().
+   */
   result<void>
   try_forget_stream (CUstream stream) const noexcept
   {
@@ -299,28 +377,28 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   Block
   allocate (std::size_t size) const
   {
     return try_allocate (size).value ();
   }
 
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   Block
   allocate (std::size_t size, CUstream stream) const
   {
     return try_allocate (size, stream).value ();
   }
 
-  /** try_allocate_aligned(), or throws. */
+  /** As try_allocate_aligned(), but throws the error. */
   Block
   allocate_aligned (std::size_t size, std::size_t alignment) const
   {
     return try_allocate_aligned (size, alignment).value ();
   }
 
-  /** try_forget_stream(), or throws. */
+  /** As try_forget_stream(), but throws the error. */
   void
   forget_stream (CUstream stream) const
   {
@@ -330,8 +408,11 @@ public:
 };
 
 /**
- * The owner of a graph's memory: its destructor gives the memory back, for which the host waits as
- * tarn_cuda_pool_release_graph() does. It can be moved, and outlives the graph's last launch.
+ * The owner of a graph's memory: its destructor returns the memory to the pool, for which the host
+ * waits as tarn_cuda_pool_release_graph() does. It can be moved, and outlives the graph's last
+ * launch.
+ *
+ * @since 0.1
  */
 class graph_memory
 {
@@ -339,11 +420,13 @@ public:
   /** Owns nothing. */
   graph_memory () noexcept = default;
 
+  /** Takes over the graph of another, which owns none afterwards. */
   graph_memory (graph_memory &&other) noexcept : m_pool (std::move (other.m_pool)),
                                                  m_graph (std::exchange (other.m_graph, 0))
   {
   }
 
+  /** Releases the graph's memory, if there is one, and takes over that of another. */
   graph_memory &
   operator= (graph_memory &&other) noexcept
   {
@@ -354,6 +437,10 @@ public:
     return *this;
   }
 
+  /**
+   * Returns the graph's memory to its pool: tarn_cuda_pool_release_graph(). It logs an error as a
+   * warning.
+   */
   ~graph_memory ()
   {
     detail::error_slot error;
@@ -362,7 +449,10 @@ public:
       g_warning ("Tarn: %s", error.take ().what ());
   }
 
-  /** tarn_cuda_pool_begin_graph(): for the capture that begins next on the stream. */
+  /**
+   * Begins memory of a CUDA graph that a stream captures: tarn_cuda_pool_begin_graph(). The
+   * capture is the one that begins next on the stream.
+   */
   static result<graph_memory>
   try_begin (const tarn::pool &pool, CUstream stream) noexcept
   {
@@ -375,7 +465,10 @@ public:
     return made;
   }
 
-  /** tarn_cuda_pool_end_graph(): after cuStreamEndCapture(), also if the capture failed. */
+  /**
+   * Ends memory of a CUDA graph that was captured: tarn_cuda_pool_end_graph(). Call it after
+   * cuStreamEndCapture(), also if the capture failed.
+   */
   result<void>
   try_end () noexcept
   {
@@ -385,14 +478,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_begin(), or throws. */
+  /** As try_begin(), but throws the error. */
   static graph_memory
   begin (const tarn::pool &pool, CUstream stream)
   {
     return try_begin (pool, stream).value ();
   }
 
-  /** try_end(), or throws. */
+  /** As try_end(), but throws the error. */
   void
   end ()
   {
@@ -412,7 +505,11 @@ private:
   guint64 m_graph = 0;
 };
 
-/** A reference on a pool of device memory. */
+/**
+ * A reference on a pool of device memory.
+ *
+ * @since 0.1
+ */
 class pool : public stream_pool<memory>
 {
 public:
@@ -421,7 +518,10 @@ public:
   /** A pool over an allocator of device memory. */
   explicit pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
 
-  /** tarn_cuda_pool_new(); NULL: the current context. */
+  /**
+   * Makes a pool of device memory as most programs want it: tarn_cuda_pool_new(). NULL: the
+   * current context.
+   */
   static result<pool>
   try_make (CUcontext context = nullptr, const TarnPoolOptions &options = pool_options ()) noexcept
   {
@@ -430,7 +530,7 @@ public:
     return error.owner_of<pool> (tarn_cuda_pool_new (context, &options, error.out ()));
   }
 
-  /** tarn_cuda_get_shared_pool(): the device's pool that all of the process share. */
+  /** Gets the pool that a process shares on a device: tarn_cuda_get_shared_pool(). */
   static result<pool>
   try_get_shared (CUdevice device) noexcept
   {
@@ -440,13 +540,16 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** tarn_cuda_pool_new(), or throws; NULL: the current context. */
+  /**
+   * Makes a pool of device memory as most programs want it: tarn_cuda_pool_new(). NULL: the
+   * current context. It throws the error.
+   */
   explicit pool (CUcontext context, const TarnPoolOptions &options = pool_options ())
       : pool (try_make (context, options).value ())
   {
   }
 
-  /** try_get_shared(), or throws. */
+  /** As try_get_shared(), but throws the error. */
   static pool
   get_shared (CUdevice device)
   {
@@ -454,7 +557,12 @@ public:
   }
 #endif
 
-  /** tarn_cuda_pool_find(), of a pool with TARN_POOL_FINDABLE: (transfer none), or NULL. */
+  /**
+   * Finds the block in use that has an address of device memory: tarn_cuda_pool_find(). The pool
+   * has TARN_POOL_FINDABLE.
+   *
+   * @return (transfer none): the block, or NULL
+   */
   TarnBlock *
   find (CUdeviceptr address) const noexcept
   {
@@ -462,7 +570,11 @@ public:
   }
 };
 
-/** A reference on a pool of page-locked or managed memory. */
+/**
+ * A reference on a pool of page-locked or managed memory.
+ *
+ * @since 0.1
+ */
 class host_pool : public stream_pool<host_memory>
 {
 public:
@@ -488,14 +600,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_make(), or throws. */
+  /** As try_make(), but throws the error. */
   explicit host_pool (CUcontext context, unsigned flags = 0,
                       const TarnPoolOptions &options = pool_options ())
       : host_pool (try_make (context, flags, options).value ())
   {
   }
 
-  /** try_make_managed(), or throws. */
+  /** As try_make_managed(), but throws the error. */
   static host_pool
   make_managed (CUcontext context = nullptr, unsigned flags = 0,
                 const TarnPoolOptions &options = pool_options ())
@@ -507,6 +619,7 @@ public:
 
 } // namespace tarn::cuda
 
+/** @cond */
 namespace tarn::detail
 {
 
@@ -523,5 +636,6 @@ free_on_stream (const pool &pool, TarnMemory memory, CUstream stream) noexcept
 }
 
 } // namespace tarn::detail
+/** @endcond */
 
 #endif

@@ -28,6 +28,8 @@ namespace tarn
  *
  * A container knows no queue. Before it is destroyed or grows, the program waits for the commands
  * that use it.
+ *
+ * @since 0.1
  */
 class memory_resource : public std::pmr::memory_resource
 {
@@ -49,6 +51,7 @@ public:
   }
 
 protected:
+  /** Allocates memory from the pool, as allocate() does. */
   void *
   do_allocate (std::size_t bytes, std::size_t alignment) override
   {
@@ -60,12 +63,14 @@ protected:
     return tarn_block_get_memory (made->release ()).pointer;
   }
 
+  /** Frees the block that has the memory, as deallocate() does. */
   void
   do_deallocate (void *pointer, std::size_t, std::size_t) override
   {
     detail::free_memory (m_pool, memory_at (pointer));
   }
 
+  /** Tells whether either can free the other's memory: they are over the same pool. */
   bool
   do_is_equal (const std::pmr::memory_resource &other) const noexcept override
   {

@@ -14,10 +14,15 @@
 #include <tarn/opencl.h>
 #include <tarn/tarn.hpp>
 
+/** C++17 owners for <tarn/opencl.h>. */
 namespace tarn::opencl
 {
 
-/** tarn_opencl_deferred_allocator_new(). */
+/**
+ * Makes an allocator of buffers by clCreateBuffer alone: tarn_opencl_deferred_allocator_new().
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_deferred_allocator (cl_context context, cl_mem_flags flags = 0) noexcept
 {
@@ -27,7 +32,12 @@ try_make_deferred_allocator (cl_context context, cl_mem_flags flags = 0) noexcep
       tarn_opencl_deferred_allocator_new (context, flags, error.out ()));
 }
 
-/** tarn_opencl_immediate_allocator_new(). */
+/**
+ * Makes an allocator of buffers that are on the device at once:
+ * tarn_opencl_immediate_allocator_new().
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_immediate_allocator (cl_command_queue queue, cl_mem_flags flags = 0) noexcept
 {
@@ -37,7 +47,11 @@ try_make_immediate_allocator (cl_command_queue queue, cl_mem_flags flags = 0) no
       tarn_opencl_immediate_allocator_new (queue, flags, error.out ()));
 }
 
-/** tarn_opencl_svm_allocator_new(). */
+/**
+ * Makes an allocator of shared virtual memory (clSVMAlloc): tarn_opencl_svm_allocator_new().
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_svm_allocator (cl_context context, cl_uint alignment = 0, cl_bitfield flags = 0,
                         cl_command_queue queue = nullptr) noexcept
@@ -49,21 +63,33 @@ try_make_svm_allocator (cl_context context, cl_uint alignment = 0, cl_bitfield f
 }
 
 #if TARN_HAS_EXCEPTIONS
-/** try_make_deferred_allocator(), or throws. */
+/**
+ * As try_make_deferred_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_deferred_allocator (cl_context context, cl_mem_flags flags = 0)
 {
   return try_make_deferred_allocator (context, flags).value ();
 }
 
-/** try_make_immediate_allocator(), or throws. */
+/**
+ * As try_make_immediate_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_immediate_allocator (cl_command_queue queue, cl_mem_flags flags = 0)
 {
   return try_make_immediate_allocator (queue, flags).value ();
 }
 
-/** try_make_svm_allocator(), or throws. */
+/**
+ * As try_make_svm_allocator(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_svm_allocator (cl_context context, cl_uint alignment = 0, cl_bitfield flags = 0,
                     cl_command_queue queue = nullptr)
@@ -72,7 +98,11 @@ make_svm_allocator (cl_context context, cl_uint alignment = 0, cl_bitfield flags
 }
 #endif
 
-/** The owner of a block that is a buffer. */
+/**
+ * The owner of a block that is a buffer.
+ *
+ * @since 0.1
+ */
 class buffer : public block
 {
 public:
@@ -103,7 +133,11 @@ public:
   }
 
   /**
-   * tarn_opencl_block_create_sub_buffer(): @p size bytes of the buffer from @p origin on.
+   * Makes a cl_mem of a part of a block: tarn_opencl_block_create_sub_buffer().
+   *
+   * @param origin  its first byte: a multiple of CL_DEVICE_MEM_BASE_ADDR_ALIGN, which is in bits
+   * @param size    bytes
+   * @param flags for clCreateSubBuffer; 0: the buffer's
    *
    * @return (transfer full): for clReleaseMemObject()
    */
@@ -118,7 +152,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_create_sub_buffer(), or throws. */
+  /** As try_create_sub_buffer(), but throws the error. */
   cl_mem
   create_sub_buffer (std::size_t origin, std::size_t size, cl_mem_flags flags = 0) const
   {
@@ -127,7 +161,11 @@ public:
 #endif
 };
 
-/** A reference on a pool of buffers. */
+/**
+ * A reference on a pool of buffers.
+ *
+ * @since 0.1
+ */
 class pool : public tarn::pool
 {
 public:
@@ -136,7 +174,7 @@ public:
   /** A pool over an allocator of buffers. */
   explicit pool (tarn::pool other) noexcept : tarn::pool (std::move (other)) {}
 
-  /** tarn_opencl_pool_new(). */
+  /** Makes a pool of buffers as most programs want it: tarn_opencl_pool_new(). */
   static result<pool>
   try_make (cl_command_queue queue, cl_mem_flags flags = 0,
             const TarnPoolOptions &options = pool_options ()) noexcept
@@ -146,7 +184,10 @@ public:
     return error.owner_of<pool> (tarn_opencl_pool_new (queue, flags, &options, error.out ()));
   }
 
-  /** tarn_opencl_pool_new_for_device(). */
+  /**
+   * Makes a pool for a device, without a queue of the program's:
+   * tarn_opencl_pool_new_for_device().
+   */
   static result<pool>
   try_make (cl_context context, cl_device_id device, cl_mem_flags flags = 0,
             const TarnPoolOptions &options = pool_options ()) noexcept
@@ -157,14 +198,16 @@ public:
         tarn_opencl_pool_new_for_device (context, device, flags, &options, error.out ()));
   }
 
-  /** tarn_pool_allocate(): the buffer is for commands of any queue. */
+  /**
+   * Allocates a block from a pool: tarn_pool_allocate(). The buffer is for commands of any queue.
+   */
   result<buffer>
   try_allocate (std::size_t size) const noexcept
   {
     return try_block<buffer> (size, nullptr);
   }
 
-  /** tarn_opencl_pool_allocate(): the buffer is for commands of one queue. */
+  /** Allocates a block from a pool, for use on a queue: tarn_opencl_pool_allocate(). */
   result<buffer>
   try_allocate (std::size_t size, cl_command_queue queue) const noexcept
   {
@@ -173,7 +216,7 @@ public:
     return error.owner_of<buffer> (tarn_opencl_pool_allocate (get (), size, queue, error.out ()));
   }
 
-  /** tarn_pool_allocate_aligned(). */
+  /** Allocates a block whose memory is aligned: tarn_pool_allocate_aligned(). */
   result<buffer>
   try_allocate_aligned (std::size_t size, std::size_t alignment,
                         cl_command_queue queue = nullptr) const noexcept
@@ -184,7 +227,7 @@ public:
         tarn_pool_allocate_aligned (get (), size, alignment, queue, error.out ()));
   }
 
-  /** tarn_opencl_pool_allocate_copy(): a buffer with a copy of host memory. */
+  /** Allocates a block and fills it with bytes of the host: tarn_opencl_pool_allocate_copy(). */
   result<buffer>
   try_allocate_copy (const void *bytes, std::size_t size, cl_command_queue queue) const noexcept
   {
@@ -195,42 +238,47 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** tarn_opencl_pool_new(), or throws. */
+  /**
+   * Makes a pool of buffers as most programs want it: tarn_opencl_pool_new(). It throws the error.
+   */
   explicit pool (cl_command_queue queue, cl_mem_flags flags = 0,
                  const TarnPoolOptions &options = pool_options ())
       : pool (try_make (queue, flags, options).value ())
   {
   }
 
-  /** tarn_opencl_pool_new_for_device(), or throws. */
+  /**
+   * Makes a pool for a device, without a queue of the program's:
+   * tarn_opencl_pool_new_for_device(). It throws the error.
+   */
   pool (cl_context context, cl_device_id device, cl_mem_flags flags = 0,
         const TarnPoolOptions &options = pool_options ())
       : pool (try_make (context, device, flags, options).value ())
   {
   }
 
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   buffer
   allocate (std::size_t size) const
   {
     return try_allocate (size).value ();
   }
 
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   buffer
   allocate (std::size_t size, cl_command_queue queue) const
   {
     return try_allocate (size, queue).value ();
   }
 
-  /** try_allocate_aligned(), or throws. */
+  /** As try_allocate_aligned(), but throws the error. */
   buffer
   allocate_aligned (std::size_t size, std::size_t alignment, cl_command_queue queue = nullptr) const
   {
     return try_allocate_aligned (size, alignment, queue).value ();
   }
 
-  /** try_allocate_copy(), or throws. */
+  /** As try_allocate_copy(), but throws the error. */
   buffer
   allocate_copy (const void *bytes, std::size_t size, cl_command_queue queue) const
   {
@@ -238,7 +286,12 @@ public:
   }
 #endif
 
-  /** tarn_opencl_pool_find(), of a pool with TARN_POOL_FINDABLE: (transfer none), or NULL. */
+  /**
+   * Finds the block in use that has a buffer: tarn_opencl_pool_find(). The pool has
+   * TARN_POOL_FINDABLE.
+   *
+   * @return (transfer none): the block, or NULL
+   */
   TarnBlock *
   find (cl_mem buffer) const noexcept
   {
@@ -246,7 +299,11 @@ public:
   }
 };
 
-/** The owner of a block that is an image. */
+/**
+ * The owner of a block that is an image.
+ *
+ * @since 0.1
+ */
 class image : public block
 {
 public:
@@ -277,14 +334,20 @@ public:
   }
 };
 
-/** A reference on a pool of images. */
+/**
+ * A reference on a pool of images.
+ *
+ * @since 0.1
+ */
 class image_pool : public detail::counted<TarnOpenclImagePool, tarn_opencl_image_pool_ref,
                                           tarn_opencl_image_pool_unref>
 {
 public:
   using counted::counted;
 
-  /** tarn_opencl_image_pool_new(); without a pool of buffers the images have a limit of their own.
+  /**
+   * Makes a pool of images: tarn_opencl_image_pool_new(). Without a pool of buffers the images
+   * have a limit of their own.
    */
   static result<image_pool>
   try_make (cl_command_queue queue, const tarn::pool &buffers = tarn::pool (),
@@ -296,7 +359,10 @@ public:
         tarn_opencl_image_pool_new (queue, buffers.get (), &options, error.out ()));
   }
 
-  /** tarn_opencl_image_pool_allocate(); without a queue the image is for commands of any. */
+  /**
+   * Allocates an image from a pool: tarn_opencl_image_pool_allocate(). Without a queue, commands
+   * of any queue may use the image.
+   */
   result<image>
   try_allocate (const cl_image_format &format, const cl_image_desc &desc,
                 cl_command_queue queue = nullptr, cl_mem_flags flags = 0) const noexcept
@@ -308,14 +374,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_make(), or throws. */
+  /** As try_make(), but throws the error. */
   explicit image_pool (cl_command_queue queue, const tarn::pool &buffers = tarn::pool (),
                        const TarnPoolOptions &options = pool_options ())
       : image_pool (try_make (queue, buffers, options).value ())
   {
   }
 
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   image
   allocate (const cl_image_format &format, const cl_image_desc &desc,
             cl_command_queue queue = nullptr, cl_mem_flags flags = 0) const
@@ -324,7 +390,10 @@ public:
   }
 #endif
 
-  /** tarn_opencl_image_pool_get_pool(): for its counters, limit, and what it holds. */
+  /**
+   * Gets the pool behind a pool of images: tarn_opencl_image_pool_get_pool(). It has the counters,
+   * the limit, and the images that are held.
+   */
   tarn::pool
   pool () const noexcept
   {
@@ -332,7 +401,11 @@ public:
   }
 };
 
-/** The owner of a block that is shared virtual memory. */
+/**
+ * The owner of a block that is shared virtual memory.
+ *
+ * @since 0.1
+ */
 class svm : public block
 {
 public:
@@ -363,7 +436,11 @@ public:
   }
 };
 
-/** A reference on a pool of shared virtual memory. */
+/**
+ * A reference on a pool of shared virtual memory.
+ *
+ * @since 0.1
+ */
 class svm_pool : public tarn::pool
 {
 public:
@@ -389,14 +466,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_make(), or throws. */
+  /** As try_make(), but throws the error. */
   explicit svm_pool (cl_context context, cl_bitfield flags = 0, cl_command_queue queue = nullptr,
                      const TarnPoolOptions &options = pool_options ())
       : svm_pool (try_make (context, flags, queue, options).value ())
   {
   }
 
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   svm
   allocate (std::size_t size, cl_command_queue queue = nullptr) const
   {

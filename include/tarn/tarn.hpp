@@ -32,18 +32,21 @@
 #include <variant>
 
 #if defined(__cpp_exceptions)
-/** Defined where there are functions that throw. */
+/** 1 if the compiler has exceptions, so that the functions that throw are there; otherwise 0. */
 #define TARN_HAS_EXCEPTIONS 1
 #else
 #define TARN_HAS_EXCEPTIONS 0
 #endif
 
+/** C++17 owners and errors for <tarn/tarn.h>. */
 namespace tarn
 {
 
 /**
  * An error of Tarn's or of a driver's: a GError that C++ owns. It can be copied and thrown. Of one
  * that was moved from, what() is empty.
+ *
+ * @since 0.1
  */
 class error : public std::exception
 {
@@ -51,13 +54,16 @@ public:
   /** Takes over an error that a function of C set. */
   explicit error (GError *taken) noexcept : m_error (taken) {}
 
+  /** Copies the error. */
   error (const error &other) noexcept : std::exception (other), m_error (copy (other.m_error)) {}
 
+  /** Takes over the error of another. */
   error (error &&other) noexcept : std::exception (other),
                                    m_error (std::exchange (other.m_error, nullptr))
   {
   }
 
+  /** Replaces the error. */
   error &
   operator= (error other) noexcept
   {
@@ -65,6 +71,7 @@ public:
     return *this;
   }
 
+  /** Frees the error. */
   ~error () override { g_clear_error (&m_error); }
 
   /** The message, which names the call that failed and its status. */
@@ -88,7 +95,7 @@ public:
     return m_error != nullptr ? m_error->code : 0;
   }
 
-  /** Tells whether the error is this one. */
+  /** Tells whether domain() and code() are these. */
   bool
   matches (GQuark domain, int code) const noexcept
   {
@@ -96,8 +103,8 @@ public:
   }
 
   /**
-   * tarn_error_is_no_memory(): whether there is too little memory, in the device or within a limit.
-   * A program that frees some, or asks for less, may succeed then.
+   * Tells whether there is too little memory, in the device or within a limit, as
+   * tarn_error_is_no_memory() does. A program that frees some, or asks for less, may succeed then.
    */
   bool
   is_no_memory () const noexcept
@@ -122,11 +129,15 @@ private:
   GError *m_error;
 };
 
-/** The exception where there is no memory: error::is_no_memory() says when. */
+/**
+ * The exception for an error of which error::is_no_memory() is true.
+ *
+ * @since 0.1
+ */
 class out_of_memory : public std::bad_alloc
 {
 public:
-  /** Says why. */
+  /** Takes over the error that says why. */
   explicit out_of_memory (error reason) noexcept : m_reason (std::move (reason)) {}
 
   /** The error's message. */
@@ -148,7 +159,11 @@ private:
 };
 
 #if TARN_HAS_EXCEPTIONS
-/** Throws out_of_memory where there is no memory, and the error itself else. */
+/**
+ * Throws out_of_memory if error::is_no_memory() is true, and otherwise the error itself.
+ *
+ * @since 0.1
+ */
 [[noreturn]] inline void
 throw_error (error reason)
 {
@@ -161,6 +176,10 @@ throw_error (error reason)
 /**
  * A value, or the error because of which there is none: what std::expected is in C++23. The value
  * may be used only where there is one.
+ *
+ * @tparam T  the value's type
+ *
+ * @since 0.1
  */
 template <typename T> class [[nodiscard]] result
 {
@@ -256,7 +275,11 @@ private:
   std::variant<T, tarn::error> m_state;
 };
 
-/** Success, or the error because of which there is none. */
+/**
+ * Success, or the error because of which there is none.
+ *
+ * @since 0.1
+ */
 template <> class [[nodiscard]] result<void>
 {
 public:
@@ -297,7 +320,11 @@ private:
   tarn::error m_error{ nullptr }; /* none: it succeeded */
 };
 
-/** Memory that is a pointer or a handle, such as a cl_mem: for pool::free_memory(). */
+/**
+ * Makes a TarnMemory of a pointer or a handle, such as a cl_mem: for pool::free_memory().
+ *
+ * @since 0.1
+ */
 inline TarnMemory
 memory_at (void *pointer) noexcept
 {
@@ -308,7 +335,7 @@ memory_at (void *pointer) noexcept
   return memory;
 }
 
-/* For the headers of Tarn. */
+/** The headers of Tarn use this. Programs use the members of counted only, which pools inherit. */
 namespace detail
 {
 
@@ -355,7 +382,16 @@ private:
   GError *m_error = nullptr;
 };
 
-/* One reference of an object of C, whose copies have one each. */
+/**
+ * The owner of one reference of an object of C. Each copy owns a reference of its own. An empty one
+ * owns nothing.
+ *
+ * @tparam T      the object's type
+ * @tparam Ref    adds a reference
+ * @tparam Unref  releases one
+ *
+ * @since 0.1
+ */
 template <typename T, T *(*Ref) (T *), void (*Unref) (T *)> class counted
 {
 public:
@@ -365,10 +401,13 @@ public:
   /** Takes over a reference, as functions of C return it. */
   explicit counted (T *taken) noexcept : m_object (taken) {}
 
+  /** Adds a reference for the copy. */
   counted (const counted &other) noexcept : m_object (ref (other.m_object)) {}
 
+  /** Takes over the reference of another, which owns nothing afterwards. */
   counted (counted &&other) noexcept : m_object (std::exchange (other.m_object, nullptr)) {}
 
+  /** Releases the reference, and adds one to the other's object. */
   counted &
   operator= (const counted &other) noexcept
   {
@@ -378,6 +417,7 @@ public:
     return *this;
   }
 
+  /** Releases the reference, and takes over that of another, which owns nothing afterwards. */
   counted &
   operator= (counted &&other) noexcept
   {
@@ -387,6 +427,7 @@ public:
     return *this;
   }
 
+  /** Releases the reference. */
   ~counted ()
   {
     if (m_object != nullptr)
@@ -407,7 +448,7 @@ public:
     return std::exchange (m_object, nullptr);
   }
 
-  /** Drops the reference; this owns nothing afterwards. */
+  /** Releases the reference; this owns nothing afterwards. */
   void
   reset () noexcept
   {
@@ -417,18 +458,21 @@ public:
   /** Tells whether it owns anything. */
   explicit operator bool () const noexcept { return m_object != nullptr; }
 
+  /** Exchanges the references of two. */
   void
   swap (counted &other) noexcept
   {
     std::swap (m_object, other.m_object);
   }
 
+  /** Tells whether both own references of the same object, or nothing. */
   friend bool
   operator== (const counted &a, const counted &b) noexcept
   {
     return a.m_object == b.m_object;
   }
 
+  /** Tells whether they own references of different objects. */
   friend bool
   operator!= (const counted &a, const counted &b) noexcept
   {
@@ -436,6 +480,7 @@ public:
   }
 
 protected:
+  /** Adds a reference to an object, if there is one, and returns it. */
   static T *
   ref (T *object) noexcept
   {
@@ -451,6 +496,8 @@ private:
 /**
  * The owner of a block: its destructor frees the block. It can be moved; share() makes another
  * owner.
+ *
+ * @since 0.1
  */
 class block
 {
@@ -461,12 +508,14 @@ public:
   /** Takes over a block, as functions of C return it. */
   explicit block (TarnBlock *taken) noexcept : m_block (taken) {}
 
+  /** Takes over the block of another, which owns nothing afterwards. */
   block (block &&other) noexcept : m_block (std::exchange (other.m_block, nullptr)),
                                    m_free_on (std::exchange (other.m_free_on, nullptr)),
                                    m_queue (std::exchange (other.m_queue, nullptr))
   {
   }
 
+  /** Frees the block, if there is one, and takes over that of another. */
   block &
   operator= (block &&other) noexcept
   {
@@ -476,6 +525,7 @@ public:
     return *this;
   }
 
+  /** Frees the block, if there is one: on the queue that free_on() said. */
   ~block ()
   {
     if (m_free_on != nullptr)
@@ -484,7 +534,7 @@ public:
       tarn_block_free (m_block);
   }
 
-  /** Another owner of the block, whose memory the last of its owners frees. */
+  /** Makes another owner of the block. The last owner frees its memory. */
   block
   share () const noexcept
   {
@@ -496,8 +546,9 @@ public:
 
   /**
    * Says which queue uses the block last: it is freed there, as by tarn_block_free_on(). A block
-   * that was allocated for a queue is that queue's without it. @p queue lives until then; NULL:
-   * the queue is not known.
+   * that was allocated for a queue is that queue's without it.
+   *
+   * @param queue  lives until the block is freed; NULL: the queue is not known
    */
   void
   free_on (void *queue) noexcept
@@ -544,14 +595,14 @@ public:
     return tarn_block_get_size (m_block);
   }
 
-  /** Bytes that there are: no less, and all of them may be used. */
+  /** Bytes that the block has: size() or more, and all of them may be used. */
   std::size_t
   alloc_size () const noexcept
   {
     return tarn_block_get_alloc_size (m_block);
   }
 
-  /** tarn_block_record_use(): another queue uses the block, too. */
+  /** Records that commands on a queue use a block: tarn_block_record_use(). */
   result<void>
   try_record_use (void *queue) noexcept
   {
@@ -560,7 +611,7 @@ public:
     return error.success_if (tarn_block_record_use (m_block, queue, error.out ()));
   }
 
-  /** tarn_block_move_to_queue(): the queue waits for those that used the block. */
+  /** Moves a block to one queue, which waits for the others: tarn_block_move_to_queue(). */
   result<void>
   try_move_to (void *queue) noexcept
   {
@@ -569,7 +620,7 @@ public:
     return error.success_if (tarn_block_move_to_queue (m_block, queue, error.out ()));
   }
 
-  /** tarn_block_wait(): the host waits for the queues that used the block. */
+  /** Makes the host wait for the queues that use a block: tarn_block_wait(). */
   result<void>
   try_wait () noexcept
   {
@@ -579,21 +630,21 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_record_use(), or throws. */
+  /** As try_record_use(), but throws the error. */
   void
   record_use (void *queue)
   {
     try_record_use (queue).value ();
   }
 
-  /** try_move_to(), or throws. */
+  /** As try_move_to(), but throws the error. */
   void
   move_to (void *queue)
   {
     try_move_to (queue).value ();
   }
 
-  /** try_wait(), or throws. */
+  /** As try_wait(), but throws the error. */
   void
   wait ()
   {
@@ -601,6 +652,7 @@ public:
   }
 #endif
 
+  /** Exchanges the blocks of two owners. */
   void
   swap (block &other) noexcept
   {
@@ -610,8 +662,10 @@ public:
   }
 
 protected:
+  /** Frees a block on a queue. */
   using free_on_func = void (*) (TarnBlock *block, void *queue);
 
+  /** Chooses what frees the block: @p func with @p queue, or tarn_block_free() if it is NULL. */
   void
   set_free_on (free_on_func func, void *queue) noexcept
   {
@@ -625,7 +679,11 @@ private:
   void *m_queue = nullptr;          /* for m_free_on */
 };
 
-/** A reference on an allocator. */
+/**
+ * A reference on an allocator.
+ *
+ * @since 0.1
+ */
 class allocator : public detail::counted<TarnAllocator, tarn_allocator_ref, tarn_allocator_unref>
 {
 public:
@@ -638,7 +696,7 @@ public:
     return allocator (ref (borrowed));
   }
 
-  /** tarn_allocator_allocate(). */
+  /** Allocates a block: tarn_allocator_allocate(). */
   result<block>
   try_allocate (std::size_t size) const noexcept
   {
@@ -647,7 +705,7 @@ public:
     return error.owner_of<block> (tarn_allocator_allocate (get (), size, error.out ()));
   }
 
-  /** tarn_allocator_get_name(). */
+  /** Gets the name of an allocator: tarn_allocator_get_name(). */
   const char *
   name () const noexcept
   {
@@ -655,7 +713,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   block
   allocate (std::size_t size) const
   {
@@ -664,19 +722,33 @@ public:
 #endif
 };
 
-/** TarnHeapOptions, which begin with the defaults. */
+/**
+ * TarnHeapOptions, which begin with the defaults.
+ *
+ * @since 0.1
+ */
 struct heap_options : TarnHeapOptions
 {
+  /** As TARN_HEAP_OPTIONS_INIT. */
   heap_options () noexcept : TarnHeapOptions TARN_HEAP_OPTIONS_INIT {}
 };
 
-/** TarnPoolOptions, which begin with the defaults. */
+/**
+ * TarnPoolOptions, which begin with the defaults.
+ *
+ * @since 0.1
+ */
 struct pool_options : TarnPoolOptions
 {
+  /** As TARN_POOL_OPTIONS_INIT. */
   pool_options () noexcept : TarnPoolOptions TARN_POOL_OPTIONS_INIT {}
 };
 
-/** tarn_heap_allocator_new(). */
+/**
+ * Makes an allocator that suballocates another's memory: tarn_heap_allocator_new().
+ *
+ * @since 0.1
+ */
 inline result<allocator>
 try_make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_options ()) noexcept
 {
@@ -687,7 +759,11 @@ try_make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_
 }
 
 #if TARN_HAS_EXCEPTIONS
-/** try_make_heap(), or throws. */
+/**
+ * As try_make_heap(), but throws the error.
+ *
+ * @since 0.1
+ */
 inline allocator
 make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_options ())
 {
@@ -695,18 +771,27 @@ make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_opti
 }
 #endif
 
-/** Pools that return cached blocks to the driver when one of them runs out of memory. */
+/**
+ * A reference on a group of pools that return cached blocks to the driver when one of them runs out
+ * of memory.
+ *
+ * @since 0.1
+ */
 class reclaim_group
     : public detail::counted<TarnReclaimGroup, tarn_reclaim_group_ref, tarn_reclaim_group_unref>
 {
 public:
-  /** tarn_reclaim_group_new(). */
+  /** Makes a group of pools that return held blocks for one another: tarn_reclaim_group_new(). */
   reclaim_group () : counted (tarn_reclaim_group_new ()) {}
 
   using counted::counted;
 };
 
-/** A reference on a pool. A block may outlive it. */
+/**
+ * A reference on a pool. A block may outlive it.
+ *
+ * @since 0.1
+ */
 class pool : public detail::counted<TarnPool, tarn_pool_ref, tarn_pool_unref>
 {
 public:
@@ -719,7 +804,7 @@ public:
     return pool (ref (borrowed));
   }
 
-  /** tarn_pool_new(). */
+  /** Makes a pool over an allocator: tarn_pool_new(). */
   static result<pool>
   try_make (const allocator &upstream, const TarnPoolOptions &options = pool_options ()) noexcept
   {
@@ -728,15 +813,17 @@ public:
     return error.owner_of<pool> (tarn_pool_new (upstream.get (), &options, error.out ()));
   }
 
-  /** tarn_pool_allocate(); with a queue, a cl_command_queue or a CUstream,
-   * tarn_pool_allocate_ordered(). */
+  /**
+   * Allocates a block from a pool: tarn_pool_allocate(). With a queue, a cl_command_queue or a
+   * CUstream, this is tarn_pool_allocate_ordered().
+   */
   result<block>
   try_allocate (std::size_t size, void *queue = nullptr) const noexcept
   {
     return try_block<block> (size, queue);
   }
 
-  /** tarn_pool_allocate_aligned(). */
+  /** Allocates a block whose memory is aligned: tarn_pool_allocate_aligned(). */
   result<block>
   try_allocate_aligned (std::size_t size, std::size_t alignment,
                         void *queue = nullptr) const noexcept
@@ -747,7 +834,10 @@ public:
         tarn_pool_allocate_aligned (get (), size, alignment, queue, error.out ()));
   }
 
-  /** tarn_pool_allocate_timeout(): waits so long until other threads have freed enough. */
+  /**
+   * Allocates a block, and waits until other threads have freed enough:
+   * tarn_pool_allocate_timeout().
+   */
   result<block>
   try_allocate_timeout (std::size_t size, std::int64_t microseconds,
                         void *queue = nullptr) const noexcept
@@ -758,7 +848,10 @@ public:
         tarn_pool_allocate_timeout (get (), size, queue, microseconds, error.out ()));
   }
 
-  /** tarn_pool_free_memory(), of a pool with TARN_POOL_FINDABLE. */
+  /**
+   * Frees the block in use that has a piece of memory: tarn_pool_free_memory(). The pool has
+   * TARN_POOL_FINDABLE.
+   */
   result<void>
   try_free_memory (TarnMemory memory, void *queue = nullptr) const noexcept
   {
@@ -768,34 +861,34 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_make(), or throws. */
+  /** As try_make(), but throws the error. */
   explicit pool (const allocator &upstream, const TarnPoolOptions &options = pool_options ())
       : pool (try_make (upstream, options).value ())
   {
   }
 
-  /** try_allocate(), or throws. */
+  /** As try_allocate(), but throws the error. */
   block
   allocate (std::size_t size, void *queue = nullptr) const
   {
     return try_allocate (size, queue).value ();
   }
 
-  /** try_allocate_aligned(), or throws. */
+  /** As try_allocate_aligned(), but throws the error. */
   block
   allocate_aligned (std::size_t size, std::size_t alignment, void *queue = nullptr) const
   {
     return try_allocate_aligned (size, alignment, queue).value ();
   }
 
-  /** try_allocate_timeout(), or throws. */
+  /** As try_allocate_timeout(), but throws the error. */
   block
   allocate_timeout (std::size_t size, std::int64_t microseconds, void *queue = nullptr) const
   {
     return try_allocate_timeout (size, microseconds, queue).value ();
   }
 
-  /** try_free_memory(), or throws. */
+  /** As try_free_memory(), but throws the error. */
   void
   free_memory (TarnMemory memory, void *queue = nullptr) const
   {
@@ -803,7 +896,7 @@ public:
   }
 #endif
 
-  /** tarn_pool_get_stats(). */
+  /** Gets all counters of a pool as they were at one moment: tarn_pool_get_stats(). */
   TarnPoolStats
   stats () const noexcept
   {
@@ -813,28 +906,37 @@ public:
     return stats;
   }
 
-  /** tarn_pool_free_held(). */
+  /** Returns every held block to the upstream allocator: tarn_pool_free_held(). */
   void
   free_held () const noexcept
   {
     tarn_pool_free_held (get ());
   }
 
-  /** tarn_pool_trim(). */
+  /**
+   * Returns held blocks to the upstream allocator until at most keep_bytes are held:
+   * tarn_pool_trim().
+   */
   void
   trim (std::size_t keep_bytes) const noexcept
   {
     tarn_pool_trim (get (), keep_bytes);
   }
 
-  /** tarn_pool_stop_holding(). */
+  /**
+   * Returns held blocks to the upstream allocator: tarn_pool_stop_holding(). From now on it
+   * returns each block when it is freed.
+   */
   void
   stop_holding () const noexcept
   {
     tarn_pool_stop_holding (get ());
   }
 
-  /** tarn_pool_reserve(): afterwards there is memory for that many bytes of requests. */
+  /**
+   * Reserves memory in a pool: tarn_pool_reserve(). Afterwards there is memory for that many bytes
+   * of requests.
+   */
   result<void>
   try_reserve (std::size_t bytes, void *queue = nullptr) const noexcept
   {
@@ -844,7 +946,7 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_reserve(), or throws. */
+  /** As try_reserve(), but throws the error. */
   void
   reserve (std::size_t bytes, void *queue = nullptr) const
   {
@@ -852,14 +954,17 @@ public:
   }
 #endif
 
-  /** tarn_pool_get_generation(). */
+  /**
+   * Gets a number that changes when a pool returns memory to the driver:
+   * tarn_pool_get_generation().
+   */
   std::uint64_t
   generation () const noexcept
   {
     return tarn_pool_get_generation (get ());
   }
 
-  /** tarn_pool_get_budget(). */
+  /** Gets how much memory a pool can have: tarn_pool_get_budget(). */
   result<TarnBudget>
   try_get_budget () const noexcept
   {
@@ -871,7 +976,10 @@ public:
     return budget;
   }
 
-  /** tarn_pool_charge(): bytes beside the pool, which count within its limit. */
+  /**
+   * Counts memory that the program takes beside a pool within the pool's limit:
+   * tarn_pool_charge().
+   */
   result<void>
   try_charge (std::size_t bytes) const noexcept
   {
@@ -880,7 +988,7 @@ public:
     return error.success_if (tarn_pool_charge (get (), bytes, error.out ()));
   }
 
-  /** tarn_pool_uncharge(). */
+  /** Takes back what tarn_pool_charge() counted: tarn_pool_uncharge(). */
   void
   uncharge (std::size_t bytes) const noexcept
   {
@@ -888,14 +996,14 @@ public:
   }
 
 #if TARN_HAS_EXCEPTIONS
-  /** try_get_budget(), or throws. */
+  /** As try_get_budget(), but throws the error. */
   TarnBudget
   get_budget () const
   {
     return try_get_budget ().value ();
   }
 
-  /** try_charge(), or throws. */
+  /** As try_charge(), but throws the error. */
   void
   charge (std::size_t bytes) const
   {
@@ -903,35 +1011,38 @@ public:
   }
 #endif
 
-  /** tarn_pool_get_hold_bytes(). */
+  /** Gets the most bytes that a pool is to hold: tarn_pool_get_hold_bytes(). */
   std::size_t
   hold_bytes () const noexcept
   {
     return tarn_pool_get_hold_bytes (get ());
   }
 
-  /** tarn_pool_set_hold_bytes(). */
+  /** Sets the most bytes that a pool holds from now on: tarn_pool_set_hold_bytes(). */
   void
   set_hold_bytes (std::size_t bytes) const noexcept
   {
     tarn_pool_set_hold_bytes (get (), bytes);
   }
 
-  /** tarn_pool_get_limit_bytes(). */
+  /** Gets the most bytes that a pool is to manage: tarn_pool_get_limit_bytes(). */
   std::size_t
   limit_bytes () const noexcept
   {
     return tarn_pool_get_limit_bytes (get ());
   }
 
-  /** tarn_pool_set_limit_bytes(). */
+  /** Sets the most bytes that a pool may manage from now on: tarn_pool_set_limit_bytes(). */
   void
   set_limit_bytes (std::size_t bytes) const noexcept
   {
     tarn_pool_set_limit_bytes (get (), bytes);
   }
 
-  /** tarn_pool_set_reclaim_group(); an empty one: none. */
+  /**
+   * Puts a pool in a reclaim group, in place of the one it was in: tarn_pool_set_reclaim_group().
+   * An empty group: the pool is in none afterwards.
+   */
   void
   set_reclaim_group (const reclaim_group &group) const noexcept
   {
@@ -939,9 +1050,12 @@ public:
   }
 
   /**
-   * tarn_pool_add_reclaim_func(): @p function is called with the bytes that are wanted, and returns
-   * whether it gave anything back. Any thread may call it. One that throws ends the program. It
+   * Adds a function that is asked to free memory when memory has run out:
+   * tarn_pool_add_reclaim_func(). @p function is called with the bytes that are wanted, and returns
+   * whether it freed anything. Any thread may call it. One that throws ends the program. It
    * must not own the pool, or neither is ever released.
+   *
+   * @param function  a copy of it lives until remove_reclaim(), or as long as the pool
    *
    * @return the number that remove_reclaim() takes
    */
@@ -960,7 +1074,7 @@ public:
         [] (gpointer data) noexcept { delete static_cast<Function *> (data); });
   }
 
-  /** tarn_pool_remove_reclaim_func(). */
+  /** Removes a reclaim function from a pool: tarn_pool_remove_reclaim_func(). */
   bool
   remove_reclaim (unsigned id) const noexcept
   {
@@ -968,6 +1082,7 @@ public:
   }
 
 protected:
+  /** try_allocate() for a kind of block. */
   template <typename Block>
   result<Block>
   try_block (std::size_t size, void *queue) const noexcept
@@ -980,6 +1095,7 @@ protected:
   }
 };
 
+/** @cond */
 namespace detail
 {
 
@@ -1035,6 +1151,7 @@ pool_over_heap (result<allocator> upstream, const TarnPoolOptions &options) noex
 }
 
 } // namespace detail
+/** @endcond */
 
 } // namespace tarn
 

@@ -29,6 +29,8 @@ namespace tarn::cuda
  * A memory resource of Thrust's over a pool of CUDA's memory, which finds blocks by their memory
  * (TARN_POOL_FINDABLE). Where there is no memory, it throws out_of_memory, a std::bad_alloc.
  * Vectors refer to it, so it outlives them. Any thread may use it.
+ *
+ * @since 0.1
  */
 class thrust_resource : public ::thrust::mr::memory_resource< ::thrust::device_ptr<void> >
 {
@@ -97,10 +99,18 @@ private:
   CUstream m_stream;
 };
 
-/** Thrust's allocator over a thrust_resource, of which it takes the address. */
+/**
+ * Thrust's allocator over a thrust_resource, of which it takes the address.
+ *
+ * @since 0.1
+ */
 template <typename T> using thrust_allocator = ::thrust::mr::allocator<T, thrust_resource>;
 
-/** A device vector of Thrust's in memory of a thrust_resource. */
+/**
+ * A device vector of Thrust's in memory of a thrust_resource.
+ *
+ * @since 0.1
+ */
 template <typename T> using thrust_vector = ::thrust::device_vector<T, thrust_allocator<T> >;
 
 } // namespace tarn::cuda

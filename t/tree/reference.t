@@ -221,7 +221,7 @@ search_has_all_names () {
   sed -n 's/^<li><a href="[^"]*">\([A-Za-z_]*\)\( ()\)*<.*/\1/p' "$reference/html/search.html" \
     | sort -u >"$scratch/listed"
   [ -s "$scratch/listed" ] && ! comm -23 "$scratch/public" "$scratch/listed" | grep . || return
-  for name in TarnPoolOptions.limit_bytes 'Staying within memory' 'A block that several queues use'; do
+  for name in TarnPoolOptions.limit_bytes 'tarn::opencl::pool::allocate ()' tarn::cuda::resource 'Staying within memory' 'A block that several queues use'; do
     grep -q "^<li.*<a href=\"[^\"]*\">$name</a>" "$reference/html/search.html" \
       || { echo "no $name"; return 1; }
   done
@@ -233,10 +233,11 @@ check "the search has all names, and sections of the guide" search_has_all_names
 
 # What the first page does not lead to, nobody finds.
 headers_are_on_the_first_page () {
-  for header in "$top_srcdir"/include/tarn/*.h; do
-    name=$(basename "$header" .h)
-    grep -q "href=\"${name}_8h.html\"[^>]*>tarn/$name\.h<" "$reference/html/index.html" \
-      || { echo "$name.h"; return 1; }
+  for header in "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*.hpp; do
+    file=${header##*/}
+    name=${file%.*}
+    grep -q "href=\"${name}_8${file#*.}.html\"[^>]*>tarn/$file<" "$reference/html/index.html" \
+      || { echo "$file"; return 1; }
     grep -q "<tarn/$name.h>" "$top_srcdir/include/tarn/tarn.h" || continue
     grep -q "href=\"${name}_8h.html\"" "$reference/html/tarn_8h.html" \
       || { echo "$name.h is not on tarn.h's page"; return 1; }
@@ -272,6 +273,16 @@ html_links_lead_somewhere () (
   cat "$scratch/dead"
   [ ! -s "$scratch/dead" ]
 )
+# Those that can throw, too.  What a class inherits is on its own page: there it needs no script.
+cxx_is_there () {
+  for name in allocate get limit_bytes try_reserve; do
+    grep -q "class=\"memItemRight\".*[ >]$name</[ab]> (" "$reference/html/classtarn_1_1opencl_1_1pool.html" \
+      || { echo "tarn::opencl::pool has no $name"; return 1; }
+  done
+  ! grep -l toggleInherit "$reference"/html/*.html
+}
+check "the C++ classes are in the HTML" cxx_is_there
+
 check "every link of the HTML leads somewhere" html_links_lead_somewhere
 
 # A link of Markdown's that is broken over two lines takes the rest of its page along.
@@ -313,15 +324,17 @@ else
   skip "the HTML is the same elsewhere" "the release's is not of Doxygen $made_by"
 fi
 
-# Types and macros, too, say since when they are there; and functions, who may call them.
+# Types and macros, too, say since when they are there; and functions, what their parameters are, what
+# they return, and who may call them.  Those of C++ name a function of C for that.
 cat >"$scratch/missing.xsl" <<'XSL'
 <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
   <xsl:output method="text"/>
   <xsl:template match="/doxygenindex">
-    <xsl:for-each select="compound[@kind='struct' or @kind='union'
+    <xsl:for-each select="compound[@kind='struct' or @kind='union' or @kind='class' or @kind='namespace'
                                    or substring(name, string-length(name) - 1) = '.h']">
       <xsl:for-each select="document(concat(@refid, '.xml'), .)/doxygen/compounddef">
-        <xsl:if test="@kind != 'file'">
+        <xsl:if test="@kind != 'file' and @kind != 'namespace'">
+          <xsl:if test="contains(compoundname, '::')">class&#10;</xsl:if>
           <xsl:text>type&#10;</xsl:text>
           <xsl:if test="not(detaileddescription//simplesect[@kind='since'])">
             <xsl:value-of select="concat(compoundname, ': since when?&#10;')"/>
@@ -337,6 +350,25 @@ cat >"$scratch/missing.xsl" <<'XSL'
                         and not(contains(concat(briefdescription, detaileddescription), 'thread'))">
             <xsl:value-of select="concat(name, ': which threads?&#10;')"/>
           </xsl:if>
+          <xsl:variable name="told" select="detaileddescription//parametername"/>
+          <xsl:for-each select="self::*[@kind='function']/param/declname">
+            <xsl:text>parameter&#10;</xsl:text>
+            <xsl:if test="not(. = $told)">
+              <xsl:value-of select="concat(../../name, ': what is ', ., '?&#10;')"/>
+            </xsl:if>
+          </xsl:for-each>
+          <xsl:if test="@kind='function' and type != 'void'">
+            <xsl:text>result&#10;</xsl:text>
+            <xsl:if test="not(detaileddescription//simplesect[@kind='return'])">
+              <xsl:value-of select="concat(name, ': what does it return?&#10;')"/>
+            </xsl:if>
+          </xsl:if>
+        </xsl:for-each>
+        <xsl:for-each select="self::*[@kind='namespace']/sectiondef/memberdef">
+          <xsl:text>namespace&#10;</xsl:text>
+          <xsl:if test="not(detaileddescription//simplesect[@kind='since'])">
+            <xsl:value-of select="concat(../../compoundname, '::', name, ': since when?&#10;')"/>
+          </xsl:if>
         </xsl:for-each>
       </xsl:for-each>
     </xsl:for-each>
@@ -347,11 +379,12 @@ says_since_when () {
   "${XSLTPROC:-xsltproc}" --nonet "$scratch/missing.xsl" "$scratch/again/xml/index.xml" \
     >"$scratch/seen" || return
   sort "$scratch/seen" | uniq -c | sort -rn >"$scratch/counts"
-  for kind in function define typedef enum type; do
+  for kind in function define typedef enum type class parameter result namespace; do
     grep -qx " *[0-9]* $kind" "$scratch/counts" || { echo "no $kind was seen"; return 1; }
   done
   ! grep '?$' "$scratch/seen"
 }
-check "every name says since when, and every function which threads may call it" says_since_when
+check "every name says since when, and every function what it takes, returns, and which threads may call it" \
+  says_since_when
 
 done_testing
