@@ -187,19 +187,64 @@ describe_charge (const TarnPool *pool)
   return g_strdup_printf (" and %" G_GSIZE_FORMAT " charged", pool->limit.charged_bytes);
 }
 
-/* Sets the error of a request that would exceed the limit. The lock is held. */
+/* Appends an item of what counts within the limit, unless it is 0, and adds it to the sum. */
 static void
-set_limit_error (TarnPool *pool, gsize size, GError **error)
+append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
 {
-  g_autofree gchar *charge = describe_charge (pool);
+  *sum += bytes;
+  if (bytes > 0)
+    g_string_append_printf (parts, "%s%s %" G_GSIZE_FORMAT, parts->len > 0 ? ", " : "", name,
+                            bytes);
+}
+
+/* Subtracts, at least to 0: threads change the counters of their caches meanwhile. */
+static gsize
+subtract (gsize bytes, gsize less)
+{
+  return bytes - MIN (bytes, less);
+}
+
+/* Lists what counts within the limit and leaves no room for a request, for an error.  Returns the
+ * sum.  Held blocks are in it only if they are stuck. The lock is held. */
+static gsize
+describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
+{
+  gsize managed = _tarn_pool_get_managed (pool), held = pool->stats.held_bytes;
+  gsize active = pool->stats.active_bytes, used = subtract (managed, held), sum = 0;
+  gsize asking = subtract (_tarn_pool_get_committed (pool), managed + pool->limit.charged_bytes)
+                 + pool->limit.reserved_bytes;
+  gsize returning = pool->returning.bytes - get_returning (pool, G_MAXSIZE);
 
   _tarn_assert_locked (&pool->lock);
+  append_part (parts, "blocks in use take", used, &sum);
+  if (used > active)
+    g_string_append_printf (parts, " (%" G_GSIZE_FORMAT " active, and rounding)", active);
+  append_part (parts, "charges take", pool->limit.charged_bytes, &sum);
+  append_part (parts, "requests of other threads take", asking, &sum);
+  append_part (parts, "blocks that are being returned take", returning, &sum);
+  append_part (parts, "held blocks that cannot be returned now take", is_stuck ? held : 0, &sum);
+  return sum;
+}
+
+/* Sets the error of a request that would exceed the limit.  Its figures add up: the parts, and what
+ * is left beside them, are the limit.  @is_stuck: the held blocks could not be returned.  The lock
+ * is held. */
+static void
+set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
+{
+  g_autoptr (GString) parts = g_string_new (NULL), held = g_string_new (NULL);
+  gsize limit = pool->limit.bytes, taken = describe_parts (pool, is_stuck, parts);
+  gsize left = subtract (limit, taken);
+
+  _tarn_assert_locked (&pool->lock);
+  if (!is_stuck && left > 0 && pool->stats.held_bytes > 0)
+    g_string_printf (held, " (%" G_GSIZE_FORMAT " of them held)",
+                     MIN (left, pool->stats.held_bytes));
   g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
-               "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
-               " managed (%" G_GSIZE_FORMAT " active, %" G_GSIZE_FORMAT
-               " held)%s: more than the limit of %" G_GSIZE_FORMAT " bytes allows",
-               pool->base.label, size, _tarn_pool_get_managed (pool), pool->stats.active_bytes,
-               pool->stats.held_bytes, charge, pool->limit.bytes);
+               "%s: %" G_GSIZE_FORMAT " bytes asked for, but %" G_GSIZE_FORMAT
+               "%s are left of the limit of %" G_GSIZE_FORMAT " bytes%s%s",
+               pool->base.label, size, left, held->str, limit, parts->len > 0 ? ": " : "",
+               parts->str);
 }
 
 /* Sets the error of a request whose bytes no counter could hold. The lock is held. */
@@ -253,7 +298,7 @@ give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError 
   _tarn_assert_locked (&pool->lock);
   _tarn_pool_end_reservation (pool, reservation);
   _tarn_pool_fit_ceiling (pool);
-  set_limit_error (pool, reservation->size, error);
+  set_limit_error (pool, reservation->size, TRUE, error);
 }
 
 /* Reserves bytes before the caller asks the upstream allocator for them; they are the caller's
@@ -275,7 +320,7 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   reservation->is_limited = pool->limit.bytes != 0;
   reservation->ended_give_backs = _tarn_pool_get_ended (pool);
   if (!reserved && reservation->is_limited)
-    set_limit_error (pool, reservation->size, error);
+    set_limit_error (pool, reservation->size, FALSE, error);
   else if (!reserved)
     set_size_error (pool, reservation->size, error);
   _tarn_pool_check_if_full_debug (pool);
