@@ -24,7 +24,7 @@ tarn_testing_cuda_assert_no_leaks (void)
 {
   const TarnTestingCuda *fake = tarn_testing_cuda_get ();
   g_autofree gchar *live = fake != NULL ? fake->describe_live () : NULL;
-  g_autofree gchar *text = g_strconcat ("not given back: ", live, NULL);
+  g_autofree gchar *text = g_strconcat ("the program did not release: ", live, NULL);
 
   if (live != NULL)
     _tarn_testing_end (G_STRFUNC, text);

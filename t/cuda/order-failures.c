@@ -305,7 +305,7 @@ count_stuck (const gchar *message)
 {
   const gchar *number = strstr (message, " bytes in ");
 
-  return number != NULL && strstr (number, "not given back") != NULL
+  return number != NULL && strstr (message, "does not return") != NULL
              ? (guint) atoi (number + strlen (" bytes in "))
              : 1;
 }

@@ -554,7 +554,13 @@ test_no_reference (void)
       if (tarn_memo_get (memo, &context, NULL, &value, &error))
         release_value (NULL, value, NULL, FALSE);
       else
-        g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+        {
+          g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+          g_assert_cmpstr (error->message, ==,
+                           "the memo could not take a reference to the value for the caller, "
+                           "because ref_value returned NULL: call tarn_memo_forget () to compute "
+                           "it again");
+        }
       g_assert_true ((error == NULL) == (n == 3));
       tarn_memo_get_stats (memo, &stats);
       g_assert_cmpuint (stats.entries, ==, n >= 2);

@@ -181,7 +181,8 @@ play (const Scene *scene, TarnPool **kept, GError **error)
   return is_done;
 }
 
-/* Counts the blocks that messages say are not given back: one message names those of one attempt.
+/* Counts the blocks that are not returned or freed, as messages say: one message names those of one
+ * attempt.
  */
 static guint
 count_stuck (void)
@@ -193,7 +194,7 @@ count_stuck (void)
       const gchar *message = g_ptr_array_index (messages, i);
       const gchar *number = strstr (message, " bytes in ");
 
-      if (strstr (message, "not given back") != NULL)
+      if (strstr (message, "because commands may still use") != NULL)
         n += number != NULL ? (guint) atoi (number + strlen (" bytes in ")) : 1;
     }
   return n;

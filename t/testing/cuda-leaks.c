@@ -81,7 +81,7 @@ test_ending (void)
   g_test_trap_subprocess (NULL, 0, 0);
   g_test_trap_assert_failed ();
   g_test_trap_assert_stderr (
-      "*tarn_testing_cuda_assert_no_leaks: not given back: page-locked memory "
+      "*tarn_testing_cuda_assert_no_leaks: the program did not release: page-locked memory "
       "0x* of 100 bytes of device 0, 1 context*");
 }
 

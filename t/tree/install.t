@@ -168,7 +168,7 @@ if [ ! -e "$installed_fake/libcuda.so.1" ]; then
 else
   check "a test with the fake CUDA driver" build testing-cuda tarn-cuda tarn-testing
   check "... runs on it" is_fake
-  check "... finds a leak" says 'not given back: 1 context' \
+  check "... finds a leak" says 'the program did not release: 1 context' \
     on_installed_fake "$scratch/testing-cuda" leak
 fi
 

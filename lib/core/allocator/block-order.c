@@ -212,7 +212,8 @@ await_all (const TarnBlock *block)
       if (await_used_queue (block, block->uses[i].queue, NULL, &error)
           || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
         continue;
-      g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+      g_message ("%s: %s: the allocator does not free a block of %" G_GSIZE_FORMAT
+                 " bytes, because commands may still use it",
                  block->source->label, error->message, block->size);
       are_done = FALSE;
       break;

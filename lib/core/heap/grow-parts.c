@@ -219,7 +219,8 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
       return TRUE;
     }
   _tarn_heap_unlock (heap);
-  g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+  g_message ("%s: %s: the heap does not return %" G_GSIZE_FORMAT
+             " bytes to its allocator, because commands may still use them",
              heap->base.label, error->message, size);
   _tarn_heap_lock (heap);
   return FALSE;

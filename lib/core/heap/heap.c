@@ -337,7 +337,8 @@ lose_idle (TarnHeap *heap)
       g_free (piece);
     }
   if (bytes > 0)
-    _tarn_message ("%s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+    _tarn_message ("%s: the heap does not return %" G_GSIZE_FORMAT
+                   " bytes to its allocator, because commands may still use them",
                    heap->base.label, bytes);
 }
 

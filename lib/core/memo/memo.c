@@ -97,7 +97,8 @@ gboolean
 _tarn_memo_set_unreferenced (GError **error)
 {
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FAILED,
-                       "no reference can be had on a value that is there");
+                       "the memo could not take a reference to the value for the caller, because "
+                       "ref_value returned NULL: call tarn_memo_forget () to compute it again");
   return FALSE;
 }
 

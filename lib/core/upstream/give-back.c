@@ -152,7 +152,8 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
             ? g_strdup_printf (" in %" G_GSIZE_FORMAT " blocks", give_back->n_untold)
             : g_strdup ("");
 
-  g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes%s that may still be used are not given back",
+  g_message ("%s: %s: the pool does not return %" G_GSIZE_FORMAT
+             " bytes%s to its allocator, because commands may still use them",
              pool->base.label, error->message, give_back->untold_bytes, number);
 }
 
