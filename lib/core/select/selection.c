@@ -2,27 +2,15 @@
  * SPDX-License-Identifier: MIT
  *
  * Chooses devices by a text, such as PYOPENCL_TEST=0:0,1;intel:i5.  Each syntax splits the text
- * into entries of names.  How a name finds platforms or devices is the same for both.  Pure: no
- * driver, nothing shared. */
+ * into entries of names (entry.c).  How a name finds platforms or devices is the same for both.
+ * Pure: no driver, nothing shared. */
 
 #include "select/selection-private.h"
 
 #include <string.h>
 
 #include "common/shorten-private.h"
-
-typedef struct
-{
-  gchar *text;
-  gboolean is_quoted; /* then only its letters count */
-} Name;
-
-typedef struct
-{
-  gchar *text; /* all of it, for messages */
-  Name platform;
-  GArray *devices; /* of Name; NULL: all */
-} Entry;
+#include "select/entry-private.h"
 
 /* A platform or device that a name may find.  Its number is its index in the array of choices. */
 typedef struct
@@ -40,48 +28,9 @@ typedef struct
   GArray *items; /* TarnSelectionItems: the result */
 } Resolver;
 
-static void
-name_clear (gpointer name)
-{
-  g_free (((Name *) name)->text);
-}
-
-static void
-entry_clear (Entry *entry)
-{
-  g_free (entry->text);
-  g_free (entry->platform.text);
-  if (entry->devices != NULL)
-    g_array_unref (entry->devices);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Entry, entry_clear)
-
-static GArray *
-names_new (void)
-{
-  GArray *names = g_array_new (FALSE, FALSE, sizeof (Name));
-
-  g_array_set_clear_func (names, name_clear);
-  return names;
-}
-
 /* Errors.  Those of the PyOpenCL syntax begin with PyOpenCL's own words. */
 
 #define MAX_LISTED 10 /* choices in a message */
-
-/* Sets the error of a text that cannot be read. */
-static gboolean
-refuse_syntax (const Resolver *resolver, const gchar *problem, const gchar *text, GError **error)
-{
-  g_autofree gchar *quoted = _tarn_shorten (text);
-
-  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "%s%s in '%s'",
-               resolver->syntax == TARN_SELECTION_PYOPENCL ? "invalid syntax of PYOPENCL_TEST: "
-                                                           : "",
-               problem, quoted);
-  return FALSE;
-}
 
 /* Lists choices: "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without numbers if
  * no number finds them. */
@@ -107,28 +56,12 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
 
 /* The meaning of a name */
 
-/* The characters that Python's int () skips around a number.  GLib's blanks lack the vertical
- * tab. */
-#define BLANKS " \t\n\v\f\r"
-
-/* Removes blanks from both ends of a text.  Vertical tabs are blanks, as in Python. */
-static gchar *
-strip (const gchar *text)
-{
-  const gchar *start = text + strspn (text, BLANKS);
-  gsize length = strlen (start);
-
-  while (length > 0 && strchr (BLANKS, start[length - 1]) != NULL)
-    length--;
-  return g_strndup (start, length);
-}
-
 /* Reads a decimal number, perhaps with a sign and blanks around it.  A number beyond any index
  * counts as G_MAXINT. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
-  g_autofree gchar *stripped = strip (text);
+  g_autofree gchar *stripped = _tarn_selection_strip (text);
   gboolean is_negative = stripped[0] == '-';
   const gchar *digits = stripped + (is_negative || stripped[0] == '+');
   gint64 value = 0;
@@ -229,7 +162,7 @@ pci_matches (const gchar *pci, const gchar *wanted)
 
 /* Returns TRUE if a name finds a choice, depending on the kind of name. */
 static gboolean
-choice_matches (const Resolver *resolver, const Choice *choice, const Name *name)
+choice_matches (const Resolver *resolver, const Choice *choice, const TarnSelectionName *name)
 {
   if (resolver->syntax == TARN_SELECTION_STRICT && !name->is_quoted)
     {
@@ -242,7 +175,7 @@ choice_matches (const Resolver *resolver, const Choice *choice, const Name *name
 }
 
 static gboolean
-is_star (const Resolver *resolver, const Name *name)
+is_star (const Resolver *resolver, const TarnSelectionName *name)
 {
   return resolver->syntax == TARN_SELECTION_STRICT && !name->is_quoted
          && strcmp (name->text, "*") == 0;
@@ -265,8 +198,8 @@ find_place (const GArray *choices, gint number, GArray *found)
 /* Appends the indices of the choices that a name finds: the first, or all if @every or if the name
  * is a star.  Returns FALSE if there is none. */
 static gboolean
-find_choices (const Resolver *resolver, const Name *name, const GArray *choices, gboolean every,
-              GArray *found)
+find_choices (const Resolver *resolver, const TarnSelectionName *name, const GArray *choices,
+              gboolean every, GArray *found)
 {
   gboolean star = is_star (resolver, name);
   guint n_before = found->len;
@@ -282,8 +215,8 @@ find_choices (const Resolver *resolver, const Name *name, const GArray *choices,
 
 /* Sets an error with the name that was not found, and the choices, as @list. */
 static gboolean
-refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, const gchar *list,
-             GError **error)
+refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionName *name,
+             const gchar *list, GError **error)
 {
   gboolean is_upstream = resolver->syntax == TARN_SELECTION_PYOPENCL;
   g_autofree gchar *text = _tarn_shorten (name->text);
@@ -307,7 +240,7 @@ refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, cons
 
 /* Returns TRUE if a name is that of a kind other than OpenCL's. */
 static gboolean
-names_kind (const Resolver *resolver, const Name *name)
+names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
   if (resolver->syntax != TARN_SELECTION_STRICT || name->is_quoted)
     return FALSE;
@@ -396,13 +329,15 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   if (names == NULL)
     add_all (resolver, choices);
   for (guint i = 0; names != NULL && i < names->len; i++)
-    if (!find_choices (resolver, &g_array_index (names, Name, i), choices, FALSE, found))
+    if (!find_choices (resolver, &g_array_index (names, TarnSelectionName, i), choices, FALSE,
+                       found))
       {
         g_autofree gchar *owner = _tarn_shorten (g_array_index (platforms, Choice, 0).name);
         g_autofree gchar *title = g_strdup_printf ("devices of '%s'", owner);
         g_autofree gchar *list = describe (title, choices, TRUE);
 
-        return refuse_name (resolver, "device", &g_array_index (names, Name, i), list, error);
+        return refuse_name (resolver, "device", &g_array_index (names, TarnSelectionName, i), list,
+                            error);
       }
   add_found (resolver, choices, found);
   return TRUE;
@@ -418,7 +353,7 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
 
   for (guint i = 0; i < names->len; i++)
     {
-      const Name *name = &g_array_index (names, Name, i);
+      const TarnSelectionName *name = &g_array_index (names, TarnSelectionName, i);
       guint n_before = resolver->items->len;
 
       for (guint j = 0; j < platforms->len; j++)
@@ -438,7 +373,8 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
 
 /* Reduces OpenCL's platforms to the one that a name finds. */
 static gboolean
-resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, GError **error)
+resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray **choices,
+                  GError **error)
 {
   g_autoptr (GArray) found = g_array_new (FALSE, TRUE, sizeof (guint));
   g_autofree gchar *list = NULL;
@@ -505,7 +441,7 @@ complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names
 
   for (guint i = 0; i < names->len; i++)
     {
-      Name *name = &g_array_index (names, Name, i);
+      TarnSelectionName *name = &g_array_index (names, TarnSelectionName, i);
       const gchar *uuid;
 
       if (name->is_quoted || !g_str_has_prefix (name->text, "uuid="))
@@ -523,7 +459,7 @@ complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names
 
 /* Resolves an entry: its platforms, then its devices on them. */
 static gboolean
-resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
+resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **error)
 {
   gboolean star = is_star (resolver, &entry->platform);
   gboolean is_kind = names_kind (resolver, &entry->platform);
@@ -544,178 +480,23 @@ resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
-/* The syntaxes */
-
-static void
-add_name (GArray *names, const gchar *text, gboolean is_quoted)
-{
-  Name name = { g_strdup (text), is_quoted };
-
-  g_array_append_val (names, name);
-}
-
-/* Splits a text as Python's str.split() does: an empty text has one empty part. */
-static GStrv
-split (const gchar *text, const gchar *separator)
-{
-  static const gchar *const empty[] = { "", NULL };
-
-  return text[0] != '\0' ? g_strsplit (text, separator, -1) : g_strdupv ((GStrv) empty);
-}
-
-/* Reads a selection as PyOpenCL does, where an empty name is a part of every name, and finds the
- * first. */
-static gboolean
-parse_pyopencl (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
-{
-  const gchar *separator = strchr (text, ':') != NULL ? ":" : "=";
-  g_auto (GStrv) sides = split (text, separator);
-  g_auto (GStrv) devices = NULL;
-
-  if (g_strv_length (sides) > 2)
-    return refuse_syntax (resolver, separator[0] == ':' ? "more than one ':'" : "more than one '='",
-                          text, error);
-  entry->platform.text = g_strdup (sides[0]);
-  if (sides[1] == NULL)
-    return TRUE;
-  devices = split (sides[1], ",");
-  entry->devices = names_new ();
-  for (gsize i = 0; devices[i] != NULL; i++)
-    add_name (entry->devices, devices[i], FALSE);
-  return TRUE;
-}
-
-/* Finds the first occurrence of a character outside quotation marks. */
-static const gchar *
-find_unquoted (const gchar *text, gchar wanted)
-{
-  gboolean is_quoted = FALSE;
-
-  for (; *text != '\0'; text++)
-    if (*text == '"')
-      is_quoted = !is_quoted;
-    else if (*text == wanted && !is_quoted)
-      return text;
-  return NULL;
-}
-
-/* Splits a text at a character outside quotation marks. */
-static GPtrArray *
-split_unquoted (const gchar *text, gchar separator)
-{
-  GPtrArray *parts = g_ptr_array_new_with_free_func (g_free);
-  const gchar *end;
-
-  for (; (end = find_unquoted (text, separator)) != NULL; text = end + 1)
-    g_ptr_array_add (parts, g_strndup (text, (gsize) (end - text)));
-  g_ptr_array_add (parts, g_strdup (text));
-  return parts;
-}
-
-/* Returns TRUE if a device is named by a property, whose value may have any characters. */
-static gboolean
-is_property (const gchar *text)
-{
-  return g_str_has_prefix (text, "uuid=") || g_str_has_prefix (text, "pci=");
-}
-
-/* Removes the quotation marks around a name, or around the value of a property.  They must be
- * around all of it. */
-static gboolean
-parse_name (const Resolver *resolver, const gchar *text, Name *name, GError **error)
-{
-  g_autofree gchar *stripped = strip (text);
-  gchar *start = is_property (stripped) ? strchr (stripped, '=') + 1 : stripped;
-  gsize length = strlen (start);
-  gboolean is_quoted = start[0] == '"';
-
-  if (is_quoted && length >= 2 && start[length - 1] == '"')
-    {
-      memmove (start, start + 1, length - 2);
-      start[length - 2] = '\0';
-    }
-  if (start[0] == '\0')
-    return refuse_syntax (resolver, "there is an empty name", resolver->selection, error);
-  if (strchr (start, '"') != NULL)
-    return refuse_syntax (resolver, "misplaced '\"'", resolver->selection, error);
-  name->is_quoted = is_quoted && start == stripped;
-  name->text = g_steal_pointer (&stripped);
-  return TRUE;
-}
-
-/* Reads the devices of an entry, in the strict syntax. */
-static gboolean
-parse_strict_devices (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
-{
-  g_autoptr (GPtrArray) parts = split_unquoted (text, ',');
-
-  entry->devices = names_new ();
-  for (guint i = 0; i < parts->len; i++)
-    {
-      Name name = { NULL, FALSE };
-
-      if (!parse_name (resolver, g_ptr_array_index (parts, i), &name, error))
-        return FALSE;
-      g_array_append_val (entry->devices, name);
-      if (find_unquoted (g_ptr_array_index (parts, i), ':') == NULL || is_property (name.text))
-        continue;
-      return refuse_syntax (resolver, "more than one ':'", entry->text, error);
-    }
-  return TRUE;
-}
-
-/* Reads a selection in the strict syntax, in which no entry or name is empty.  A property alone
- * means a device on any platform. */
-static gboolean
-parse_strict (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
-{
-  const gchar *separator = find_unquoted (text, ':');
-  g_autofree gchar *platform = NULL, *stripped = strip (text);
-
-  if (is_property (stripped))
-    return parse_name (resolver, "*", &entry->platform, error)
-           && parse_strict_devices (resolver, text, entry, error);
-  if (separator == NULL)
-    separator = find_unquoted (text, '=');
-  platform = separator != NULL ? g_strndup (text, (gsize) (separator - text)) : g_strdup (text);
-  return parse_name (resolver, platform, &entry->platform, error)
-         && (separator == NULL || parse_strict_devices (resolver, separator + 1, entry, error));
-}
-
 /* Resolves a selection that is a valid text. */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {
-  const gchar *selection = resolver->selection;
-  gboolean is_strict = resolver->syntax == TARN_SELECTION_STRICT;
-  g_autoptr (GPtrArray) entries = NULL;
-  gsize n_marks = 0;
+  g_autoptr (GPtrArray) texts
+      = _tarn_selection_split (resolver->selection, resolver->syntax, error);
 
-  for (const gchar *c = selection; *c != '\0'; c++)
-    n_marks += *c == '"';
-  if (is_strict && n_marks % 2 != 0)
-    return refuse_syntax (resolver, "a '\"' is missing", selection, error);
-  /* A separator between quotation marks is none.  To PyOpenCL a quotation mark is a letter. */
-  if (is_strict)
-    entries = split_unquoted (selection, ';');
-  else
+  for (guint i = 0; texts != NULL && i < texts->len; i++)
     {
-      GStrv parts = split (selection, ";");
+      g_auto (TarnSelectionEntry) entry = TARN_SELECTION_ENTRY_INIT;
 
-      entries = g_ptr_array_new_with_free_func (g_free);
-      for (gsize i = 0; parts[i] != NULL; i++)
-        g_ptr_array_add (entries, parts[i]);
-      g_free (parts);
-    }
-  for (guint i = 0; i < entries->len; i++)
-    {
-      g_auto (Entry) entry = { g_strdup (g_ptr_array_index (entries, i)), { NULL, FALSE }, NULL };
-
-      if (!(is_strict ? parse_strict : parse_pyopencl) (resolver, entry.text, &entry, error)
+      if (!_tarn_selection_entry_parse (&entry, resolver->selection, resolver->syntax,
+                                        g_ptr_array_index (texts, i), error)
           || !resolve_entry (resolver, &entry, error))
         return FALSE;
     }
-  return TRUE;
+  return texts != NULL;
 }
 
 GArray *
