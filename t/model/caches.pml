@@ -90,7 +90,7 @@ inline choose_own_block ()
   fi
 }
 
-/* Caches: lib/core/pool/cache.c */
+/* Caches: lib/core/pool/cache.c and caches.c */
 
 inline empty_cache (c) /* _tarn_cache_empty_bin (), move_rest () */
 {

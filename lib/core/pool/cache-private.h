@@ -163,7 +163,7 @@ struct _TarnCache
                           their place */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* cache.c and count.c.  The lock is not held in the first three; */
+/* caches.c, cache.c and count.c.  The lock is not held in the first three; */
 void _tarn_pool_init_caches (TarnPool *pool);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the lock */
 void _tarn_pool_free_caches (TarnPool *pool);
@@ -186,7 +186,9 @@ void _tarn_pool_count_closed (TarnPool *pool);
 void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number);
+void _tarn_cache_empty (TarnCache *cache);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
+void _tarn_cache_give_up_unused_room (TarnCache *cache);
 void _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
@@ -236,6 +238,13 @@ gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
+
+/* Returns TRUE if the bound on held bytes includes the room of thread caches. */
+static inline gboolean
+_tarn_pool_counts_room (const TarnPool *pool)
+{
+  return pool->policy.hold_bytes != 0 && pool->policy.hold_bytes != G_MAXSIZE;
+}
 
 /* Returns TRUE if threads are handing over any blocks.  Needs no lock. */
 static inline gboolean

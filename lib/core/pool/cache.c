@@ -1,229 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Thread caches (cache-private.h): how they begin and end, and how blocks move between them and the
- * pool's bins.  Blocks in either are held, so a move changes no counter, only the place that counts
- * the block. */
+ * Thread caches (cache-private.h): how blocks move between them and the pool's bins, and how much
+ * room each bin of a cache has.  Blocks in either are held, so a move changes no counter, only the
+ * place that counts the block.  caches.c has how caches begin and end. */
 
 #include "pool/arenas-private.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fork-private.h"
-#include "record/record-private.h"
-
-/* The factors that turn a bin's number into its home.  With few leading bits the low bits of the
- * number differ between sizes that programs often use.  With more, and over a heap, each size has a
- * bin of its own, and the low bits are mostly equal (0 for a power of two).  Then the factor has to
- * mix all bits: 2^32 divided by the golden ratio. */
-#define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
-#define FINE_SPREAD 0x9e3779b1U
-
-/* The most leading bits with which each bin below 4 GiB has a home of its own: 16 bins for each of
- * 32 powers of two. */
-#define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
-
-/* How caches begin and end */
-
-static void empty (TarnCache *cache);
-static void give_up_unused_room (TarnCache *cache);
 static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
-
-/* Frees a cache whose thread has ended.  Its blocks and counts go to the pool.  Other caches must
- * remain, because the peak of the only cache counts as the pool's.  The lock is held. */
-static void
-cache_free (TarnCache *cache)
-{
-  TarnPool *pool = cache->pool;
-
-  _tarn_assert_locked (&pool->lock);
-  g_assert (pool->caches.n_abandoned > 1 && !cache->is_abandoned);
-  empty (cache);
-  _tarn_cache_give_spare (cache, 0);
-  _tarn_cache_count_active (cache);
-  give_up_unused_room (cache);
-  pool->caches.n--;
-  pool->stats.hits += cache->hits;
-  pool->stats.misses += cache->misses;
-  _tarn_block_chunks_leave (&pool->blocks.chunks, cache->chunk);
-  *cache->link = cache->next;
-  if (cache->next != NULL)
-    cache->next->link = cache->link;
-  free (cache);
-}
-
-/* Abandons a cache whose thread has ended, so that a thread with the lock can use it.  Frees it
- * instead if there are enough of them. */
-static void
-abandon (gpointer item)
-{
-  TarnCache *cache = item;
-  TarnPool *pool = cache->pool;
-
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_cache_return_all_kept (cache);
-  if (pool->caches.n_abandoned < TARN_MAX_ABANDONED)
-    {
-      cache->is_abandoned = TRUE;
-      pool->caches.n_abandoned++;
-    }
-  else
-    cache_free (cache);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-}
-
-/* Opens the door to the kind of read section that is needed now: only to traced ones, or to all.
- * If blocks in use are in the index, threads use a slower way, which adds them there.  If another
- * pool may serve the requests, all of them use the slower way to ask it. */
-void
-_tarn_pool_open_door (TarnPool *pool)
-{
-  if (_tarn_follows ())
-    _tarn_door_open_followed (&pool->door);
-  else if (pool->policy.is_findable || pool->redirect != NULL)
-    _tarn_door_open_watched (&pool->door);
-  else
-    _tarn_door_open (&pool->door);
-}
-
-/* Opens the door of a new pool, unless its threads have no caches. */
-void
-_tarn_pool_init_caches (TarnPool *pool)
-{
-  pool->door = TARN_DOOR_CLOSED;
-  if (_tarn_forked ())
-    return;
-  pool->slot = _tarn_threads_take_slot (abandon);
-  pool->policy.spread = pool->leading_bits > MOST_COARSE_BITS ? FINE_SPREAD : COARSE_SPREAD;
-  _tarn_pool_init_transfers (pool);
-  if (pool->policy.thread_cache_blocks > 0 && pool->policy.thread_cache_bytes > 0)
-    _tarn_pool_open_door (pool);
-}
-
-/* Returns TRUE if the bound on held bytes includes the room of thread caches. */
-static gboolean
-counts_room (const TarnPool *pool)
-{
-  return pool->policy.hold_bytes != 0 && pool->policy.hold_bytes != G_MAXSIZE;
-}
-
-/* Moves all blocks from all caches to the pool, and takes away the caches' room, because one cache
- * more will share the bound from now on.  The lock is held. */
-static void
-share_anew (TarnPool *pool)
-{
-  gboolean was_open = _tarn_pool_close (pool);
-
-  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
-    empty (cache);
-  _tarn_pool_open (pool, was_open);
-}
-
-/* Makes a cache of the pool for the calling thread.  The lock is held. */
-static TarnCache *
-cache_new (TarnPool *pool)
-{
-  TarnCache *cache = _tarn_aligned_new0 (TarnCache);
-  TarnPoolStats stats;
-
-  _tarn_assert_locked (&pool->lock);
-  cache->seen_hits = G_MAXUINT64;
-  cache->pool = pool;
-  cache->spread = pool->policy.spread;
-  /* The peak of a single cache is the pool's, so count it before a second cache is added. */
-  if (pool->caches.first != NULL && pool->caches.first->next == NULL)
-    _tarn_pool_count (pool, &stats);
-  cache->next = pool->caches.first;
-  cache->link = &pool->caches.first;
-  if (cache->next != NULL)
-    cache->next->link = &cache->next;
-  pool->caches.first = cache;
-  pool->caches.n++;
-  if (counts_room (pool) && cache->next != NULL)
-    share_anew (pool);
-  return cache;
-}
-
-/* Takes over an abandoned cache, with its blocks.  Returns NULL if there is none.  The lock is
- * held. */
-static TarnCache *
-take_over (TarnPool *pool)
-{
-  TarnCache *cache = pool->caches.first;
-
-  _tarn_assert_locked (&pool->lock);
-  if (pool->caches.n_abandoned == 0)
-    return NULL;
-  while (!cache->is_abandoned)
-    cache = cache->next;
-  cache->is_abandoned = FALSE;
-  cache->seen_hits = G_MAXUINT64;
-  pool->caches.n_abandoned--;
-  return cache;
-}
-
-/* Takes the lock, and gets this thread's cache.  Makes a cache if there is none.  Returns NULL if
- * the thread has none and the door is closed, or if the thread is ending.  To make a cache it
- * releases the lock meanwhile, because the lock of the list of threads comes first; so the door may
- * be closed for good afterwards, and the caller has to check. */
-TarnCache *
-_tarn_pool_lock (TarnPool *pool)
-{
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-
-  _tarn_mutex_lock_adaptively (&pool->lock);
-  if (cache != NULL || _tarn_door_is_closed (&pool->door)
-      || _tarn_current_thread == &_tarn_ended_thread)
-    return cache;
-  cache = take_over (pool);
-  if (cache == NULL)
-    cache = cache_new (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  _tarn_thread_set_item (_tarn_thread_self (), pool->slot, cache);
-  _tarn_mutex_lock (&pool->lock);
-  return cache;
-}
-
-/* Frees all caches, at the pool's end, when no thread calls it any more and all blocks are gone. */
-void
-_tarn_pool_free_caches (TarnPool *pool)
-{
-  TarnCache *cache;
-
-  _tarn_threads_give_slot (pool->slot);
-  while ((cache = pool->caches.first) != NULL)
-    {
-      pool->caches.first = cache->next;
-      _tarn_cache_give_spare (cache, 0);
-      free (cache);
-    }
-}
-
-/* The door */
-
-/* Closes the door.  Returns TRUE if it was open; then _tarn_pool_open () must follow.  The lock is
- * held. */
-gboolean
-_tarn_pool_close (TarnPool *pool)
-{
-  _tarn_assert_locked (&pool->lock);
-  if (_tarn_door_is_closed (&pool->door))
-    return FALSE;
-  _tarn_door_close (&pool->door);
-  return TRUE;
-}
-
-/* Opens the door again if it was open, and the pool has not stopped holding meanwhile.  The lock is
- * held. */
-void
-_tarn_pool_open (TarnPool *pool, gboolean was_open)
-{
-  _tarn_assert_locked (&pool->lock);
-  if (was_open && !pool->store.has_ended)
-    _tarn_pool_open_door (pool);
-}
 
 /* Moving blocks from a cache to the pool's bins.  The lock is held, and the door is closed, or the
  * cache is this thread's, or abandoned. */
@@ -267,13 +51,13 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
-  if (counts_room (cache->pool)) /* or more would be held once the room is used again */
+  if (_tarn_pool_counts_room (cache->pool)) /* or more would be held once the room is used again */
     set_capacity (cache, bin, 0);
 }
 
 /* Moves all blocks of a cache to the pool's bins. */
-static void
-empty (TarnCache *cache)
+void
+_tarn_cache_empty (TarnCache *cache)
 {
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   _tarn_cache_empty_bin (cache, &cache->bins[i]);
@@ -290,7 +74,7 @@ _tarn_pool_flush_closed (TarnPool *pool)
   _tarn_pool_count_closed (pool);
   _tarn_pool_empty_transfers (pool);
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
-    empty (cache);
+    _tarn_cache_empty (cache);
   _tarn_pool_end_grants (pool);
 }
 
@@ -406,7 +190,7 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
-  return counts_room (pool)
+  return _tarn_pool_counts_room (pool)
              ? MIN (pool->policy.thread_cache_bytes, pool->policy.hold_bytes / 2 / pool->caches.n)
              : pool->policy.thread_cache_bytes;
 }
@@ -420,15 +204,15 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   gsize n;
 
   g_assert (cache->reserved_bytes <= get_most_bytes (pool));
-  if (counts_room (pool))
+  if (_tarn_pool_counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));
   n = bin->capacity + left / _tarn_cache_get_alloc_size (cache, bin->number);
   return (guint) MIN (n, pool->policy.thread_cache_blocks);
 }
 
 /* Reduces the capacity of each bin to its length. */
-static void
-give_up_unused_room (TarnCache *cache)
+void
+_tarn_cache_give_up_unused_room (TarnCache *cache)
 {
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   set_capacity (cache, &cache->bins[i], cache->bins[i].length);
@@ -441,7 +225,7 @@ _tarn_pool_give_up_room (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   g_assert (_tarn_door_is_closed (&pool->door));
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
-    give_up_unused_room (cache);
+    _tarn_cache_give_up_unused_room (cache);
   g_assert (pool->caches.room_bytes == 0);
 }
 
@@ -459,11 +243,11 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
   _tarn_assert_locked (&cache->pool->lock);
   g_assert (bin->length == bin->capacity);
   if (get_max_capacity (cache, bin) < wanted)
-    give_up_unused_room (cache);
+    _tarn_cache_give_up_unused_room (cache);
   if (bin->length < most && get_max_capacity (cache, bin) == bin->length)
     {
-      empty (cache);
-      give_up_unused_room (cache);
+      _tarn_cache_empty (cache);
+      _tarn_cache_give_up_unused_room (cache);
     }
   set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
   if (bin->length < bin->capacity)
@@ -585,7 +369,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   from = _tarn_bins_get (share, number); /* not before a bin may be added */
   g_assert (bin->top == NULL);           /* or its blocks would be lost */
   if (get_max_capacity (cache, bin) == 0)
-    give_up_unused_room (cache);
+    _tarn_cache_give_up_unused_room (cache);
   max = MIN (pool->policy.thread_cache_blocks / 2, get_max_capacity (cache, bin));
   max = (guint) MIN (max, TARN_MAX_BYTES_AT_A_TIME / alloc_size);
   while (n < max && (taken = _tarn_pool_take_for_cache (pool, from, n, max - n, &end)) > 0)

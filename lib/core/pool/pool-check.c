@@ -441,12 +441,16 @@ check_met (const TarnPool *pool, gchar **violation)
 static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
-  gsize room_bytes = 0, n_caches = 0;
+  gsize room_bytes = 0, n_caches = 0, n_abandoned = 0;
 
   for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next, n_caches++)
-    room_bytes += cache->reserved_bytes;
+    {
+      room_bytes += cache->reserved_bytes;
+      n_abandoned += cache->is_abandoned;
+    }
   if (differs ("room_bytes", room_bytes, pool->caches.room_bytes, violation)
-      || differs ("n_caches", n_caches, pool->caches.n, violation))
+      || differs ("n_caches", n_caches, pool->caches.n, violation)
+      || differs ("n_abandoned", n_abandoned, pool->caches.n_abandoned, violation))
     return FALSE;
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     if (!check_cache (pool, cache, sums, violation) || !check_kept (cache, sums, violation))

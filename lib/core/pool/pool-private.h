@@ -197,14 +197,18 @@ typedef struct
   guint n;              /* places in use */
 } TarnMet;
 
-/* The caches of all threads: cache.c.
+/* The caches of all threads: caches.c.
  *
- * Invariant: room_bytes == sum of reserved_bytes over the caches. */
+ * Invariants, whenever the lock is held; _tarn_pool_check () checks them:
+ *
+ *     n == the number of caches in the list
+ *     n_abandoned == the number of those that are abandoned
+ *     room_bytes == sum of reserved_bytes over the caches */
 typedef struct
 {
   TarnCache *first;
   guint n;
-  guint n_abandoned; /* caches whose threads have ended */
+  guint n_abandoned; /* caches whose threads have ended: at most TARN_MAX_ABANDONED */
   gsize room_bytes;
 } TarnCaches;
 
