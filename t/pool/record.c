@@ -130,6 +130,26 @@ test_counters (void)
   g_assert_cmpuint (recording_get_n_lost (recording), ==, 0);
 }
 
+/* Follows where memory is: a block's address is that of an extent in use, or the other one that a
+ * PART gives it.  @parts: the extents' addresses by those others. */
+static void
+follow_address (const RecordedEvent *event, GHashTable *extents, GHashTable *parts)
+{
+  const guint64 *extent;
+
+  if (event->kind == TARN_TRACE_EXTENT)
+    g_hash_table_add (extents, copy_number (event->address));
+  else if (event->kind == TARN_TRACE_EXTENT_FREE)
+    g_assert_true (g_hash_table_remove (extents, &event->address));
+  else if (event->kind == TARN_TRACE_PART)
+    g_hash_table_insert (parts, copy_number (event->other), copy_number (event->address));
+  else if (event->kind == TARN_TRACE_MISS)
+    {
+      extent = g_hash_table_lookup (parts, &event->address);
+      g_assert_true (g_hash_table_contains (extents, extent != NULL ? extent : &event->address));
+    }
+}
+
 /* What a heap says of its memory adds up to its counters, at its busiest as at its end; so do the
  * calls of the backend. */
 static void
@@ -142,6 +162,10 @@ check_heap (TarnTestingPagesKind kind)
   TarnHeapStats stats = TARN_HEAP_STATS_INIT;
   gint64 pieces = 0, in_pieces = 0, in_extents = 0, most_in_extents = 0;
   guint64 n_allocated = 0, n_freed = 0;
+  g_autoptr (GHashTable) extents
+      = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+  g_autoptr (GHashTable) parts
+      = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
   g_autoptr (Recording) recording = NULL;
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *blocks[100];
@@ -167,6 +191,7 @@ check_heap (TarnTestingPagesKind kind)
     {
       gint64 size = (gint64) event.size;
 
+      follow_address (&event, extents, parts);
       pieces += event.kind == TARN_TRACE_PIECE ? 1 : event.kind == TARN_TRACE_PIECE_GONE ? -1 : 0;
       in_pieces += event.kind == TARN_TRACE_PIECE        ? size
                    : event.kind == TARN_TRACE_PIECE_GONE ? -size

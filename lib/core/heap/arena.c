@@ -432,6 +432,8 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
     {
       arena = extent->piece->range->arena;
       note_taken (arena, extent, memory, is_due);
+      if (heap->has_addresses && _tarn_records ())
+        _tarn_heap_record_part (extent);
       _tarn_arena_count_unnamed (arena);
     }
   _tarn_heap_unlock (heap);
