@@ -514,6 +514,35 @@ fill_up () {
   fits 22000000 8 && fits 21999999 7 && fits 22M 8 && fits 5500000 2
 }
 check "... and no less: buffers fit to the last byte" fill_up
+# With the heap's pieces at least half of 4,000 buffers, of which 10 of 22 MiB are alive, cost no call of
+# the driver's.  If pieces were as large as without a limit, the first ones would fill it, and nearly each
+# later buffer would need a piece of its own.
+is_fitted_to_limit () {
+  status_is 0 "$runner" --limit 22M --stats "$promises" --platform "$platform" crowded || return
+  # shellcheck disable=SC2046
+  set -- $(numbers)
+  [ "$2" -eq 4000 ] && [ "$3" -eq 0 ] && [ "$4" -gt 0 ] && [ "$4" -le 2000 ]
+}
+check "... and with few buffers of the driver's" is_fitted_to_limit
+# The most bytes of the driver's buffers at a time.
+most_bytes () { # TRACE
+  "$top_builddir/tools/tarn-trace" --print --json --object layer --kind allocated,freed "$1" \
+    | sed -n -e '/"error":"/d' -e 's/.*"kind":"allocated".*"size":\([0-9]*\).*/\1/p' \
+      -e 's/.*"kind":"freed".*"size":\([0-9]*\).*/-\1/p' \
+    | awk '{ bytes += $1; if (bytes > most) most = bytes } END { print most + 0 }'
+}
+is_within_limit () {
+  status_is 0 "$runner" --limit 22M --trace "$scratch/crowded.trace" "$promises" --platform "$platform" \
+    crowded || return
+  most=$(most_bytes "$scratch/crowded.trace")
+  echo "at most $most bytes"
+  [ "$most" -gt 10000000 ] && [ "$most" -le $((22 << 20)) ]
+}
+if [ -x "$top_builddir/tools/tarn-trace" ]; then
+  check "... which are within it" is_within_limit
+else
+  skip "... which are within it" "tarn-trace is not built"
+fi
 
 # What is said of images: made, from a pool, the driver's own, made for the pool, share of bytes.
 image_numbers () {

@@ -122,6 +122,38 @@ all_at_once (World *world)
   printf ("%u buffers\n", n);
 }
 
+/* Buffers of all sizes up to 160 KiB, of which 128 are alive: about 10 MiB.  Each has the bytes
+ * that were written to its end until it is released. */
+static void
+crowded (World *world)
+{
+  cl_mem buffers[128] = { NULL };
+  gsize sizes[G_N_ELEMENTS (buffers)] = { 0 }, wrong = 0;
+  guint32 random = 1;
+
+  for (guint i = 0; i < 4000 + G_N_ELEMENTS (buffers); i++)
+    {
+      guint at = i % G_N_ELEMENTS (buffers);
+      gsize tail = MIN (sizes[at], 16);
+
+      if (buffers[at] != NULL)
+        {
+          wrong += promise_read_wrong (world->queue, buffers[at], sizes[at] - tail, tail,
+                                       i - G_N_ELEMENTS (buffers), 0);
+          OK (clReleaseMemObject (buffers[at]));
+          buffers[at] = NULL;
+        }
+      if (i >= 4000)
+        continue;
+      random = random * 1664525 + 1013904223;
+      sizes[at] = 1 + (random >> 8) % (160 * 1024);
+      tail = MIN (sizes[at], 16);
+      buffers[at] = promise_buffer (world, CL_MEM_READ_WRITE, sizes[at], NULL);
+      promise_write (world->queue, buffers[at], sizes[at] - tail, tail, i);
+    }
+  printf ("%zu wrong\n", wrong);
+}
+
 /* One size again and again: what was just released is what a pool has at hand. */
 static void
 released_same (World *world)
@@ -503,6 +535,7 @@ const Promise promises_contents[] = { { "released", released, FALSE },
                                       { "released-behind", released_behind, FALSE },
                                       { "released-same", released_same, FALSE },
                                       { "all-at-once", all_at_once, FALSE },
+                                      { "crowded", crowded, FALSE },
                                       { "live", live, FALSE },
                                       { "guards", guards, FALSE },
                                       { "ranges", ranges, FALSE },
