@@ -106,6 +106,9 @@ typedef enum
                       room */
   TARN_TRACE_STOP, /* no arguments: recording was ended, so that nothing is missing at the end */
 
+  /* More of what holds for the whole file */
+  TARN_TRACE_MODULE, /* load address, path text, text of the build-id */
+
   TARN_TRACE_N_KINDS
 } TarnTraceKind;
 

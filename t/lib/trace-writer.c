@@ -168,6 +168,16 @@ trace_writer_add_frame (TraceWriter *self, guint64 address, const gchar *module,
 }
 
 void
+trace_writer_add_module (TraceWriter *self, guint64 load_address, const gchar *path,
+                         const gchar *build_id)
+{
+  begin_event (self, TARN_TRACE_MODULE, 0);
+  trace_writer_number (self, load_address);
+  trace_writer_text (self, path);
+  trace_writer_text (self, build_id);
+}
+
+void
 trace_writer_add_stack (TraceWriter *self, guint64 stack, guint64 inner, guint64 outer)
 {
   begin_event (self, TARN_TRACE_STACK, 0);

@@ -35,6 +35,8 @@ void trace_writer_add_numbers (TraceWriter *self, TarnTraceKind kind, guint64 de
 void trace_writer_add_string (TraceWriter *self, guint64 string, const gchar *text);
 void trace_writer_add_frame (TraceWriter *self, guint64 address, const gchar *module,
                              guint64 module_offset, const gchar *symbol, guint64 symbol_offset);
+void trace_writer_add_module (TraceWriter *self, guint64 load_address, const gchar *path,
+                              const gchar *build_id);
 void trace_writer_add_stack (TraceWriter *self, guint64 stack, guint64 inner, guint64 outer);
 void trace_writer_add_thread (TraceWriter *self, guint64 thread, const gchar *name);
 /* Adds an object with one property. */

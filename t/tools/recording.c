@@ -225,6 +225,9 @@ write_definitions (TraceWriter *writer)
   trace_writer_add_frame (writer, 0x400, "/lib/a.so", 0x40, "f", 4);
   trace_writer_add_frame (writer, 0x500, "", 0, "", 0);
   trace_writer_add_stack (writer, 1, 0x400, 0x500);
+  trace_writer_add_module (writer, 0x3c0, "/lib/a.so", "c0ffee");
+  trace_writer_add_module (writer, 0x3c0, "/lib/a.so", "beef");
+  trace_writer_add_module (writer, 0x3c0, "/lib/b.so", "");
 }
 
 static void
@@ -233,6 +236,7 @@ test_definitions (void)
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (Recording) recording = NULL;
   const guint64 *addresses;
+  const RecordedModule *module;
   const RecordedFrame *frame;
   RecordedEvent event;
   gsize n;
@@ -254,7 +258,12 @@ test_definitions (void)
   g_assert_cmpuint (frame->module_offset, ==, 0x40);
   g_assert_cmpstr (frame->symbol, ==, "f");
   g_assert_cmpuint (frame->symbol_offset, ==, 4);
+  module = recording_get_module (recording, frame);
+  g_assert_cmpuint (module->load_address, ==, 0x3c0);
+  g_assert_cmpstr (module->path, ==, "/lib/a.so");
+  g_assert_cmpstr (module->build_id, ==, "c0ffee");
   g_assert_cmpstr (recording_get_frame (recording, 0x500)->module, ==, "");
+  g_assert_null (recording_get_module (recording, recording_get_frame (recording, 0x500)));
   g_assert_null (recording_get_frame (recording, 0x600));
   g_assert_false (recording_is_complete (recording));
   has_ended (recording);
@@ -427,6 +436,7 @@ test_wrong_events (void)
   FAILS_EVENT ("at byte 100: text is not UTF-8: 'a\\377'", TARN_TRACE_STRING, 0, 1, 2, 'a', 0xff);
   FAILS_EVENT ("at byte 100: text is not UTF-8: 'a'", TARN_TRACE_STRING, 0, 1, 2, 'a', 0);
   FAILS_EVENT ("at byte 100: name is not UTF-8: '\\200'", TARN_TRACE_THREAD, 0, 1, 1, 0x80);
+  FAILS_EVENT ("at byte 100: path is not UTF-8: '\\200'", TARN_TRACE_MODULE, 0, 1, 1, 0x80, 0);
   FAILS_EVENT ("at byte 99: number of addresses is too large for the packet: 2", TARN_TRACE_STACK,
                0, 1, 2, 1);
   FAILS_EVENT ("at byte 99: number of addresses is too large for the packet: 34359738367",

@@ -72,7 +72,7 @@ decode_get_fields (TarnTraceKind kind)
 gboolean
 decode_is_returned (TarnTraceKind kind)
 {
-  return kind >= TARN_TRACE_OBJECT;
+  return kind >= TARN_TRACE_OBJECT && kind < TARN_TRACE_MODULE;
 }
 
 gboolean
@@ -244,6 +244,21 @@ read_frame (Cursor *cursor, Definitions *definitions, gboolean is_first, GError 
 }
 
 static DecodeResult
+read_module (Cursor *cursor, Definitions *definitions, gboolean is_first, GError **error)
+{
+  RecordedModule module;
+  DecodeResult result = read_number (cursor, "load address", &module.load_address, error);
+
+  if (result == DECODE_DONE)
+    result = read_interned (cursor, "path", definitions, is_first, &module.path, error);
+  if (result == DECODE_DONE)
+    result = read_interned (cursor, "build-id", definitions, is_first, &module.build_id, error);
+  if (result == DECODE_DONE && is_first)
+    definitions_add_module (definitions, &module);
+  return result;
+}
+
+static DecodeResult
 read_stack (Cursor *cursor, Definitions *definitions, gboolean is_first, GError **error)
 {
   guint64 number, n;
@@ -387,6 +402,8 @@ read_rest (Cursor *cursor, StreamState *state, Definitions *definitions, gboolea
       return read_string (cursor, definitions, is_first, error);
     case TARN_TRACE_FRAME:
       return read_frame (cursor, definitions, is_first, error);
+    case TARN_TRACE_MODULE:
+      return read_module (cursor, definitions, is_first, error);
     case TARN_TRACE_STACK:
       return read_stack (cursor, definitions, is_first, error);
     case TARN_TRACE_THREAD:

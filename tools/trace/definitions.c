@@ -19,11 +19,12 @@ typedef struct
   GArray *addresses;
 } Stack;
 
-/* The definitions, in tables by their numbers.  The key is the first member of each value. */
+/* The definitions.  All but the modules are in tables by their numbers, and the key is the first
+ * member of each value.  Modules are a set. */
 struct _Definitions
 {
   GStringChunk *texts;
-  GHashTable *strings, *frames, *stacks;
+  GHashTable *strings, *frames, *stacks, *modules;
 };
 
 static void
@@ -39,6 +40,23 @@ table_new (GDestroyNotify value_free)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, value_free);
 }
 
+/* Hashes a module by its address and path, which is interned. */
+static guint
+hash_module (gconstpointer key)
+{
+  const RecordedModule *module = key;
+
+  return g_int64_hash (&module->load_address) ^ g_direct_hash (module->path);
+}
+
+static gboolean
+equal_modules (gconstpointer a, gconstpointer b)
+{
+  const RecordedModule *left = a, *right = b;
+
+  return left->load_address == right->load_address && left->path == right->path;
+}
+
 Definitions *
 definitions_new (void)
 {
@@ -47,7 +65,9 @@ definitions_new (void)
   *self = (Definitions){ .texts = g_string_chunk_new (4096),
                          .strings = table_new (g_free),
                          .frames = table_new (g_free),
-                         .stacks = table_new (stack_free) };
+                         .stacks = table_new (stack_free),
+                         .modules
+                         = g_hash_table_new_full (hash_module, equal_modules, g_free, NULL) };
   return self;
 }
 
@@ -60,6 +80,7 @@ definitions_free (Definitions *self)
   g_hash_table_unref (self->strings);
   g_hash_table_unref (self->frames);
   g_hash_table_unref (self->stacks);
+  g_hash_table_unref (self->modules);
   g_free (self);
 }
 
@@ -96,6 +117,18 @@ definitions_add_frame (Definitions *self, const RecordedFrame *frame)
 }
 
 void
+definitions_add_module (Definitions *self, const RecordedModule *module)
+{
+  RecordedModule *value;
+
+  if (g_hash_table_contains (self->modules, module))
+    return;
+  value = g_new (RecordedModule, 1);
+  *value = *module;
+  g_hash_table_add (self->modules, value);
+}
+
+void
 definitions_add_stack (Definitions *self, guint64 stack, GArray *addresses)
 {
   Stack *value = g_new (Stack, 1);
@@ -119,6 +152,15 @@ const RecordedFrame *
 definitions_get_frame (const Definitions *self, guint64 address)
 {
   return g_hash_table_lookup (self->frames, &address);
+}
+
+const RecordedModule *
+definitions_get_module (const Definitions *self, const RecordedFrame *frame)
+{
+  const RecordedModule key
+      = { .load_address = frame->address - frame->module_offset, .path = frame->module };
+
+  return g_hash_table_lookup (self->modules, &key);
 }
 
 const guint64 *

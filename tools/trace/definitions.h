@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Definitions of a recording: the strings, stacks and frames that numbers stand for. */
+ * Definitions of a recording: the strings, stacks and frames that numbers stand for, and the
+ * modules of frames. */
 
 #ifndef DEFINITIONS_H
 #define DEFINITIONS_H
@@ -19,12 +20,15 @@ const gchar *definitions_intern (Definitions *self, const gchar *bytes, gsize le
 /* Add a definition.  The first definition of a number stays; later ones are ignored. */
 void definitions_add_string (Definitions *self, guint64 string, const gchar *text);
 void definitions_add_frame (Definitions *self, const RecordedFrame *frame);
+void definitions_add_module (Definitions *self, const RecordedModule *module);
 /* Takes over the addresses. */
 void definitions_add_stack (Definitions *self, guint64 stack, GArray *addresses);
 
 /* Get a definition.  They return NULL if the number has none. */
 const gchar *definitions_get_string (const Definitions *self, guint64 string);
 const RecordedFrame *definitions_get_frame (const Definitions *self, guint64 address);
+/* Returns the module of a frame, or NULL.  The frame's texts must be interned. */
+const RecordedModule *definitions_get_module (const Definitions *self, const RecordedFrame *frame);
 const guint64 *definitions_get_stack (const Definitions *self, guint64 stack, gsize *n_frames);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Definitions, definitions_free)

@@ -61,7 +61,7 @@ list_kinds (void)
 {
   GString *names = g_string_new (NULL);
 
-  for (guint i = TARN_TRACE_OBJECT; i < TARN_TRACE_N_KINDS; i++)
+  for (guint i = TARN_TRACE_OBJECT; i <= TARN_TRACE_STOP; i++)
     g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "",
                             name_kind ((TarnTraceKind) i));
   return g_string_free (names, FALSE);

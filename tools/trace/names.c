@@ -47,6 +47,7 @@ static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "part",
   [TARN_TRACE_LOST] = "lost",
   [TARN_TRACE_STOP] = "stop",
+  [TARN_TRACE_MODULE] = "module",
 };
 
 static const gchar *const errors[] = {
@@ -75,7 +76,7 @@ name_kind (TarnTraceKind kind)
 gboolean
 name_find_kind (const gchar *name, TarnTraceKind *kind)
 {
-  for (guint i = TARN_TRACE_OBJECT; i < TARN_TRACE_N_KINDS; i++)
+  for (guint i = TARN_TRACE_OBJECT; i <= TARN_TRACE_STOP; i++)
     if (g_str_equal (kinds[i], name))
       {
         *kind = (TarnTraceKind) i;

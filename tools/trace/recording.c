@@ -539,3 +539,9 @@ recording_get_frame (const Recording *self, guint64 address)
 {
   return definitions_get_frame (self->definitions, address);
 }
+
+const RecordedModule *
+recording_get_module (const Recording *self, const RecordedFrame *frame)
+{
+  return definitions_get_module (self->definitions, frame);
+}

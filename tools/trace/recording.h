@@ -58,6 +58,13 @@ typedef struct
   guint64 symbol_offset;
 } RecordedFrame;
 
+typedef struct
+{
+  guint64 load_address;  /* a frame's address less its offset */
+  const gchar *path;     /* a frame's module */
+  const gchar *build_id; /* hexadecimal digits; "": it has none */
+} RecordedModule;
+
 /* Opens a file, and checks all of it.  Errors name the path and the place. */
 Recording *recording_open (const gchar *path, GError **error);
 /* Opens a recording in memory.  Errors name @name instead of the path. */
@@ -85,6 +92,8 @@ goffset recording_get_cut (const Recording *self);
 const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: none */
 const guint64 *recording_get_stack (const Recording *self, guint64 stack, gsize *n_frames);
 const RecordedFrame *recording_get_frame (const Recording *self, guint64 address);
+/* Returns the module of a frame, or NULL if the recording has none, as older ones do not. */
+const RecordedModule *recording_get_module (const Recording *self, const RecordedFrame *frame);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recording, recording_free)
 

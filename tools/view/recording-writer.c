@@ -155,6 +155,15 @@ recording_writer_add_frame (RecordingWriter *self, const RecordedFrame *frame)
 }
 
 void
+recording_writer_add_module (RecordingWriter *self, const RecordedModule *module)
+{
+  begin_event (self, TARN_TRACE_MODULE, self->time);
+  put_number (self, module->load_address);
+  put_text (self, module->path);
+  put_text (self, module->build_id);
+}
+
+void
 recording_writer_add_stack (RecordingWriter *self, guint64 stack, const GArray *addresses)
 {
   begin_event (self, TARN_TRACE_STACK, self->time);

@@ -16,6 +16,7 @@ void recording_writer_free (RecordingWriter *self);
 /* Add a definition. */
 void recording_writer_add_string (RecordingWriter *self, guint64 string, const gchar *text);
 void recording_writer_add_frame (RecordingWriter *self, const RecordedFrame *frame);
+void recording_writer_add_module (RecordingWriter *self, const RecordedModule *module);
 void recording_writer_add_stack (RecordingWriter *self, guint64 stack, const GArray *addresses);
 
 /* Adds an object, from these members of @event: object, object_class, upstream, text, name,

@@ -320,6 +320,20 @@ read_frame (const JsonItem *item, gpointer data, GError **error)
 }
 
 static gboolean
+read_module (const JsonItem *item, gpointer data, GError **error)
+{
+  Reader *reader = data;
+  RecordedModule module = { .load_address = 0 };
+
+  if (!json_item_get_text (item, "path", &module.path, error)
+      || !json_item_get_address (item, "load_address", &module.load_address, error)
+      || !json_item_get_text (item, "build_id", &module.build_id, error))
+    return FALSE;
+  recording_writer_add_module (reader->writer, &module);
+  return TRUE;
+}
+
+static gboolean
 read_stack (const JsonItem *item, gpointer data, GError **error)
 {
   Reader *reader = data;
@@ -419,7 +433,8 @@ read_all (const JsonItem *root, RecordingWriter *writer, const gchar *path, GErr
       json_item_refuse (root, error, "there is no list allocators");
       return NULL;
     }
-  if (!json_item_for_each (root, "stacks", read_stack, &reader, error)
+  if (!json_item_for_each (root, "modules", read_module, &reader, error)
+      || !json_item_for_each (root, "stacks", read_stack, &reader, error)
       || !json_item_for_each (root, "allocators", read_allocator, &reader, error)
       || !json_item_for_each (root, "allocators", check_upstream, &reader, error))
     return NULL;

@@ -7,6 +7,7 @@
  *     stream.c    events into the buffer of a thread
  *     tag.c       what threads call their requests
  *     stack.c     where requests come from
+ *     module.c    the files that their code is from
  *     follow.c    whether blocks are followed, one by one
  *     environment.c  TARN_TRACE and TARN_SNAPSHOT_ON_OOM
  *     probe-private.h  probes for other programs, where events are recorded
@@ -163,5 +164,19 @@ void
 _tarn_stack_need_depth (guint depth); /* as deep as that, or deeper if somebody else needs it */
 /* Gets a stack's return addresses, the innermost first; they are never freed. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
+
+/* module.c */
+#define TARN_MODULE_PATH_BYTES 1024
+
+/* A file that code was loaded from.  An address less the load address is one of the file's. */
+typedef struct
+{
+  guint64 load_address;
+  gchar path[TARN_MODULE_PATH_BYTES]; /* "": not known */
+  gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": it has none */
+} TarnModule;
+
+/* Finds the file of an address, in microseconds.  Returns FALSE if it is in none. */
+gboolean _tarn_module_find (gconstpointer address, TarnModule *module);
 
 #endif

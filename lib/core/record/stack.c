@@ -3,9 +3,6 @@
  *
  * Where requests come from: stacks of return addresses.  Each is kept once. */
 
-#define _GNU_SOURCE 1 /* dladdr () */
-
-#include <dlfcn.h>
 #include <string.h>
 
 #include "record/stream-private.h"
@@ -34,11 +31,12 @@ typedef struct
 } Stack;
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GHashTable *known;  /* of Stack */
-static GPtrArray *stacks;  /* of Stack: number 1 is the first */
-static guint n_recorded;   /* number of stacks that are in the file */
-static GHashTable *frames; /* set of addresses that are in the file */
-static guint kept_depth;   /* atomic: of what snapshots say */
+static GHashTable *known;   /* of Stack */
+static GPtrArray *stacks;   /* of Stack: number 1 is the first */
+static guint n_recorded;    /* number of stacks that are in the file */
+static GHashTable *frames;  /* set of addresses that are in the file */
+static GHashTable *modules; /* set of modules that are in the file: load address and path */
+static guint kept_depth;    /* atomic: of what snapshots say */
 
 static guint
 hash_stack (gconstpointer key)
@@ -148,25 +146,40 @@ _tarn_stack_get_frames (guint32 stack, guint *n_frames)
   return known_stack != NULL ? known_stack->frames : NULL;
 }
 
-/* Adds what is known of an address, once. */
+/* Adds a module with its build-id, unless it is in the file. */
+static void
+add_module (GByteArray *bytes, const TarnModule *module)
+{
+  const guchar start[2] = { TARN_TRACE_MODULE, 0 };
+  gchar *key = g_strdup_printf ("%" G_GINT64_MODIFIER "x %s", module->load_address, module->path);
+
+  if (!g_hash_table_add (modules, key))
+    return;
+  g_byte_array_append (bytes, start, sizeof start);
+  _tarn_bytes_add_number (bytes, module->load_address);
+  _tarn_bytes_add_text (bytes, module->path);
+  _tarn_bytes_add_text (bytes, module->build_id);
+}
+
+/* Adds the module of an address and the offset in it, once.  Tools look up its symbol later. */
 static void
 add_frame (GByteArray *bytes, gpointer address)
 {
   const guchar start[2] = { TARN_TRACE_FRAME, 0 };
   guint64 number = GPOINTER_TO_SIZE (address);
-  Dl_info info;
+  TarnModule module;
 
   if (!g_hash_table_add (frames, address))
     return;
-  /* A return address stands behind the call, which may be the last of its function. */
-  if (dladdr ((gchar *) address - 1, &info) == 0)
-    memset (&info, 0, sizeof info);
+  /* A return address is behind the call, which may be the last instruction of its module. */
+  if (_tarn_module_find ((gchar *) address - 1, &module))
+    add_module (bytes, &module);
   g_byte_array_append (bytes, start, sizeof start);
   _tarn_bytes_add_number (bytes, number);
-  _tarn_bytes_add_text (bytes, info.dli_fname);
-  _tarn_bytes_add_number (bytes, number - GPOINTER_TO_SIZE (info.dli_fbase));
-  _tarn_bytes_add_text (bytes, info.dli_sname);
-  _tarn_bytes_add_number (bytes, number - GPOINTER_TO_SIZE (info.dli_saddr));
+  _tarn_bytes_add_text (bytes, module.path);
+  _tarn_bytes_add_number (bytes, number - module.load_address);
+  _tarn_bytes_add_text (bytes, NULL);
+  _tarn_bytes_add_number (bytes, 0);
 }
 
 static void
@@ -197,7 +210,7 @@ get_next (void)
 }
 
 /* Adds the stacks that are not in the file as yet, or all, if it is a new one.  Only the recorder
- * does so.  The lock is not held while symbols are looked up, for which the loader has locks of its
+ * does so.  The lock is not held while modules are looked up, for which the loader has locks of its
  * own. */
 void
 _tarn_stacks_add_new (GByteArray *bytes, gboolean all)
@@ -207,7 +220,9 @@ _tarn_stacks_add_new (GByteArray *bytes, gboolean all)
   if (all)
     {
       g_clear_pointer (&frames, g_hash_table_unref);
+      g_clear_pointer (&modules, g_hash_table_unref);
       frames = g_hash_table_new (NULL, NULL);
+      modules = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
       _tarn_mutex_lock (&lock);
       n_recorded = 0;
       _tarn_mutex_unlock (&lock);

@@ -2,14 +2,13 @@
  * SPDX-License-Identifier: MIT
  *
  * The file of a snapshot.  Its text is made once all allocators go on.  Making text takes far
- * longer than reading the allocators, and names of stack frames need a lock of the loader, which a
- * thread may hold that waits for an allocator's. */
+ * longer than reading the allocators, and finding the modules of stack frames needs a lock of the
+ * loader, which a thread may hold that waits for an allocator's. */
 
-#define _GNU_SOURCE 1 /* dladdr () */
+#define _GNU_SOURCE 1 /* program_invocation_short_name */
 
 #include "snapshot/snapshot-private.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -168,8 +167,9 @@ static const TarnListener collector_listener = {
 typedef struct
 {
   TarnJson json;
-  guint64 time;       /* the time of the snapshot */
-  GHashTable *stacks; /* a set of their numbers */
+  guint64 time;        /* the time of the snapshot */
+  GHashTable *stacks;  /* a set of their numbers */
+  GHashTable *modules; /* TarnModule, by load address and path */
 } Writer;
 
 static void
@@ -273,33 +273,40 @@ add_allocator (Writer *self, const Told *told)
 
 /* Stacks */
 
+/* Adds a module to the list of modules, unless it is there. */
 static void
-add_frame (TarnJson *json, gconstpointer address)
+keep_module (Writer *self, const TarnModule *module)
 {
-  guint64 number = GPOINTER_TO_SIZE (address);
-  Dl_info info;
+  TarnModule *copy = g_new (TarnModule, 1);
+  gchar *key = g_strdup_printf ("%" G_GINT64_MODIFIER "x %s", module->load_address, module->path);
 
-  /* A return address is behind the call, which may be the last instruction of its function. */
-  if (dladdr ((const gchar *) address - 1, &info) == 0)
-    memset (&info, 0, sizeof info);
+  *copy = *module;
+  g_hash_table_insert (self->modules, key, copy);
+}
+
+static void
+add_frame (Writer *self, gconstpointer address)
+{
+  TarnJson *json = &self->json;
+  guint64 number = GPOINTER_TO_SIZE (address);
+  TarnModule module;
+
   _tarn_json_open (json, NULL, '{');
   _tarn_json_add_address (json, "address", number);
-  if (info.dli_fname != NULL)
+  /* A return address is behind the call, which may be the last instruction of its module. */
+  if (_tarn_module_find ((const gchar *) address - 1, &module))
     {
-      _tarn_json_add_text (json, "module", info.dli_fname);
-      _tarn_json_add_number (json, "module_offset", number - GPOINTER_TO_SIZE (info.dli_fbase));
-    }
-  if (info.dli_sname != NULL)
-    {
-      _tarn_json_add_text (json, "symbol", info.dli_sname);
-      _tarn_json_add_number (json, "symbol_offset", number - GPOINTER_TO_SIZE (info.dli_saddr));
+      _tarn_json_add_text (json, "module", module.path);
+      _tarn_json_add_number (json, "module_offset", number - module.load_address);
+      keep_module (self, &module);
     }
   _tarn_json_close (json, '}');
 }
 
 static void
-add_stack (TarnJson *json, guint32 number)
+add_stack (Writer *self, guint32 number)
 {
+  TarnJson *json = &self->json;
   guint n_frames = 0;
   const gpointer *frames = _tarn_stack_get_frames (number, &n_frames);
 
@@ -308,7 +315,7 @@ add_stack (TarnJson *json, guint32 number)
   _tarn_json_add_number (json, "stack", number);
   _tarn_json_open (json, "frames", '[');
   for (guint i = 0; i < n_frames; i++)
-    add_frame (json, frames[i]);
+    add_frame (self, frames[i]);
   _tarn_json_close (json, ']');
   _tarn_json_close (json, '}');
 }
@@ -322,8 +329,31 @@ add_stacks (Writer *self)
   _tarn_json_open (&self->json, "stacks", '[');
   g_hash_table_iter_init (&iter, self->stacks);
   while (g_hash_table_iter_next (&iter, &number, NULL))
-    add_stack (&self->json, GPOINTER_TO_UINT (number));
+    add_stack (self, GPOINTER_TO_UINT (number));
   _tarn_json_close (&self->json, ']');
+}
+
+static void
+add_modules (Writer *self)
+{
+  TarnJson *json = &self->json;
+  GHashTableIter iter;
+  gpointer value;
+
+  _tarn_json_open (json, "modules", '[');
+  g_hash_table_iter_init (&iter, self->modules);
+  while (g_hash_table_iter_next (&iter, NULL, &value))
+    {
+      const TarnModule *module = value;
+
+      _tarn_json_break (json);
+      _tarn_json_open (json, NULL, '{');
+      _tarn_json_add_text (json, "path", module->path);
+      _tarn_json_add_address (json, "load_address", module->load_address);
+      _tarn_json_add_text (json, "build_id", module->build_id);
+      _tarn_json_close (json, '}');
+    }
+  _tarn_json_close (json, ']');
 }
 
 /* The whole */
@@ -364,7 +394,8 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
 {
   Writer self = { .json = { .text = g_string_new (NULL) },
                   .time = time,
-                  .stacks = g_hash_table_new (NULL, NULL) };
+                  .stacks = g_hash_table_new (NULL, NULL),
+                  .modules = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free) };
   TarnJson *json = &self.json;
 
   _tarn_json_open (json, NULL, '{');
@@ -374,9 +405,11 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
     add_allocator (&self, g_ptr_array_index (all, i));
   _tarn_json_close (json, ']');
   add_stacks (&self);
+  add_modules (&self);
   _tarn_json_close (json, '}');
   g_string_append_c (json->text, '\n');
   g_hash_table_unref (self.stacks);
+  g_hash_table_unref (self.modules);
   return json->text;
 }
 

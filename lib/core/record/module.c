@@ -1,0 +1,141 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Finds the file that an address of code is from, and its build-id.  No symbol is looked up here:
+ * tools do that later, in the file with this build-id. */
+
+#define _GNU_SOURCE 1 /* dl_iterate_phdr () */
+
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "record/record-private.h"
+
+/* The most bytes of a build-id; linkers make 16 or 20. */
+#define MAX_BUILD_ID 64
+
+typedef struct
+{
+  gsize address;       /* to find */
+  TarnModule *module;  /* is filled in */
+  const guint8 *bytes; /* the build-id; NULL: there is none */
+  gsize n_bytes;
+} Search;
+
+/* Finds a build-id among the notes of a segment: Elf_Nhdr, name and contents, each aligned. */
+static void
+find_build_id (Search *search, const guint8 *notes, gsize size, gsize alignment)
+{
+  gsize mask = alignment == 8 ? 7 : 3;
+
+  while (size >= sizeof (ElfW (Nhdr)))
+    {
+      const ElfW (Nhdr) *note = (const ElfW (Nhdr) *) (gconstpointer) notes;
+      guint64 start = (sizeof *note + (guint64) note->n_namesz + mask) & ~(guint64) mask;
+      guint64 end = (start + note->n_descsz + mask) & ~(guint64) mask;
+
+      if (start + note->n_descsz > size)
+        return;
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof ELF_NOTE_GNU
+          && memcmp (note + 1, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0)
+        {
+          search->bytes = notes + start;
+          search->n_bytes = MIN (note->n_descsz, MAX_BUILD_ID);
+          return;
+        }
+      notes += MIN (end, size);
+      size -= MIN (end, size);
+    }
+}
+
+static gboolean
+has_address (const struct dl_phdr_info *info, gsize address)
+{
+  for (guint i = 0; i < info->dlpi_phnum; i++)
+    {
+      const ElfW (Phdr) *segment = &info->dlpi_phdr[i];
+      gsize start = (gsize) info->dlpi_addr + segment->p_vaddr;
+
+      if (segment->p_type == PT_LOAD && address >= start && address - start < segment->p_memsz)
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Reads the notes of a file in memory, where segments that are not loaded cannot be read. */
+static void
+read_notes (Search *search, const struct dl_phdr_info *info)
+{
+  for (guint i = 0; i < info->dlpi_phnum && search->bytes == NULL; i++)
+    {
+      const ElfW (Phdr) *segment = &info->dlpi_phdr[i];
+      gsize start = (gsize) info->dlpi_addr + segment->p_vaddr;
+
+      if (segment->p_type == PT_NOTE && segment->p_memsz > 0 && has_address (info, start)
+          && has_address (info, start + segment->p_memsz - 1))
+        find_build_id (search, GSIZE_TO_POINTER (start), segment->p_memsz, segment->p_align);
+    }
+}
+
+/* Gets the path of the program, for which the loader has no name.  Linux appends a suffix if the
+ * file was replaced meanwhile. */
+static void
+get_program_path (gchar path[TARN_MODULE_PATH_BYTES])
+{
+  static const gchar suffix[] = " (deleted)";
+  gssize n = readlink ("/proc/self/exe", path, TARN_MODULE_PATH_BYTES - 1);
+
+  path[MAX (n, 0)] = '\0';
+  if (g_str_has_suffix (path, suffix))
+    path[(gsize) n - strlen (suffix)] = '\0';
+}
+
+/* Fills in the module if it has the address.  Copies everything, because the loader may unload the
+ * file later.  The loader is locked here, so nothing is allocated. */
+static int
+look_at (struct dl_phdr_info *info, size_t size, void *data)
+{
+  static const gchar digits[] = "0123456789abcdef";
+  Search *search = data;
+  TarnModule *module = search->module;
+
+  (void) size;
+  if (!has_address (info, search->address))
+    return 0;
+  read_notes (search, info);
+  for (gsize i = 0; i < search->n_bytes; i++)
+    {
+      module->build_id[2 * i] = digits[search->bytes[i] >> 4];
+      module->build_id[2 * i + 1] = digits[search->bytes[i] & 15];
+    }
+  module->load_address = info->dlpi_addr;
+  g_strlcpy (module->path, info->dlpi_name, sizeof module->path);
+  return 1;
+}
+
+/* Makes a path absolute that is relative to the working folder. */
+static void
+complete_path (gchar path[TARN_MODULE_PATH_BYTES])
+{
+  g_autofree gchar *complete = NULL;
+
+  if (path[0] == '/' || strchr (path, '/') == NULL) /* such as linux-vdso.so.1, which is no file */
+    return;
+  complete = g_canonicalize_filename (path, NULL);
+  g_strlcpy (path, complete, TARN_MODULE_PATH_BYTES);
+}
+
+gboolean
+_tarn_module_find (gconstpointer address, TarnModule *module)
+{
+  Search search = { .address = GPOINTER_TO_SIZE (address), .module = module };
+
+  memset (module, 0, sizeof *module);
+  if (dl_iterate_phdr (look_at, &search) == 0)
+    return FALSE;
+  if (module->path[0] == '\0')
+    get_program_path (module->path);
+  complete_path (module->path);
+  return TRUE;
+}
