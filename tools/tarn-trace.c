@@ -15,6 +15,7 @@
 #include "output.h"
 #include "terminal.h"
 #include "text.h"
+#include "trace/debug-info.h"
 #include "trace/print.h"
 
 #define PROGRAM "tarn-trace"
@@ -77,7 +78,12 @@ describe_options (Options *options)
   };
   GOptionContext *context = g_option_context_new ("FILE");
 
-  g_option_context_set_summary (context, "Sums up, prints or converts a recorded trace.");
+  /* The text without libdw has no line of its own, because the help would not fit a screen. */
+  g_option_context_set_summary (
+      context,
+      debug_info_is_supported ()
+          ? "Sums up, prints or converts a recorded trace."
+          : "Sums up, prints or converts a recorded trace. Built without libdw: no names.");
   g_option_context_set_description (
       context, "Exit status: 0, 1 if a file cannot be read or written, 2 for wrong usage.");
   /* GLib's own --help adds a section for one more option, and would not fit a screen. */
@@ -220,6 +226,7 @@ show (const Options *options, const Filter *filter, GError **error)
   const gchar *path = options->files[0];
   g_autoptr (Recording) recording = recording_open (path, error);
   g_autoptr (Objects) objects = NULL;
+  g_autoptr (Symbols) symbols = NULL;
   Output output = { .recording = recording, .path = path, .filter = filter };
 
   if (recording == NULL)
@@ -231,6 +238,7 @@ show (const Options *options, const Filter *filter, GError **error)
   if (!filter_check_objects (filter, objects, error))
     return EXIT_USAGE;
   output.objects = objects;
+  output.symbols = symbols = symbols_new (recording, PROGRAM);
   output.is_json = options->json;
   return print_recording (options, &output, error) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

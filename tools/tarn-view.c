@@ -13,11 +13,17 @@
 #include "file.h"
 #include "output.h"
 #include "text.h"
+#include "trace/debug-info.h"
 #include "view/page.h"
 
 #define PROGRAM "tarn-view"
 
 #define EXIT_USAGE 2
+
+#define DESCRIPTION                                                                                \
+  "A browser opens the page as it is, without a server or a network.\n"                            \
+  "Exit status: 0, 1 if FILE cannot be read or PAGE cannot be written, 2 for\n"                    \
+  "wrong usage.\n"
 
 /* The command line. */
 typedef struct
@@ -74,9 +80,9 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
       context, "Makes an HTML page of a recorded trace or a snapshot, which shows the memory\n"
                "that was in use.");
   g_option_context_set_description (
-      context, "A browser opens the page as it is, without a server or a network.\n"
-               "Exit status: 0, 1 if FILE cannot be read or PAGE cannot be written, 2 for\n"
-               "wrong usage.\n");
+      context, debug_info_is_supported () ? DESCRIPTION
+                                          : DESCRIPTION
+                   "Built without libdw: functions of stacks have no names.\n");
   g_option_context_add_main_entries (context, entries, NULL);
   return g_option_context_parse (context, argc, argv, error)
          && (options->version || check_options (options, error));
@@ -101,11 +107,12 @@ write_page (const Options *options, Recording *recording, const Snapshot *snapsh
   g_autofree gchar *base = g_path_get_basename (options->files[0]);
   g_autofree gchar *name = g_filename_display_name (base);
   g_autoptr (History) history = history_new (recording, error);
+  g_autoptr (Symbols) symbols = symbols_new (recording, PROGRAM);
   g_autofree gchar *page = NULL;
 
   if (history == NULL)
     return FALSE;
-  page = page_make (history, recording, snapshot, name, error);
+  page = page_make (history, recording, symbols, snapshot, name, error);
   return page != NULL && file_write (options->output, page, error);
 }
 

@@ -126,6 +126,17 @@ write_error (Chrome *chrome, guint64 error)
     write_member (chrome, FALSE, "error", error);
 }
 
+static void
+write_stack (Chrome *chrome, guint64 stack)
+{
+  g_autofree gchar *text = format_stack (chrome->output, stack, TRUE);
+
+  if (text[0] == '\0')
+    return;
+  fputs (",\"stack\":", chrome->output->file);
+  write_json_text (chrome->output->file, text);
+}
+
 /* Begins a call.  Returns FALSE if the event is none. */
 static gboolean
 add_call (Chrome *chrome, const RecordedEvent *event)
@@ -173,6 +184,7 @@ add_instant (Chrome *chrome, const RecordedEvent *event)
       begin_instant (chrome, "failed request", event);
       write_member (chrome, FALSE, "size", event->size);
       write_error (chrome, event->other);
+      write_stack (chrome, event->stack);
       return TRUE;
     case TARN_TRACE_LOST:
       begin_instant (chrome, "lost events", event);

@@ -3,9 +3,6 @@
  *
  * Prints events, one a line: as words and values for people, as JSON for programs. */
 
-#include <string.h>
-
-#include "../demangle.h"
 #include "decode.h"
 #include "names.h"
 #include "print.h"
@@ -17,25 +14,6 @@ static const Field of_requests[] = {
   { FIELD_HANDLE, G_STRUCT_OFFSET (RecordedEvent, queue), "queue" },
   { FIELD_NUMBER, G_STRUCT_OFFSET (RecordedEvent, stack), "stack" },
 };
-
-gchar *
-format_frame (const Recording *recording, guint64 address, gboolean is_short)
-{
-  const RecordedFrame *frame = recording_get_frame (recording, address);
-  const gchar *slash;
-
-  if (frame == NULL || (frame->symbol[0] == '\0' && frame->module[0] == '\0'))
-    return g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", address);
-  if (frame->symbol[0] != '\0')
-    {
-      g_autofree gchar *name = demangle (frame->symbol);
-
-      return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", name, frame->symbol_offset);
-    }
-  slash = is_short ? strrchr (frame->module, '/') : NULL;
-  return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", slash != NULL ? slash + 1 : frame->module,
-                          frame->module_offset);
-}
 
 /* Values */
 
@@ -87,6 +65,64 @@ write_text (const Output *output, const gchar *name, const gchar *text)
 }
 
 static void
+write_json_number (const Output *output, const gchar *name, guint64 number, gboolean is_known)
+{
+  write_name (output, name);
+  if (is_known)
+    fprintf (output->file, "%" G_GUINT64_FORMAT, number);
+  else
+    fputs ("null", output->file);
+}
+
+static void
+write_json_frame (const Output *output, const NamedFrame *frame)
+{
+  FILE *file = output->file;
+
+  fputs ("{\"function\":", file);
+  write_json_text (file, frame->function);
+  write_json_number (output, "offset", frame->offset, frame->function != NULL);
+  fputs (",\"file\":", file);
+  write_json_text (file, frame->file);
+  write_json_number (output, "line", frame->line, frame->line > 0);
+  fputs (",\"module\":", file);
+  write_json_text (file, frame->module[0] != '\0' ? frame->module : NULL);
+  write_json_number (output, "module_offset", frame->module_offset, frame->module[0] != '\0');
+  write_json_number (output, "address", frame->address, TRUE);
+  fputs ("}", file);
+}
+
+static void
+write_json_frames (const Output *output, const guint64 *addresses, gsize n)
+{
+  for (gsize i = 0; i < n; i++)
+    {
+      guint n_frames;
+      const NamedFrame *frames = symbols_get (output->symbols, addresses[i], &n_frames);
+
+      for (guint j = 0; j < n_frames; j++)
+        {
+          if (i + j > 0)
+            fputc (',', output->file);
+          write_json_frame (output, &frames[j]);
+        }
+    }
+}
+
+/* Writes the innermost frame only, for people. */
+static void
+write_first_frame (const Output *output, guint64 address, gsize n)
+{
+  guint n_frames;
+  const NamedFrame *frames = symbols_get (output->symbols, address, &n_frames);
+  g_autofree gchar *text = format_frame (frames, TRUE);
+
+  write_json_text (output->file, text);
+  if (n > 1 || n_frames > 1)
+    fputs (", ...", output->file);
+}
+
+static void
 write_frames (const Output *output, guint64 stack)
 {
   gsize n;
@@ -96,15 +132,11 @@ write_frames (const Output *output, guint64 stack)
     return;
   write_name (output, "frames");
   fputc ('[', output->file);
-  for (gsize i = 0; i < n && (output->is_json || i < 1); i++)
-    {
-      g_autofree gchar *text = format_frame (output->recording, addresses[i], !output->is_json);
-
-      if (i > 0)
-        fputc (',', output->file);
-      write_json_text (output->file, text);
-    }
-  fputs (!output->is_json && n > 1 ? ", ...]" : "]", output->file);
+  if (output->is_json)
+    write_json_frames (output, addresses, n);
+  else
+    write_first_frame (output, addresses[0], n);
+  fputs ("]", output->file);
 }
 
 static void

@@ -55,13 +55,28 @@ find_heaps (Snapshot *snapshot)
 /* Entries */
 
 static void
-write_frame (FILE *file, gboolean is_first, const gchar *filename, const gchar *name)
+write_frame (FILE *file, gboolean is_first, const gchar *filename, guint line, const gchar *name)
 {
   fprintf (file, "%s{\"filename\":", is_first ? "" : ",");
   write_json_text (file, filename);
-  fputs (",\"line\":0,\"name\":", file);
+  fprintf (file, ",\"line\":%u,\"name\":", line);
   write_json_text (file, name);
   fputs ("}", file);
+}
+
+/* Writes a frame by its function, file and line, or else by its module and offset. */
+static void
+write_named_frame (FILE *file, gboolean is_first, const NamedFrame *frame)
+{
+  g_autofree gchar *name = NULL;
+
+  if (frame->function != NULL && frame->file != NULL)
+    {
+      write_frame (file, is_first, frame->file, frame->line, frame->function);
+      return;
+    }
+  name = format_frame (frame, TRUE);
+  write_frame (file, is_first, frame->module, 0, name);
 }
 
 /* Writes the frames of a block's stack.  The tag is the innermost one, so that PyTorch's viewer
@@ -78,13 +93,14 @@ write_frames (const Snapshot *snapshot, const Block *block)
 
   fputs (",\"frames\":[", file);
   if (tag != NULL)
-    write_frame (file, TRUE, "", tag);
+    write_frame (file, TRUE, "", 0, tag);
   for (gsize i = 0; i < n; i++)
     {
-      const RecordedFrame *frame = recording_get_frame (recording, addresses[i]);
-      g_autofree gchar *name = format_frame (recording, addresses[i], TRUE);
+      guint n_frames;
+      const NamedFrame *frames = symbols_get (snapshot->output->symbols, addresses[i], &n_frames);
 
-      write_frame (file, tag == NULL && i == 0, frame != NULL ? frame->module : "", name);
+      for (guint j = 0; j < n_frames; j++)
+        write_named_frame (file, tag == NULL && i + j == 0, &frames[j]);
     }
   fputs ("]", file);
 }

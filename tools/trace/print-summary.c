@@ -70,36 +70,6 @@ make_rows (const Objects *objects)
   return rows;
 }
 
-/* Tells whether an address is in a library of Tarn's, in which all requests begin. */
-static gboolean
-is_ours (const Recording *recording, guint64 address)
-{
-  const RecordedFrame *frame = recording_get_frame (recording, address);
-  g_autofree gchar *module = frame != NULL ? g_path_get_basename (frame->module) : NULL;
-
-  return module != NULL && g_str_has_prefix (module, "libtarn");
-}
-
-/* Formats a stack.  For people it begins with the program's own frames, if there are any. */
-static gchar *
-format_stack (const Recording *recording, guint64 stack, gboolean is_short)
-{
-  GString *text = g_string_new (NULL);
-  gsize n, first = 0;
-  const guint64 *addresses = recording_get_stack (recording, stack, &n);
-
-  while (is_short && first < n && is_ours (recording, addresses[first]))
-    first++;
-  first = first < n ? first : 0;
-  for (gsize i = first; i < n; i++)
-    {
-      g_autofree gchar *frame = format_frame (recording, addresses[i], is_short);
-
-      g_string_append_printf (text, "%s%s", i > first ? " < " : "", frame);
-    }
-  return g_string_free (text, FALSE);
-}
-
 /* Describes a holder.  Returns NULL for the blocks without a tag or stack. */
 static gchar *
 describe_holder (const Output *output, const Holder *holder, gboolean is_tag)
@@ -107,7 +77,7 @@ describe_holder (const Output *output, const Holder *holder, gboolean is_tag)
   if (holder->key == 0)
     return NULL;
   return is_tag ? g_strdup (recording_get_string (output->recording, holder->key))
-                : format_stack (output->recording, holder->key, !output->is_json);
+                : format_stack (output, holder->key, !output->is_json);
 }
 
 /* For people */

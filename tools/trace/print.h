@@ -10,11 +10,13 @@
 #include <stdio.h>
 
 #include "filter.h"
+#include "symbols.h"
 
 /* A recording, and the file that it is printed to. */
 typedef struct
 {
   Recording *recording;
+  Symbols *symbols; /* the functions in its stacks */
   const gchar *path;
   Objects *objects;
   guint64 end_time;
@@ -41,8 +43,13 @@ void print_csv_line (FILE *file, guint64 time, guint64 thread, guint64 id, const
  * @device -1 stands for the first one that has events.  An error names the path. */
 gboolean print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error);
 
-/* Formats a frame: by its symbol, demangled; else by its place in a module, whose path is left out
- * if @is_short; else by its address.  Free it with g_free (). */
-gchar *format_frame (const Recording *recording, guint64 address, gboolean is_short);
+/* Formats a frame: by its function, with file and line, or with the offset in it if these are
+ * unknown; else by its place in a module; else by its address.  Folders of paths are left out if
+ * @is_short.  Free it with g_free (). */
+gchar *format_frame (const NamedFrame *frame, gboolean is_short);
+
+/* Formats a stack, the innermost frame first.  If @is_short it begins with the program's own
+ * frames, if there are any.  Free it with g_free (). */
+gchar *format_stack (const Output *output, guint64 stack, gboolean is_short);
 
 #endif

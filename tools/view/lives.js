@@ -218,8 +218,11 @@ function stackList(trace, stack) {
   for (const address of trace.meta.stacks[stack] || []) {
     const frame = trace.meta.frames[address];
     list.append(make('li', { class: trace.isOwnFrame(address) ? 'own' : null,
-      title: frame ? frame[0] + ' ' + frame[2] + '+0x' + frame[3].toString(16) : address }, trace.frameName(address),
-    frame && frame[0] ? make('span', { class: 'own' }, '+0x' + frame[1].toString(16) + ' ' + baseName(frame[2])) : null));
+      title: frame ? frame[0] + ' ' + (frame[4] ? frame[4] + ':' + frame[5] + ' ' : '')
+        + frame[2] + '+0x' + frame[3].toString(16) : address }, trace.frameName(address),
+    frame && frame[0] ? make('span', { class: 'own' },
+      (frame[4] ? ' ' + baseName(frame[4]) + ':' + frame[5] : '+0x' + frame[1].toString(16))
+      + ' ' + baseName(frame[2])) : null));
   }
   return list;
 }

@@ -11,7 +11,6 @@
 #include <gio/gio.h>
 #include <string.h>
 
-#include "../demangle.h"
 #include "../text.h"
 #include "texts.h"
 
@@ -114,23 +113,6 @@ append_thread (GString *json, const History *history, const Recording *recording
   g_string_append_c (json, '}');
 }
 
-static void
-append_stack (GString *json, const History *history, const Recording *recording, guint64 number)
-{
-  gsize n_frames = 0;
-  const guint64 *frames = recording_get_stack (recording, number, &n_frames);
-
-  (void) history;
-  g_string_append_c (json, '[');
-  for (gsize i = 0; frames != NULL && i < n_frames; i++)
-    {
-      if (i > 0)
-        g_string_append_c (json, ',');
-      append_hex (json, frames[i]);
-    }
-  g_string_append_c (json, ']');
-}
-
 static const HistoryObject *
 get_object (const History *history, guint64 number)
 {
@@ -178,42 +160,98 @@ append_object (GString *json, const History *history, const Recording *recording
   g_string_append_c (json, '}');
 }
 
-/* Appends a frame under its address. */
-static void
-append_frame (GString *json, const RecordedFrame *frame)
-{
-  g_autofree gchar *symbol = demangle (frame->symbol);
+/* Stacks */
 
-  if (json->str[json->len - 1] != '{')
-    g_string_append_c (json, ',');
-  append_hex (json, frame->address);
-  g_string_append (json, ":[");
-  append_string (json, symbol);
-  g_string_append_printf (json, ",%" G_GUINT64_FORMAT ",", frame->symbol_offset);
-  append_string (json, frame->module);
-  g_string_append_printf (json, ",%" G_GUINT64_FORMAT "]", frame->module_offset);
+/* Appends the key of a frame: its address, and a number if it is not the first one with it. */
+static void
+append_frame_key (GString *json, guint64 address, guint i)
+{
+  g_string_append_printf (json, "\"0x%" G_GINT64_MODIFIER "x", address);
+  if (i > 0)
+    g_string_append_printf (json, ".%u", i);
+  g_string_append_c (json, '"');
 }
 
 static void
-append_frames (GString *json, const History *history, const Recording *recording)
+append_stack (GString *json, const Recording *recording, Symbols *symbols, guint64 number)
 {
-  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL); /* a set of RecordedFrames */
+  gsize n = 0;
+  const guint64 *addresses = recording_get_stack (recording, number, &n);
+
+  g_string_append_c (json, '[');
+  for (gsize i = 0; i < n; i++)
+    {
+      guint n_frames;
+
+      symbols_get (symbols, addresses[i], &n_frames);
+      for (guint j = 0; j < n_frames; j++)
+        {
+          if (i + j > 0)
+            g_string_append_c (json, ',');
+          append_frame_key (json, addresses[i], j);
+        }
+    }
+  g_string_append_c (json, ']');
+}
+
+static void
+append_stacks (GString *json, const History *history, const Recording *recording, Symbols *symbols)
+{
+  const GArray *numbers = history->stacks.numbers;
+
+  append_key (json, "stacks");
+  g_string_append (json, "[null");
+  for (guint i = 1; i < numbers->len; i++)
+    {
+      g_string_append_c (json, ',');
+      append_stack (json, recording, symbols, g_array_index (numbers, guint64, i));
+    }
+  g_string_append_c (json, ']');
+}
+
+static void
+append_frame (GString *json, const NamedFrame *frame, guint i)
+{
+  if (json->str[json->len - 1] != '{')
+    g_string_append_c (json, ',');
+  append_frame_key (json, frame->address, i);
+  g_string_append (json, ":[");
+  append_string (json, frame->function);
+  g_string_append_printf (json, ",%" G_GUINT64_FORMAT ",", frame->offset);
+  append_string (json, frame->module);
+  g_string_append_printf (json, ",%" G_GUINT64_FORMAT ",", frame->module_offset);
+  append_string (json, frame->file);
+  g_string_append_printf (json, ",%u]", frame->line);
+}
+
+/* Appends the frames of an address, unless @seen has them. */
+static void
+append_address (GString *json, Symbols *symbols, guint64 address, GHashTable *seen)
+{
+  guint n_frames;
+  const NamedFrame *frames = symbols_get (symbols, address, &n_frames);
+
+  if (!g_hash_table_add (seen, (gpointer) frames))
+    return;
+  for (guint i = 0; i < n_frames; i++)
+    append_frame (json, &frames[i], i);
+}
+
+static void
+append_frames (GString *json, const History *history, const Recording *recording, Symbols *symbols)
+{
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL); /* a set of NamedFrames */
 
   append_key (json, "frames");
   g_string_append_c (json, '{');
   for (guint i = 1; i < history->stacks.numbers->len; i++)
     {
-      gsize n_frames = 0;
-      const guint64 *frames = recording_get_stack (
-          recording, g_array_index (history->stacks.numbers, guint64, i), &n_frames);
+      gsize n = 0;
+      const guint64 *addresses = recording_get_stack (
+          recording, g_array_index (history->stacks.numbers, guint64, i), &n);
 
-      for (gsize j = 0; frames != NULL && j < n_frames; j++)
-        {
-          const RecordedFrame *frame = recording_get_frame (recording, frames[j]);
-
-          if (frame != NULL && g_hash_table_add (seen, (gpointer) frame))
-            append_frame (json, frame);
-        }
+      for (gsize j = 0; j < n; j++)
+        append_address (json, symbols, addresses[j], seen);
     }
   g_string_append_c (json, '}');
 }
@@ -266,8 +304,8 @@ append_snapshot (GString *json, const Snapshot *snapshot)
 }
 
 static GString *
-describe (const History *history, const Recording *recording, const Snapshot *snapshot,
-          const gchar *name)
+describe (const History *history, const Recording *recording, Symbols *symbols,
+          const Snapshot *snapshot, const gchar *name)
 {
   GString *json = g_string_new ("{");
 
@@ -287,8 +325,8 @@ describe (const History *history, const Recording *recording, const Snapshot *sn
   append_list (json, "tags", history, recording, &history->tags, append_tag);
   append_list (json, "queues", history, recording, &history->queues, append_queue);
   append_list (json, "threads", history, recording, &history->threads, append_thread);
-  append_list (json, "stacks", history, recording, &history->stacks, append_stack);
-  append_frames (json, history, recording);
+  append_stacks (json, history, recording, symbols);
+  append_frames (json, history, recording, symbols);
   append_kinds (json);
   append_columns (json, history);
   g_string_append (json, "}\n");
@@ -356,10 +394,10 @@ fill_in (const gchar *title, const gchar *data)
 }
 
 gchar *
-page_make (const History *history, const Recording *recording, const Snapshot *snapshot,
-           const gchar *name, GError **error)
+page_make (const History *history, const Recording *recording, Symbols *symbols,
+           const Snapshot *snapshot, const gchar *name, GError **error)
 {
-  GString *json = describe (history, recording, snapshot, name);
+  GString *json = describe (history, recording, symbols, snapshot, name);
   g_autofree gchar *data = encode_data (history, json, error);
   g_autofree gchar *printable = text_make_printable (name, -1);
   g_autofree gchar *title = g_markup_escape_text (printable, -1);

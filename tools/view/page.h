@@ -6,12 +6,13 @@
 #ifndef PAGE_H
 #define PAGE_H
 
+#include "../trace/symbols.h"
 #include "history.h"
 #include "snapshot.h"
 
 /* Makes the HTML.  @snapshot is the one that the recording was made from, or NULL.  @name is the
  * page's title, any text.  Free it with g_free (). */
-gchar *page_make (const History *history, const Recording *recording, const Snapshot *snapshot,
-                  const gchar *name, GError **error);
+gchar *page_make (const History *history, const Recording *recording, Symbols *symbols,
+                  const Snapshot *snapshot, const gchar *name, GError **error);
 
 #endif
