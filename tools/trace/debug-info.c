@@ -415,23 +415,32 @@ get_offset (Dwarf_Die *function, Dwarf_Addr address)
   return dwarf_entrypc (function, &entry) == 0 && entry <= address ? address - entry : 0;
 }
 
-/* Returns FALSE if there is no debugging information about that code. */
-static gboolean
-find_in_dwarf (DebugInfo *self, Dwarf_Addr address, GArray *places)
+/* Finds the unit of an address.  Returns NULL if there is no debugging information about it. */
+static Dwarf_Die *
+find_unit (DebugInfo *self, Dwarf_Addr address)
 {
-  Range *unit, *function;
-  Dwarf_Die dies[MAX_DEPTH];
-  guint n;
+  Range *unit;
 
   if (self->dwarf == NULL)
-    return FALSE;
+    return NULL;
   if (self->units == NULL)
     {
       self->units = list_units (self->dwarf);
       self->functions = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_array_unref);
     }
   unit = find_range (self->units, address);
-  function = unit != NULL ? find_range (get_functions (self, &unit->die), address) : NULL;
+  return unit != NULL ? &unit->die : NULL;
+}
+
+/* Adds the function at an address, and those inlined in it.  Returns FALSE if the unit describes
+ * none there: with -g1, clang describes only functions that have others inlined in them. */
+static gboolean
+add_functions_at (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *places)
+{
+  Range *function = find_range (get_functions (self, unit), address);
+  Dwarf_Die dies[MAX_DEPTH];
+  guint n;
+
   if (function == NULL)
     return FALSE;
   n = collect_inlined (&function->die, address, dies);
@@ -441,16 +450,17 @@ find_in_dwarf (DebugInfo *self, Dwarf_Addr address, GArray *places)
           = { .function = get_name (&dies[i - 1]), .offset = get_offset (&dies[i - 1], address) };
 
       if (i == n)
-        read_line (&unit->die, address, &place);
+        read_line (unit, address, &place);
       else
-        read_call (&unit->die, &dies[i], &place);
+        read_call (unit, &dies[i], &place);
       g_array_append_val (places, place);
     }
   return TRUE;
 }
 
+/* Adds the symbol at an address of the module, with its line if the unit is known. */
 static void
-find_in_symbols (DebugInfo *self, Dwarf_Addr address, GArray *places)
+add_symbol (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *places)
 {
   GElf_Off offset = 0;
   GElf_Sym symbol = { 0 };
@@ -464,6 +474,8 @@ find_in_symbols (DebugInfo *self, Dwarf_Addr address, GArray *places)
     return;
   place.function = g_strdup (name);
   place.offset = offset;
+  if (unit != NULL)
+    read_line (unit, address - self->dwarf_bias, &place);
   g_array_append_val (places, place);
 }
 
@@ -471,9 +483,10 @@ void
 debug_info_find (DebugInfo *self, guint64 address, GArray *places)
 {
   Dwarf_Addr there = address + self->bias;
+  Dwarf_Die *unit = find_unit (self, there - self->dwarf_bias);
 
-  if (!find_in_dwarf (self, there - self->dwarf_bias, places))
-    find_in_symbols (self, there, places);
+  if (unit == NULL || !add_functions_at (self, unit, there - self->dwarf_bias, places))
+    add_symbol (self, unit, there, places);
 }
 
 #else
