@@ -30,6 +30,10 @@ record () { # FILE PROGRAM
 line_of () { # FUNCTION
   grep -n "/\* $1 \*/" "$top_srcdir/t/tools/take-stacks.c" | cut -d : -f 1
 }
+# Paths are whole, unless the compiler was told to write others (-ffile-prefix-map, as in packages).
+root=/
+readelf --debug-dump=info "$here/take-stacks" 2>/dev/null \
+  | grep -m 1 DW_AT_comp_dir | grep -q ': [^/ ][^ ]*$' && root=
 runs () { # COMMAND...: in silence
   status_is 0 "$@" && [ ! -s "$scratch/err" ]
 }
@@ -40,7 +44,9 @@ has () { # FILTER
     --argjson network "$(line_of run_network)" --argjson much "$(line_of ask_for_too_much)" \
     --argjson last "$(line_of finish)" --argjson ends "$(line_of end_by_call)" \
     --argjson main "$(line_of main)" --arg program "$program" \
-    "def own: map(select(.file // \"\" | endswith(\"/t/tools/take-stacks.c\")) | [.function, .line]); $1" "$scratch/out" >/dev/null
+    --arg root "$root" \
+    "def is_source: startswith(\$root) and (\"/\" + . | endswith(\"/t/tools/take-stacks.c\"));
+      def own: map(select(.file // \"\" | is_source) | [.function, .line]); $1" "$scratch/out" >/dev/null
 }
 prints_events () { # FILTER, of all events with a tag, or that failed
   runs "$trace" --print --json "$scratch/trace" && has "map(select(.frames)) | $1"
@@ -62,7 +68,7 @@ check "a static function, its file and line" prints_events \
   'any(.tag == "weights" and (.frames | own[0:2]) == [["load_weights", $load], ["main", $main]])'
 check "... the file is a whole path" prints_events \
   'any(.[].frames[]; .function == "main" and .module == $program
-    and (.file | startswith("/") and endswith("/t/tools/take-stacks.c")))'
+    and (.file | is_source))'
 check "a function that is inlined, and the one it is in" prints_events \
   'any(.tag == "plan" and (.frames | own[0:2]) == [["make_plan", $plan], ["run_network", $network]])'
 check "a function that ends with a call" prints_events \
@@ -76,7 +82,7 @@ prints_summary () {
 }
 sums_up () {
   runs "$trace" --json "$scratch/trace" && has ".[0].peak.by_stack
-    | any(.stack | contains(\"/take-stacks.c:\\(\$load)) < main (/\"))"
+    | any(.stack | contains(\"/take-stacks.c:\\(\$load)) < main (\" + \$root))"
 }
 check "the summary as JSON, with whole paths" sums_up
 # There its first frames are not left out.
@@ -93,7 +99,7 @@ check "--print, for people" prints_first
 writes_pytorch () {
   runs "$trace" --pytorch "$scratch/trace" \
     && has '[.[].device_traces[][].frames[]] | any(.name == "load_weights" and .line == $load
-      and (.filename | endswith("/t/tools/take-stacks.c")))'
+      and (.filename | is_source))'
 }
 check "--pytorch" writes_pytorch
 writes_chrome () {
@@ -103,10 +109,10 @@ writes_chrome () {
 }
 check "--chrome" writes_chrome
 check "tarn-view" shows "$scratch/trace" \
-  'any(.[0] == "load_weights" and (.[1] | endswith("take-stacks.c")) and .[2] == $load)
+  'any(.[0] == "load_weights" and (.[1] | is_source) and .[2] == $load)
     and any(.[0] == "make_plan" and .[2] == $plan) and any(.[0] == "run_network" and .[2] == $network)'
 check "... of a snapshot" shows "$scratch/trace.snapshot" \
-  'any(.[0] == "load_weights" and (.[1] | endswith("take-stacks.c")) and .[2] == $load)'
+  'any(.[0] == "load_weights" and (.[1] | is_source) and .[2] == $load)'
 
 # ---- other files than those that ran ----
 
