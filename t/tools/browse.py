@@ -326,6 +326,10 @@ def check_fragment(browser, checks, folder):
     browser.go(folder + '/known.html', 'view=lives')
 
 
+def has_libdw():
+    return os.environ.get('have_libdw', 'yes') == 'yes'
+
+
 def check_examples(browser, checks, folder):
     """Those that the guide finds by their pages."""
     browser.go(folder + '/leaking.html', 'view=leaks')
@@ -334,7 +338,9 @@ def check_examples(browser, checks, folder):
     checks.that('... more than half of a device', leak[0] > 64 * MIB)
     browser.press('g', 'g')
     stacks = list(checks.groups().items()) or [('', (0, 0))]
-    checks.that('... from where: a place in the program', stacks[0][0].startswith('leaking+0x'))
+    # Without debugging information, a function is unknown that is inlined in the next one.
+    places = ('allocate ', 'find_plan ', 'run_network ') if has_libdw() else ('leaking+0x',)
+    checks.that('... from where: a place in the program', stacks[0][0].startswith(places), True)
     checks.that('... and no other', stacks[0][1], leak)
     browser.press('G', 'G', '4')
     checks.that('... is most at the peak', list(checks.groups()), ['plan', 'weights', 'activations'])
