@@ -83,7 +83,7 @@ describe_options (Options *options)
       context,
       debug_info_is_supported ()
           ? "Sums up, prints or converts a recorded trace."
-          : "Sums up, prints or converts a recorded trace. Built without libdw: no names.");
+          : "Sums up, prints or converts a recorded trace. Without libdw: no function names.");
   g_option_context_set_description (
       context, "Exit status: 0, 1 if a file cannot be read or written, 2 for wrong usage.");
   /* GLib's own --help adds a section for one more option, and would not fit a screen. */
