@@ -39,7 +39,7 @@ read_number (const gchar *variable, const gchar *text, guint64 max)
   guint64 number = g_ascii_strtoull (text, &end, 10);
 
   if (end == text || *end != '\0' || number > max)
-    g_error ("%s: '%s' is no number up to %" G_GUINT64_FORMAT, variable, text, max);
+    g_error ("%s: '%s' is not a number from 0 to %" G_GUINT64_FORMAT, variable, text, max);
   return number;
 }
 
