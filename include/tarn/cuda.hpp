@@ -555,6 +555,12 @@ public:
   {
     return try_get_shared (device).value ();
   }
+
+  /** Makes a pool in the current context, as pool (CUcontext, const TarnPoolOptions &) does. */
+  explicit pool (std::nullptr_t, const TarnPoolOptions &options = pool_options ())
+      : pool (CUcontext (nullptr), options)
+  {
+  }
 #endif
 
   /**
@@ -613,6 +619,13 @@ public:
                 const TarnPoolOptions &options = pool_options ())
   {
     return try_make_managed (context, flags, options).value ();
+  }
+
+  /** Makes a pool in the current context, as the constructor with a CUcontext does. */
+  explicit host_pool (std::nullptr_t, unsigned flags = 0,
+                      const TarnPoolOptions &options = pool_options ())
+      : host_pool (CUcontext (nullptr), flags, options)
+  {
   }
 #endif
 };

@@ -301,8 +301,11 @@ test_context (const TarnCudaTest *, gconstpointer)
 
   g_assert_true (context.get () == nullptr && moved.get () == known);
   {
-    tarn::cuda::pool pool{ CUcontext (nullptr) };
+    tarn::cuda::pool pool (nullptr);
+    tarn::cuda::host_pool host (nullptr);
+
     pool.allocate (size);
+    host.allocate (size);
     tarn::cuda::pool shared = tarn::cuda::pool::get_shared (moved.device ());
     g_assert_true (shared == tarn::cuda::pool::get_shared (moved.device ()));
   }
