@@ -166,7 +166,7 @@ CUcontext tarn_cuda_make_default_context (CUdevice *device,
  *
  * @param context  the context from that function, once for each time that it returned it: another
  *                 context, or once more, is a programming error; NULL is allowed. Any thread may
- * call it.
+ *                 call it.
  * @since 0.1
  */
 void tarn_cuda_context_release (CUcontext context);
@@ -280,9 +280,8 @@ TarnAllocator *tarn_cuda_device_allocator_new (CUcontext context,
  * (TarnAllocatorOps.virtual_granularity), for whatever makes blocks of it. Such memory is the
  * device's, not the context's: every context of the device can access it, and it can be freed after
  * the context is gone. Requests for new memory fail with TARN_ERROR_CONTEXT_LOST then, as without
- * it. It can
- * be registered for GPUDirect RDMA where the driver can do that, but has no cuIpcGetMemHandle; for
- * that there is TarnCudaDeviceOptions.plain_memory, or exportable.
+ * it. It can be registered for GPUDirect RDMA if the driver supports that, but has no
+ * cuIpcGetMemHandle; for that there is TarnCudaDeviceOptions.plain_memory, or exportable.
  *
  * @param context  nullable: the one that is current in this thread
  * @param options  nullable: TARN_CUDA_DEVICE_OPTIONS_INIT. Copied, and the peers, too.
@@ -336,8 +335,8 @@ TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags,
  * allocations, and the host waits for that. This takes long only if the device has no other memory
  * than what a library has freed and commands still use. What is freed without a pool goes on the
  * stream that used the block first, after the others, and the host does not wait
- * (cuMemFreeAsync()). Before a pool returns memory, the host waits for the streams that
- * used it, and for no other stream.
+ * (cuMemFreeAsync()). Before a pool returns memory, the host waits for the streams that used it,
+ * and for no other stream.
  *
  * CUDA's pool decides when it returns memory to the device: see
  * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD. Such memory has no cuIpcGetMemHandle(), and a heap over the
@@ -431,12 +430,12 @@ TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
  * @param stream  a stream of the allocator's context; NULL and CU_STREAM_LEGACY are the default
- * stream that all threads share, CU_STREAM_PER_THREAD is the calling thread's
+ *                stream that all threads share, CU_STREAM_PER_THREAD is the calling thread's
  * @param error   return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
  *                a stream of another context, TARN_ERROR_NOT_SUPPORTED in a capture, or
  *                TARN_CUDA_ERROR with the driver's status
- * @return (transfer full): the block, for tarn_block_free() while the stream lives, or NULL with
- *         @p error set
+ * @return (transfer full): the block, for tarn_block_free() while the stream lives or after
+ *         tarn_cuda_pool_forget_stream(), or NULL with @p error set
  * @since 0.1
  */
 TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
@@ -459,8 +458,8 @@ TarnBlock *tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address);
  * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
- * @param stream  a stream of the allocator's context, alive until the block is freed; as for
- *                tarn_cuda_pool_allocate()
+ * @param stream  a stream of the allocator's context, alive until the block is freed, or until
+ *                tarn_cuda_pool_forget_stream(); as for tarn_cuda_pool_allocate()
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a stream of another
  *                context, TARN_ERROR_CONTEXT_LOST, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the
  *                driver's status
@@ -483,13 +482,14 @@ gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError *
 void tarn_cuda_block_free_on (TarnBlock *block, CUstream stream);
 
 /**
- * Moves a block to one stream, which waits for the others. It waits for everything
- * that they have been given so far; the block is that stream's alone afterwards. For the host there
- * is tarn_block_wait().
+ * Moves a block to one stream, which waits for the others. It waits for all commands that were put
+ * on them so far. Afterwards the block is used by that stream alone. tarn_block_wait() makes the
+ * host wait instead.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
- * @param stream  a stream of the allocator's context, alive until the block is freed; as for
- *                tarn_cuda_pool_allocate(), so that NULL is a stream
+ * @param stream  a stream of the allocator's context, alive until the block is freed, or until
+ *                tarn_cuda_pool_forget_stream(); as for tarn_cuda_pool_allocate(), so that NULL is
+ *                a stream
  * @param error   return location, or NULL: as tarn_cuda_block_record_use(), and
  *                TARN_ERROR_NOT_SUPPORTED in a capture
  * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
@@ -514,9 +514,11 @@ gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
 
 /**
  * Tells a pool that a stream will be destroyed before it is idle. Commands on it may still use
- * memory of the pool. Without this call, a later stream with the same handle would be taken for it,
- * and would not wait. For an idle stream it may be left out, but then other streams have what was
- * freed on that one only when memory runs out, or a limit is reached.
+ * memory of the pool. Without this call, the pool would take a later stream with the same handle
+ * for it, and that stream would not wait. After it, the stream may be destroyed before its blocks
+ * are freed or moved. You may leave the call out if the stream is idle and no block in use needs
+ * it. But then other streams get the memory that was freed on it only when memory runs out, or a
+ * limit is reached.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, alive and not capturing
@@ -584,7 +586,7 @@ TarnPool *tarn_cuda_get_shared_pool (CUdevice device, GError **error) G_GNUC_WAR
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it. The graph
  *                keeps a reference.
  * @param stream  a stream of the allocator's context, alive until tarn_cuda_pool_end_graph(), as
- * are those that join the capture
+ *                are those that join the capture
  * @param graph   out: the graph's number, never 0
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for the default stream that
  *                all threads share, a stream of another context, a stream for which the pool has
@@ -651,7 +653,7 @@ gboolean tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **e
  * @param size    bytes; 0 or less gives NULL
  * @param device  as cuDeviceGet() gives it
  * @param stream  a stream of the device's primary context, on which the memory is used and freed;
- * NULL is the default stream. It must not be capturing.
+ *                NULL is the default stream. It must not be capturing.
  * @return the address, for tarn_cuda_torch_free(), or NULL. Any thread may call it.
  * @since 0.1
  */

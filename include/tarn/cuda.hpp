@@ -4,8 +4,9 @@
 /**
  * @file
  * libtarn-cuda for C++17: owners of device memory, of page-locked and managed memory, and pools of
- * them. It is a header alone, over <tarn/cuda.h>, whose documentation holds here, too;
- * <tarn/tarn.hpp> says how errors are told. Like that one it needs nothing of CUDA's.
+ * them. The header only wraps the functions of <tarn/cuda.h>; their documentation also applies
+ * here. <tarn/tarn.hpp> documents how errors are reported. Like <tarn/cuda.h>, this header does not
+ * need CUDA's toolkit.
  */
 
 #ifndef TARN_CUDA_HPP

@@ -3,9 +3,9 @@
 
 /**
  * @file
- * libtarn-opencl for C++17: owners of buffers and of shared virtual memory, and pools of them. It
- * is a header alone, over <tarn/opencl.h>, whose documentation holds here, too; <tarn/tarn.hpp>
- * says how errors are told.
+ * libtarn-opencl for C++17: owners of buffers, images and shared virtual memory, and pools of them.
+ * The header only wraps the functions of <tarn/opencl.h>; their documentation also applies here.
+ * <tarn/tarn.hpp> documents how errors are reported.
  */
 
 #ifndef TARN_OPENCL_HPP

@@ -155,7 +155,7 @@ typedef struct
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is
    *   freed.
    * - Where the heap makes parts, it holds no block of more than 64 KiB, except for temporaries
-   * that threads keep.
+   *   that threads keep.
    *
    * G_MAXSIZE: there is no bound, even over a heap.
    *
@@ -545,7 +545,9 @@ gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError 
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 
 /**
- * Returns every held block to the upstream allocator.
+ * Returns every held block to the upstream allocator. A heap below the pool then also returns the
+ * segments without a block in use to the driver. The host may have to wait for commands that still
+ * use this memory.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -554,7 +556,8 @@ void tarn_pool_free_held (TarnPool *pool);
 
 /**
  * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. It begins
- * with the largest.
+ * with the largest. A heap below the pool then returns all segments without a block in use to the
+ * driver, whatever @p keep_bytes is.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
@@ -564,7 +567,9 @@ void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 
 /**
  * Returns held blocks to the upstream allocator. From now on it returns each block when it is
- * freed.
+ * freed. A heap below the pool returns its segments without a block in use to the driver, as for
+ * tarn_pool_free_held(). It keeps the memory of blocks that are freed later, as
+ * TarnHeapOptions.idle_seconds says; tarn_pool_free_held() returns that, too.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1

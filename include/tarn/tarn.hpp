@@ -3,12 +3,13 @@
 
 /**
  * @file
- * libtarn for C++17: owners of blocks, pools and allocators, and errors as exceptions. It is a
- * header alone, over the functions of <tarn/tarn.h>, whose documentation holds here, too.
+ * libtarn for C++17: owners of blocks, pools and allocators, and errors as exceptions. The header
+ * only wraps the functions of <tarn/tarn.h>; their documentation also applies here.
  *
- * A function that can fail has two names. allocate() throws: tarn::out_of_memory, a std::bad_alloc,
- * where there is no memory, and tarn::error for anything else. try_allocate() never throws, and
- * returns a tarn::result. Without exceptions (-fno-exceptions) there are the latter alone.
+ * A function that can fail has two forms, such as allocate() and try_allocate(). allocate() throws
+ * tarn::out_of_memory, a std::bad_alloc, if there is no memory, and tarn::error for any other
+ * error. try_allocate() never throws, and returns a tarn::result. With -fno-exceptions only the
+ * functions with try_ exist.
  *
  * - tarn/tarn.hpp: any driver
  * - tarn/opencl.hpp: OpenCL's buffers and shared virtual memory
