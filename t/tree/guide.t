@@ -163,7 +163,10 @@ build_and_run () { # DESCRIPTION SOURCE PROGRAM
   fi
   check "$1 is compiled" build "$2" "$3"
   # shellcheck disable=SC2046  # flags are words
-  if includes cuda.h "$2" && [ "${cuda_headers:-no}" != no ]; then
+  if includes cuda.h "$2" && [ "${cuda_headers:-no}" != no ] && is_cxx "$2"; then
+    check "... with <cuda.h>, too" c++ -std=c++17 -fsyntax-only -I"$cuda_headers" -x c++ "$2" \
+      $(pkg-config --cflags tarn-cuda)
+  elif includes cuda.h "$2" && [ "${cuda_headers:-no}" != no ]; then
     check "... with <cuda.h>, too" cc -std=gnu11 -fsyntax-only -I"$cuda_headers" -x c "$2" \
       $(pkg-config --cflags tarn-cuda)
   fi
