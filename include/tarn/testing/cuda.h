@@ -6,22 +6,23 @@
  * The fake CUDA driver: a libcuda.so.1 without a GPU, and how a test controls it.
  *
  * It has devices whose attributes can be set, memory with a budget and a ledger, virtual memory,
- * memory pools (cuMemAllocAsync), contexts, streams, events, captures and modules, and calls that
- * fail or take their time on demand. It runs no kernels. A program finds it in the place of the
- * driver where LD_LIBRARY_PATH has the folder that `pkg-config --variable=fakecudadir tarn-testing`
- * prints. Its environment is read by its first call:
+ * memory pools (cuMemAllocAsync), contexts, streams, events, captures and modules. A test can make
+ * calls fail, or take longer. The fake runs no kernels. A program uses it instead of the driver if
+ * LD_LIBRARY_PATH begins with the folder that `pkg-config --variable=fakecudadir tarn-testing`
+ * prints. The first call reads these variables:
  *
  * - TARN_TESTING_CUDA_DEVICES: how many devices there are; 2
- * - TARN_TESTING_CUDA_TOTAL_MEMORY: the bytes of each device; an H200's
- * - TARN_TESTING_CUDA_FAIL: NAME:CODE;...: these functions return these statuses, always
+ * - TARN_TESTING_CUDA_TOTAL_MEMORY: the bytes of each device, as digits only; an H200's
+ * - TARN_TESTING_CUDA_FAIL: NAME:CODE;...: these functions always return these statuses
  * - TARN_TESTING_CUDA_REFUSE_CONTEXTS: N,...: no context can be made on these devices
  *
- * It makes the same mistakes easy as the real driver: a new context, stream or event has the
- * handle of the one destroyed last; new memory has the address of what was freed last, in whichever
- * context; a context's memory, streams, events and modules die with it. It answers as an H200 was
- * seen to, and about memory pools as CUDA documents them. Where that crashed, a message says so and
- * ends the test: what is asked of a destroyed stream; what is still on a stream and uses memory
- * that was freed; a context that is current and destroyed.
+ * It reuses handles and addresses like the real driver. A new context, stream or event has the
+ * handle of the one that was destroyed last. New memory has the address of the memory that was
+ * freed last, in any context. A context's memory, streams, events and modules are destroyed with
+ * it. Calls return what an H200 returned, and those of memory pools what CUDA documents. Calls that
+ * crashed the H200's driver end the test with a message: a call with a destroyed stream, a command
+ * that is still on a stream and uses freed memory, and use of a context that was made current after
+ * it was destroyed.
  */
 
 #ifndef TARN_TESTING_CUDA_H
@@ -86,9 +87,8 @@ typedef void (*TarnTestingCudaHook) (const gchar *function, gpointer user_data);
 
 /**
  * Functions by which a test controls the fake driver: tarn_testing_cuda_get(). Any thread may call
- * any of these.
- * Mistakes of the test, such as a name that no function has, end it. A function's name is what a
- * user of cuda.h writes.
+ * any of these. A mistake of the test, such as an unknown name of a function, ends it. Names are
+ * those that a user of cuda.h writes.
  *
  * @since 0.1
  */
