@@ -52,9 +52,9 @@ gsize tarn_block_get_alloc_size (const TarnBlock *block);
 TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 
 /**
- * Records that commands on a queue use a block. The queue is another one than the block was
- * allocated for: when the block is freed, its memory is not used again before everything that is on
- * the queue by then is done.
+ * Records that commands on a queue use a block. It is for queues other than the one that the block
+ * was allocated for. After the block is freed, its memory is not used again until all commands that
+ * the queue had at the free are done.
  *
  * @param block  a block in use
  * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
@@ -68,8 +68,9 @@ TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Moves a block to one queue, which waits for the others. It waits for everything put on them so
- * far; afterwards it alone uses the block. For the host there is tarn_block_wait().
+ * Moves a block to one queue, which waits for the others. The queue waits for all commands that
+ * they have at the call. Afterwards the block belongs to this queue alone. tarn_block_wait() makes
+ * the host wait.
  *
  * @param block  a block in use
  * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
@@ -81,8 +82,9 @@ gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error
 gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Makes the host wait for the queues that use a block. It waits for everything put on them so far;
- * afterwards no queue uses the block.
+ * Makes the host wait for the queues that use a block. These are the queues that the block was
+ * allocated for, moved to or recorded with. The host waits for all commands that they have at the
+ * call. Afterwards the block belongs to no queue.
  *
  * @param block  a block in use
  * @param error  return location, or NULL: what the backend says; TARN_ERROR_FORKED in a child of
@@ -97,8 +99,9 @@ gboolean tarn_block_wait (TarnBlock *block, GError **error);
  * Gets the queue that a block is used on.
  *
  * @param block  a block in use; any thread may call it, while none moves the block or records a use
- * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none.
- *         What it is of CUDA's default streams only tarn_cuda_block_get_stream() can tell.
+ * @return (transfer none): the queue that it was allocated for, moved to or first recorded with;
+ *         NULL: none. Of CUDA's default streams, only tarn_cuda_block_get_stream() tells which it
+ * is.
  * @since 0.1
  */
 gpointer tarn_block_get_queue (const TarnBlock *block);

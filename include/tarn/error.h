@@ -58,14 +58,15 @@ typedef enum
 GQuark tarn_error_quark (void);
 
 /**
- * Tells whether a request failed because there is too little memory. Less memory may be had then:
- * a program that works in tiles takes smaller ones, and one with a cache empties it and tries
- * again.
+ * Tells whether a request failed because there is too little memory. A smaller request may then
+ * succeed: a program that works in tiles retries with smaller ones, and a program with a cache
+ * empties it and retries.
  *
- * That is so for TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT. A driver's own statuses for lack of
- * memory (CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY,
- * CUDA_ERROR_OUT_OF_MEMORY) come as TARN_ERROR_OUT_OF_MEMORY already. A size that no memory of the
- * device has, however empty it is, is not meant: TARN_ERROR_INVALID_SIZE, CL_INVALID_BUFFER_SIZE.
+ * The codes are TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT. Tarn converts the statuses of
+ * drivers (CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY,
+ * CUDA_ERROR_OUT_OF_MEMORY) to TARN_ERROR_OUT_OF_MEMORY. A request that would fail even on an empty
+ * device has another code: TARN_ERROR_INVALID_SIZE, or TARN_OPENCL_ERROR with
+ * CL_INVALID_BUFFER_SIZE.
  *
  * @param error  nullable: what a function has set; any thread may call this
  * @return TRUE if it is one of the two; FALSE for any other error, and for NULL

@@ -43,9 +43,9 @@ GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
 
 /**
- * Gets the OpenCL status that says what an error says. It is for programs that pass on statuses.
+ * Converts an error to an OpenCL status. It is for functions that return a cl_int.
  *
- * TARN_OPENCL_ERROR's code is the status already. For TARN_ERROR's codes it is
+ * The code of a TARN_OPENCL_ERROR is a status already. The codes of TARN_ERROR become:
  *
  * - OUT_OF_MEMORY, LIMIT: CL_MEM_OBJECT_ALLOCATION_FAILURE
  * - INVALID_SIZE: CL_INVALID_BUFFER_SIZE
@@ -116,18 +116,21 @@ gboolean tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data,
 gpointer tarn_opencl_get_function (const gchar *name, GError **error);
 
 /**
- * Makes an allocator of buffers by clCreateBuffer alone. The driver may find out that it has no
- * memory only when a command first uses the buffer; for a pool, take
+ * Makes an allocator that only calls clCreateBuffer. Many drivers look for memory only when a
+ * command first uses the buffer, and that command then fails. For a pool, use
  * tarn_opencl_immediate_allocator_new(). A block of 0 bytes has no buffer.
  *
- * A part of a buffer (TarnAllocatorOps.part_new) is a sub-buffer: clCreateSubBuffer, with those of
- * the flags that it takes, the others are inherited. To kernels and commands it is a buffer as any
- * other, but clCreateSubBuffer makes no part of it, its CL_MEM_ASSOCIATED_MEMOBJECT is the whole
- * buffer, and it is aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only, the most that a device of the
- * context asks for. Commands may use parts that do not overlap at the same time, but a part and the
- * whole buffer only if all of them read.
+ * A part of a buffer (TarnAllocatorOps.part_new) is a sub-buffer. clCreateSubBuffer gets those of
+ * the flags that it accepts; the sub-buffer inherits the others. Kernels and commands use a
+ * sub-buffer like any other buffer, but:
  *
- * @param context  where buffers belong; retained
+ * - clCreateSubBuffer fails on it.
+ * - Its CL_MEM_ASSOCIATED_MEMOBJECT is the whole buffer.
+ * - It is aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN, the largest of the context's devices.
+ * - Commands may use parts that do not overlap at the same time. They may use a part and the whole
+ *   buffer at the same time only if all of them read.
+ *
+ * @param context  the context of the buffers; retained
  * @param flags    for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
  *                 with CL_MEM_READ_WRITE
  * @param error    return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
@@ -139,22 +142,27 @@ TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_fl
                                                    GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes an allocator of buffers that are on the device at once. They are put on the queue's device,
- * so that out-of-memory is found when a block is allocated: clCreateBuffer, then
- * clEnqueueMigrateMemObjects with CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED; on NVIDIA's devices,
- * where that is not safe in threads, a fill of up to 4 bytes; on a device older than OpenCL 1.2, a
- * write of up to 4 bytes. It waits for none of them. A block of 0 bytes has no buffer. Parts are as
- * tarn_opencl_deferred_allocator_new() says; they are on the device as their buffer is.
+ * Makes an allocator of buffers that are on the device at once. It is the queue's device. If the
+ * device has no memory left, the allocation fails, and not a later command. After clCreateBuffer,
+ * the allocator enqueues a command that makes the driver place the buffer, and does not wait for
+ * it:
+ *
+ * - clEnqueueMigrateMemObjects with CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED
+ * - on NVIDIA's devices, where that is not thread-safe, a fill of up to 4 bytes
+ * - on a device older than OpenCL 1.2, a write of up to 4 bytes
+ *
+ * A block of 0 bytes has no buffer. Parts are sub-buffers, as for
+ * tarn_opencl_deferred_allocator_new(), and are on the device with their buffer.
  *
  * A program may retain the buffer of a block (clRetainMemObject), as reference-counted wrappers do.
- * When the block is freed, a pool asks for CL_MEM_REFERENCE_COUNT, and hands the buffer to nobody
- * else before the program has released it; until then its bytes count as in use. It does so with
- * NVIDIA's driver, and with PoCL for blocks of a heap. Elsewhere the count may have references of
- * the driver's own, and a buffer must not be used any more once its block is freed.
+ * When the block is freed, the pool reads CL_MEM_REFERENCE_COUNT. It does not reuse the buffer
+ * until the program has released it; until then its bytes count as in use. The pool does so with
+ * NVIDIA's driver, and with PoCL for blocks of a heap. With other drivers, the count may include
+ * the driver's own references, so the program must not use a buffer after its block was freed.
  *
- * @param queue  where that is enqueued; retained, as its context is. A buffer used on
- *               another queue must wait for what was put on this one, as a pool does where
- *               tarn_opencl_pool_allocate() is given that queue.
+ * @param queue  the queue of that command; retained, and so is its context. If another queue uses a
+ *               buffer, it must wait for this one. A pool makes it wait if the request names the
+ *               other queue: see tarn_opencl_pool_allocate().
  * @param flags  for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
  *               with CL_MEM_READ_WRITE
  * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
@@ -222,25 +230,32 @@ gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
 /* Pools, and memory that several queues use */
 
 /**
- * Makes a pool of buffers as most programs want it. It is over a heap, which is over
- * tarn_opencl_immediate_allocator_new(), and has little more than what is in use, whatever sizes
- * the program asks for, and seldom calls the driver.
+ * Makes a pool of buffers that suits most programs. The pool is over a heap, and the heap is over
+ * tarn_opencl_immediate_allocator_new(). The heap takes little more memory than is in use, for
+ * requests of any sizes, and seldom calls the driver.
  *
- * Its buffers are sub-buffers of larger ones. To kernels and commands they are buffers as any
- * other; but clCreateSubBuffer makes none of them, their CL_MEM_ASSOCIATED_MEMOBJECT is the larger
- * buffer, and they are aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only. Some drivers fail at copies
- * between sub-buffers and images (PoCL 3.1 to 6.0, also at clEnqueueCopyBufferRect; rusticl of Mesa
- * 22.3). For a program to which that matters, TARN_POOL_WHOLE_BUFFERS makes a pool straight over
- * the allocator, and tarn_opencl_block_create_sub_buffer() makes a part of any block. In a context
- * of several devices name a queue in each request (tarn_opencl_pool_allocate()): then no buffer has
- * blocks of two queues in it, which some drivers would move as a whole.
+ * The pool's buffers are sub-buffers of larger ones. Kernels and commands use them like any other
+ * buffers, but:
  *
- * @param queue    a queue of the device; retained, as its context is. It makes memory ready.
- * @param flags    for clCreateBuffer, as tarn_opencl_immediate_allocator_new() takes them; 0 for
+ * - clCreateSubBuffer fails on them; tarn_opencl_block_create_sub_buffer() makes a part of a block.
+ * - Their CL_MEM_ASSOCIATED_MEMOBJECT is the larger buffer.
+ * - They are aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN.
+ * - Some drivers fail at copies between sub-buffers and images (PoCL 3.1 to 6.0, also at
+ *   clEnqueueCopyBufferRect; rusticl of Mesa 22.3).
+ *
+ * With TARN_POOL_WHOLE_BUFFERS the pool has no heap, and its buffers are no sub-buffers.
+ *
+ * In a context of several devices, name a queue in each request (tarn_opencl_pool_allocate()). Then
+ * blocks of two queues are never in one larger buffer, which some drivers would move as a whole.
+ *
+ * @param queue    a queue of the device; retained, and so is its context. When the heap gets memory
+ *                 from the driver, this queue makes it ready, and the host waits for all commands
+ *                 of this queue. tarn_opencl_pool_new_for_device() makes a queue for that.
+ * @param flags    for clCreateBuffer, as for tarn_opencl_immediate_allocator_new(); 0 for
  *                 CL_MEM_READ_WRITE
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
- *                 heap's, too: no more is taken of the driver. tarn_pool_set_limit_bytes()
- *                 changes both. TarnPoolOptions.heap has other options of the heap.
+ * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. The limit also bounds
+ *                 the memory that the heap takes from the driver. tarn_pool_set_limit_bytes()
+ *                 changes it for both. TarnPoolOptions.heap has other options of the heap.
  * @param error    return location, or NULL: as tarn_opencl_immediate_allocator_new(),
  *                 tarn_heap_allocator_new() and tarn_pool_new()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
@@ -251,12 +266,13 @@ TarnPool *tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags,
                                 GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes a pool for a device, without a queue of the program's. Otherwise it is as
- * tarn_opencl_pool_new(). The pool has a queue of its own, on which it makes fresh memory ready:
- * other queues wait for that when they first use it.
+ * Makes a pool for a device, without a queue of the program. Otherwise it is like
+ * tarn_opencl_pool_new(). The pool makes a queue of its own, which makes fresh memory ready: with a
+ * heap the host waits for that queue, without a heap the queue that first uses the memory does.
+ * Name a queue in each request or free, or wait for the queue before you free a block.
  *
- * @param context  where buffers belong; retained
- * @param device   a device of the context, where memory is to be
+ * @param context  the context of the buffers; retained
+ * @param device   a device of the context, which gets the memory
  * @param flags    as for tarn_opencl_pool_new()
  * @param options  as for tarn_opencl_pool_new()
  * @param error    return location, or NULL: as tarn_opencl_pool_new(); TARN_OPENCL_ERROR where no
@@ -270,16 +286,16 @@ TarnPool *tarn_opencl_pool_new_for_device (cl_context context, cl_device_id devi
 
 /**
  * Allocates a block from a pool, for use on a queue. It is tarn_pool_allocate_ordered() for a
- * cl_command_queue. The pool retains the queue as long as it remembers it: the caller may release
- * it at any time.
+ * cl_command_queue. The pool retains the queue as long as it remembers the queue, so the caller may
+ * release it at any time.
  *
- * Order is made of markers, barriers and waits for events. A device that does not keep what OpenCL
- * promises of these gives no order, and no error.
+ * The pool orders queues by markers, barriers and waits for events. If a driver breaks OpenCL's
+ * promises about these, commands are not ordered, and there is no error.
  *
  * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
  * @param size   bytes; 0 is allowed
- * @param queue  nullable: as tarn_pool_allocate(); of the allocator's context; an out-of-order
- *               queue waits even for itself
+ * @param queue  nullable: a queue of the allocator's context. NULL: as tarn_pool_allocate(). An
+ *               out-of-order queue may have to wait for its own commands too.
  * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
  *               a queue of another context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL
  *               1.2, or TARN_OPENCL_ERROR with the driver's status
@@ -383,8 +399,8 @@ void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 
 /**
- * Gets the queue that a block is used on. It is what the block was allocated for, moved to or first
- * recorded with. A block of 0 bytes has one as any other.
+ * Gets the queue that a block is used on. It is the queue that the block was allocated for, moved
+ * to or first recorded with. A block of 0 bytes has a queue like any other.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
  *               thread may call it, while none moves the block or records a use

@@ -16,9 +16,9 @@
 G_BEGIN_DECLS
 
 /**
- * An allocator that holds freed blocks and hands them out again. It is over another one, its
- * upstream: freed blocks are held in bins by size, and handed out again without a call of the
- * driver. Any function of a pool may be called from any thread at any time.
+ * An allocator that holds freed blocks and hands them out again. A pool allocates from another
+ * allocator, its upstream. It holds freed blocks in bins by size, and hands them out again without
+ * a driver call. Any thread may call any function of a pool at any time.
  *
  * @since 0.1
  */
@@ -54,25 +54,25 @@ typedef enum
   TARN_POOL_FINDABLE = 1 << 0,
 
   /**
-   * The pool assumes that the program has no references of its own on memory that it frees.
-   * Otherwise, where memory is a handle with a reference count (a cl_mem), a pool asks for the
-   * count when a block is freed, and keeps the block aside as long as the program retains the
+   * The pool assumes that the program has no references of its own to memory that it frees.
+   * Without this flag, if memory is a handle with a reference count (a cl_mem), the pool reads the
+   * count when a block is freed. It keeps the block aside as long as the program retains the
    * handle: see tarn_opencl_immediate_allocator_new().
    */
   TARN_POOL_TRUSTS_HANDLES = 1 << 1,
 
   /**
-   * For tarn_opencl_pool_new(), tarn_cuda_pool_new() and their like; it means nothing to
-   * tarn_pool_new(). The pool stands straight on the driver's allocator, and on no heap. Each block
-   * is memory of its own then, which clCreateSubBuffer and cuIpcGetMemHandle () take. It costs more
-   * memory, and more calls of the driver, where sizes vary.
+   * For tarn_opencl_pool_new(), tarn_cuda_pool_new() and similar functions; tarn_pool_new() ignores
+   * it. The pool is straight over the driver's allocator, without a heap. Each block is then a
+   * buffer or an allocation of its own, which clCreateSubBuffer and cuIpcGetMemHandle () accept. If
+   * sizes vary, this takes more memory and more driver calls.
    */
   TARN_POOL_WHOLE_BUFFERS = 1 << 2,
 
   /**
-   * The pool writes a line to standard error when its last reference is gone, or at exit: its name,
-   * what tarn_pool_stats_to_string() says of it, and the most bytes that it had. TARN_STATS=1 in
-   * the environment does it for all pools.
+   * The pool prints a line to standard error when its last reference is gone, or at exit: its name,
+   * the text of tarn_pool_stats_to_string(), and its peaks of memory in use and memory taken.
+   * TARN_STATS=1 in the environment sets this flag for all pools.
    */
   TARN_POOL_PRINTS_STATS = 1 << 3
 } TarnPoolFlags;
@@ -87,13 +87,14 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnPoolOptions), as TARN_POOL_OPTIONS_INIT sets it */
 
   /**
-   * How finely sizes are told apart, 0 to 26 bits; 4 by default. A request is rounded up, by less
-   * than 1 / 2^leading_bits_in_bin_id of its size, to the largest size of its bin: the sizes whose
-   * first 1 bit is followed by the same bits, as many as this says. More bits waste less memory,
-   * and find a held block that fits less often. Over a heap, which has memory of any size, this
-   * does not matter: requests of more than 128 KiB are not rounded, and smaller ones are rounded up
-   * to a multiple of 512 bytes, or by less than 1/32 of their size where that is more. With a
-   * limit, and once memory has run out, no request is rounded there.
+   * The number of bits after the first 1 bit of a size that select its bin: 0 to 26; 4 by default.
+   * The pool rounds a request up to the largest size of its bin, by less than
+   * 1 / 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits
+   * less often.
+   *
+   * A pool over a heap ignores this. There, requests of more than 128 KiB are not rounded, and
+   * smaller ones are rounded up to a multiple of 512 bytes, or by less than 1/32 of their size if
+   * that is more. With a limit, and after memory has run out, no request is rounded there.
    */
   guint leading_bits_in_bin_id;
 
@@ -102,35 +103,36 @@ typedef struct
   const gchar *name; /**< how messages call the pool; nullable; copied */
 
   /**
-   * The most bytes that the pool has of its upstream allocator at a time, for held blocks and
-   * blocks in use; 0, the default: no limit. A request that would exceed it gives held blocks back
-   * if these are enough; else it asks reclaim functions, and is TARN_ERROR_LIMIT if that does not
-   * help: see tarn_pool_allocate(). It may wait for requests of other threads that are in a call of
-   * the upstream allocator, which must not wait for it in turn. tarn_pool_set_limit_bytes() changes
-   * it. TARN_LIMIT in the environment is another limit for each pool, and the lower one counts: in
-   * bytes, such as 8G, or as a share of the device's memory, such as 80%, which is none for pools
-   * of the host's memory.
+   * The most bytes that the pool has from its upstream allocator at a time, for held blocks and
+   * blocks in use; 0, the default: no limit. If a request would exceed the limit, the pool returns
+   * held blocks to the upstream allocator, if these are enough; if not, it calls its reclaim
+   * functions. If there is still no room, the request fails with TARN_ERROR_LIMIT: see
+   * tarn_pool_allocate(). The request may wait for requests of other threads that are in a call of
+   * the upstream allocator; such a call must not wait for this request.
+   *
+   * tarn_pool_set_limit_bytes() changes the limit. TARN_LIMIT in the environment is another limit
+   * for each pool, and the lower one counts. It is a number of bytes, such as 8G, or a share of the
+   * device's memory, such as 80%. Pools of host memory ignore a share.
    */
   gsize limit_bytes;
 
   /**
-   * How many freed blocks of one size each thread may keep for itself: 32 by default, 65535 at
-   * most. A thread allocates and frees without a lock as long as its own blocks suffice, so that
-   * threads do not hold each other up. Take more for threads that free many blocks of a size (of a
-   * bin, to be exact) before they ask for them again. With 0, threads keep nothing: each request
-   * takes the pool's lock, and each freed block is there for every thread at once.
+   * The number of freed blocks of one size that each thread may cache: 32 by default, 65535 at
+   * most. A thread allocates and frees without a lock as long as its cache suffices, so threads do
+   * not wait for each other. Set a larger number if threads free many blocks of a size (of a bin,
+   * to be exact) before they request them again. With 0, threads cache nothing: each request takes
+   * the pool's lock, and every thread can get each freed block at once.
    *
-   * Blocks that threads keep count as held. They are taken back when memory runs out, before
-   * limit_bytes would be exceeded, and by tarn_pool_free_held() and its like. A thread that needs a
-   * block may be given one that another thread keeps, if that thread has ended or has not used the
-   * pool for 10 ms. They are kept apart for each in-order queue.
+   * Blocks that threads cache count as held. The pool frees them when memory runs out, when
+   * limit_bytes would be exceeded, and in tarn_pool_free_held() and similar functions. If a thread
+   * has ended, or has not used the pool for 10 ms, another thread that needs its blocks gets them.
+   * Each thread has a separate cache for each in-order queue.
    */
   guint thread_cache_blocks;
 
   /**
-   * The most bytes that each thread may keep for itself, in blocks of all sizes; by default 16 GiB,
-   * or 1 GiB where pointers have 32 bits. With 0, threads keep nothing, as with
-   * thread_cache_blocks.
+   * The most bytes that each thread may cache, in blocks of all sizes; by default 16 GiB, or 1 GiB
+   * if pointers have 32 bits. With 0, threads cache nothing, as with thread_cache_blocks.
    */
   gsize thread_cache_bytes;
 
@@ -211,35 +213,38 @@ typedef struct
 
   gsize held_blocks;        /**< freed, and kept to be handed out again */
   gsize active_blocks;      /**< in use */
-  gsize managed_bytes;      /**< allocated for held and active blocks */
-  gsize active_bytes;       /**< asked for by active blocks */
+  gsize managed_bytes;      /**< allocated from upstream for held and active blocks */
+  gsize active_bytes;       /**< the requested bytes of active blocks */
   gsize held_bytes;         /**< allocated for held blocks */
-  gsize peak_managed_bytes; /**< the most that managed_bytes was: see tarn_pool_reset_peaks() */
+  gsize peak_managed_bytes; /**< the highest managed_bytes: see tarn_pool_reset_peaks() */
   /**
-   * The most that active_bytes was. Where several threads use the pool, this may be too small,
-   * by up to the bytes of the blocks that they keep for themselves.
+   * The highest active_bytes. If several threads use the pool, this may be too small, by up to the
+   * bytes of the blocks that they cache.
    */
   gsize peak_active_bytes;
 
-  guint64 hits;     /**< requests that a block held by the pool served */
+  guint64 hits;     /**< requests that a held block served */
   guint64 misses;   /**< requests that the upstream allocator served: a heap, or the driver */
-  guint64 failures; /**< requests that ended in an error */
+  guint64 failures; /**< requests that failed */
   /**
-   * Requests that were served without a call of the driver for memory, by a held block or by the
-   * heap below the pool. They are among hits and misses.
+   * Requests that a held block, or the heap below the pool, served without a driver call for
+   * memory. They also count as hits or misses.
    */
   guint64 served_without_driver;
   /**
-   * Calls of the driver for memory that requests of this pool led to, also through a heap or
-   * another pool below it, and also those that failed. The driver is the allocator at the bottom:
-   * the backend.
+   * Driver calls for memory that requests of this pool caused, also through a heap or another pool
+   * below it, and also those that failed. The driver is the allocator at the bottom: the backend.
    */
   guint64 driver_calls;
-  guint64 upstream_failures; /**< times that the upstream allocator gave no memory */
+  guint64 upstream_failures; /**< times that the upstream allocator failed to allocate */
   guint64 upstream_frees;    /**< blocks returned to the upstream allocator */
-  guint64 reclaims;          /**< times that reclaim functions were asked */
-  guint64 ignored_frees;     /**< blocks freed in a child of fork (), where nothing is done */
-  guint64 queue_waits;       /**< times that a queue, or the host, was made to wait for another */
+  guint64 reclaims;          /**< times that the pool called reclaim functions */
+  guint64 ignored_frees;     /**< blocks freed in a child of fork (), where a free does nothing */
+  /**
+   * Times that the pool made a queue, or the host, wait for another queue. Waits of a heap below
+   * the pool do not count.
+   */
+  guint64 queue_waits;
 } TarnPoolStats;
 
 /**
@@ -354,28 +359,30 @@ TarnPool *tarn_pool_ref (TarnPool *pool);
 void tarn_pool_unref (TarnPool *pool);
 
 /**
- * Allocates a block from a pool. It has at least @p size bytes, and is one that the pool holds, or
- * else a fresh one from the upstream allocator, as large as every size of its bin needs.
+ * Allocates a block from a pool. The block has at least @p size bytes. It is a held block of the
+ * pool, or else a fresh one from the upstream allocator, with the largest size of its bin.
  *
- * When upstream is out of memory, or is a pool at its limit, the pool asks upstream's reclaim
- * function and then its own, once; then it returns held blocks, the largest first, until there is
- * room; last, it tries the exact size if rounding had added bytes. After any other error of
- * upstream, it tries the exact size at once. A block of an exact size is returned upstream when it
- * is freed.
+ * If upstream is out of memory, or is a pool at its limit, the pool takes these steps:
  *
- * A request that would exceed the pool's limit does not ask upstream. The pool returns held blocks,
- * the largest first, as many as needed, if these are enough; else it asks its reclaim functions
- * once, and tries the exact size if rounding had added bytes. The request waits for other threads
- * that are returning memory, or asking upstream for some.
+ * - It calls upstream's reclaim function and then its own, once.
+ * - It returns held blocks to upstream, the largest first, until there is room.
+ * - If rounding had added bytes, it requests the exact size.
+ *
+ * After any other error of upstream, the pool requests the exact size at once. When a block of an
+ * exact size is freed, the pool returns it to upstream.
+ *
+ * A request that would exceed the pool's limit does not call upstream. The pool returns held
+ * blocks, the largest first, as many as needed, if these are enough. If not, it calls its reclaim
+ * functions once, and tries the exact size if rounding had added bytes. The request waits for other
+ * threads that are returning memory to upstream or requesting some from it.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
- * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
- *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
- *               exceeded; TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's
- *               bytes could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or
- *               an error of the backend, of which TARN_ERROR_CONTEXT_LOST makes the pool stop
- *               holding
+ * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY; TARN_ERROR_LIMIT if the pool's
+ *               limit would be exceeded (both messages have the bytes that are active and held);
+ *               TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's bytes
+ *               could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or an
+ *               error of the backend. After TARN_ERROR_CONTEXT_LOST the pool stops holding.
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -384,18 +391,24 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
 
 /**
  * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
- * cl_command_queue or a CUstream. Memory that other queues used before comes only when they are
- * done with it, or else the queue waits for that. tarn_block_record_use() tells of further queues.
+ * cl_command_queue or a CUstream. If other queues used the memory before, they are done with it, or
+ * the queue waits for them. If the block is used on further queues, call tarn_block_record_use().
  *
- * Memory that only one in-order queue has used is reused by it without a call of the driver, and
- * without a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other
- * queues get it once it is idle, and fresh memory until then. The queue waits only for memory that
- * is handed over between queues: memory that several queues used, memory that was moved to its
- * queue (tarn_block_move_to_queue()), and memory of a size of which there was not enough for each
- * queue. The host waits only where there is no other memory left.
+ * An in-order queue reuses memory that only this queue has used. That needs no driver call, and no
+ * lock as long as the thread caches some (TarnPoolOptions.thread_cache_blocks). Other queues get
+ * that memory when the commands that use it are done, and fresh memory until then. The queue waits
+ * only for memory that is handed over between queues:
  *
- * Where this call makes the queue wait, a request that names no queue makes the host wait. Memory
- * that was neither allocated nor recorded with a queue is idle as soon as it is freed.
+ * - memory that several queues used
+ * - memory that was moved to its queue (tarn_block_move_to_queue())
+ * - memory of a size of which there was not enough for each queue
+ *
+ * The host waits if there is no other memory left. It also waits if a heap of OpenCL buffers gets
+ * memory from the driver, until a queue has made this memory ready: see tarn_opencl_pool_new().
+ *
+ * In the cases in which this call makes the queue wait, a request that names no queue makes the
+ * host wait. The pool treats memory that was neither allocated nor recorded with a queue as idle as
+ * soon as it is freed.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
@@ -412,12 +425,13 @@ TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queu
 
 /**
  * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
- * more than the pool's memory has anyway, such as 4 KiB or 2 MiB. A block that needs more is given
- * back when it is freed, and is not held: use it for what lives long.
+ * a larger alignment than the pool's memory has, such as 4 KiB or 2 MiB. When a block with a larger
+ * alignment is freed, the pool does not hold it, but returns it. Use such blocks for data that
+ * lives long.
  *
- * Over a heap the block's address is a multiple of the alignment; where memory is a cl_mem, which
- * has no address on the host, its offset in the larger buffer is. Without a heap the memory is as
- * the driver gives it.
+ * Over a heap the block's address is a multiple of the alignment. A cl_mem has no address on the
+ * host, so its offset in the larger buffer is such a multiple. Without a heap the memory has the
+ * driver's alignment.
  *
  * @param pool       a pool; any thread may call it
  * @param size       bytes; 0 is allowed
@@ -439,14 +453,14 @@ TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignme
  * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the
  * pool's limit is raised, or less is charged to it (tarn_pool_uncharge()).
  *
- * It fails at once, as without a timeout, where a wait is of no use: if none of these pools has a
- * block in use or a charge, if @p size is more than the pool's limit, and inside reclaim functions
- * and functions of a backend. It does not see what is freed elsewhere: by other programs, or by
- * pools that are in no group with this one. If the calling thread itself has the memory that is
- * missing, nobody can free it, and the call waits until the timeout.
+ * The call fails at once, as without a timeout, if a wait is of no use: if none of these pools has
+ * a block in use or a charge, if @p size is more than the pool's limit, and inside reclaim
+ * functions and functions of a backend. It does not notice memory that is freed elsewhere, by other
+ * programs or by pools outside the group. If the calling thread itself has the missing memory,
+ * nobody can free it, and the call waits until the timeout.
  *
- * Waiting threads have no turns: the first to ask after a free may get the memory. While a request
- * waits, all requests and frees of these pools take a lock.
+ * Waiting threads do not take turns: the first request after a free may get the memory. While a
+ * request waits, all requests and frees of these pools take a lock.
  *
  * @param pool          a pool; any thread may call it, and threads may wait at a time
  * @param size          bytes; 0 is allowed
@@ -624,8 +638,9 @@ void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
 
 /**
  * Makes a line of a pool's counters for people to read. An example: "101 requests: 98 served
- * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". Requests that failed are in
- * it if there are any. What the line says may be worded otherwise in later versions.
+ * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". The line has the number of
+ * failed requests if there are any. Over a heap, few bytes are held, because the heap keeps most
+ * freed memory: see tarn_heap_get_stats(). Later versions may change the wording.
  *
  * @param stats  as tarn_pool_get_stats() has filled it; any thread may call it
  * @return (transfer full): the line, without a newline; for g_free()
@@ -634,8 +649,8 @@ void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
 gchar *tarn_pool_stats_to_string (const TarnPoolStats *stats) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Begins the peaks of a pool anew. Its peak_managed_bytes and peak_active_bytes are what there is
- * now.
+ * Resets the peaks of a pool. It sets peak_managed_bytes and peak_active_bytes to the present
+ * values of managed_bytes and active_bytes.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -652,8 +667,8 @@ void tarn_pool_reset_peaks (TarnPool *pool);
 const gchar *tarn_pool_get_name (TarnPool *pool);
 
 /**
- * Gets the allocator that a pool is over. With one that was made in one line it is the heap, for
- * tarn_heap_get_stats().
+ * Gets the upstream allocator of a pool. For tarn_opencl_pool_new(), tarn_cuda_pool_new() and
+ * similar functions it is the heap, for tarn_heap_get_stats().
  *
  * @param pool  a pool; any thread may call it
  * @return (transfer none): valid as long as @p pool
@@ -683,11 +698,10 @@ TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 guint64 tarn_pool_get_generation (TarnPool *pool);
 
 /**
- * Gets the most bytes that a pool is to manage. It is what tarn_pool_set_limit_bytes(), or before
- * it TarnPoolOptions, said.
+ * Gets the limit of a pool. tarn_pool_set_limit_bytes(), or else TarnPoolOptions, has set it.
  *
  * @param pool  a pool; any thread may call it
- * @return bytes; 0: as many as there are
+ * @return bytes; 0: no limit
  * @since 0.1
  */
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
@@ -702,7 +716,7 @@ gsize tarn_pool_get_limit_bytes (TarnPool *pool);
  * returns all held blocks, waiting for the queues that use them, and the heap returns idle pieces.
  *
  * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
- * @param limit_bytes  bytes; 0: as many as there are
+ * @param limit_bytes  bytes; 0: no limit
  * @since 0.1
  */
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
@@ -769,8 +783,8 @@ void tarn_pool_uncharge (TarnPool *pool, gsize bytes);
 gsize tarn_pool_get_charged_bytes (TarnPool *pool);
 
 /**
- * Gets the most bytes that a pool is to hold. It is what tarn_pool_set_hold_bytes(), or before it
- * TarnPoolOptions, said.
+ * Gets the most bytes that a pool holds. tarn_pool_set_hold_bytes(), or else TarnPoolOptions, has
+ * set the number.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes; 0 and G_MAXSIZE as TarnPoolOptions.hold_bytes has them
