@@ -174,7 +174,7 @@ describe_options (Options *options)
 {
   const GOptionEntry entries[] = {
     { "limit", 0, 0, G_OPTION_ARG_STRING, &options->limit,
-      "Limit of a pool's device memory: 800M, 80%", "SIZE" },
+      "Most device memory of a pool: 800M, 80%", "SIZE" },
     { "no-pool", 0, 0, G_OPTION_ARG_NONE, &options->no_pool,
       "Leave all buffers to the driver, and count them", NULL },
     { "stats", 0, 0, G_OPTION_ARG_NONE, &options->stats, "Print the numbers of buffers at the end",
@@ -184,7 +184,7 @@ describe_options (Options *options)
     { "debug", 0, 0, G_OPTION_ARG_STRING, &options->debug,
       "Look for mistakes: guards,poison,leaks or all", "WORDS" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &options->faults.budget,
-      "Limit of the program's memory: 256M", "SIZE" },
+      "Fail allocations beyond this total: 256M", "SIZE" },
     { "fail", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->faults.calls,
       "Fail the Nth call: clCreateBuffer:3, :3-5, :3+", "CALL:N" },
     { "fail-all", 0, 0, G_OPTION_ARG_NONE, &options->faults.all,

@@ -50,9 +50,9 @@ describe_options (Options *options)
 {
   FilterTexts *filter = &options->filter;
   const GOptionEntry entries[] = {
-    { "print", 'p', 0, G_OPTION_ARG_NONE, &options->print, "Print all events, one a line", NULL },
+    { "print", 'p', 0, G_OPTION_ARG_NONE, &options->print, "Print all events, one per line", NULL },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json,
-      "Print JSON; with --print, an object a line", NULL },
+      "Print JSON; with --print, an object per line", NULL },
     { "csv", 0, 0, G_OPTION_ARG_NONE, &options->csv, "Make a trace for tarn-bench", NULL },
     { "chrome", 0, 0, G_OPTION_ARG_NONE, &options->chrome,
       "Make JSON for Perfetto and Chrome's viewer", NULL },
@@ -146,7 +146,8 @@ check_options (const Options *options, const Filter *filter, GError **error)
     return refuse (error, "--json is for the summary and --print");
   if (!options->print && n_formats == 0 && options->from_pytorch == NULL
       && !filter_is_empty (filter))
-    return refuse (error, "the summary is of all events: see --print");
+    return refuse (error, "the summary is of all events; to select some, add --print, --csv, "
+                          "--chrome or --pytorch");
   if (!options->print && filter->has_kinds)
     return refuse (error, "--kind is for --print");
   if (options->from_pytorch != NULL

@@ -129,7 +129,9 @@ test_usage (Fixture *self, gconstpointer data)
   FAIL (2, "only one of --print, --csv, --chrome and --pytorch can be given", "--print", "--csv",
         self->path);
   FAIL (2, "--json is for the summary and --print", "--json", "--chrome", self->path);
-  FAIL (2, "the summary is of all events: see --print", "--thread", "1", self->path);
+  FAIL (2,
+        "the summary is of all events; to select some, add --print, --csv, --chrome or --pytorch",
+        "--thread", "1", self->path);
   FAIL (2, "--kind is for --print", "--csv", "--kind", "hit", self->path);
   FAIL (2, "--thread: 'x' is not a number, such as 12 or 0xc", "--print", "--thread", "x",
         self->path);
