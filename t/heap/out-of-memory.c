@@ -120,8 +120,9 @@ test_limit_message (HeapFixture *fixture, gconstpointer unused)
   g_assert_false (tarn_allocator_allocate_memory (fixture->heap, 250 * MIB, &memory[0], &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
   stats = heap_get_stats (fixture);
+  g_assert_cmpuint (stats.pieces, ==, 1);
   expected = g_strdup_printf ("%" G_GSIZE_FORMAT " bytes are free in %" G_GSIZE_FORMAT
-                              " segments, and the largest free stretch has %" G_GSIZE_FORMAT,
+                              " segment, and the largest free range has %" G_GSIZE_FORMAT,
                               stats.free_bytes, stats.pieces, stats.largest_free_bytes);
   g_assert_nonnull (strstr (error->message, expected));
   heap_put (fixture, memory[1], 20 * MIB);

@@ -28,20 +28,21 @@ get_largest_of_all (const TarnHeap *heap)
 }
 
 /* Adds the free bytes of the heap, which did not serve the request, to the message of a request's
- * error. */
+ * error.  A heap without segments has none. */
 void
 _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
 {
   g_autofree gchar *message = NULL;
 
   _tarn_assert_locked (&heap->lock);
-  if (*error == NULL || !_tarn_heap_has_run_out (*error))
+  if (*error == NULL || !_tarn_heap_has_run_out (*error) || heap->stats.pieces == 0)
     return;
   message = g_steal_pointer (&(*error)->message);
-  (*error)->message = g_strdup_printf (
-      "%s: %" G_GSIZE_FORMAT " bytes are free in %" G_GSIZE_FORMAT
-      " segments, and the largest free stretch has %" G_GSIZE_FORMAT,
-      message, heap->stats.free_bytes, heap->stats.pieces, get_largest_of_all (heap));
+  (*error)->message
+      = g_strdup_printf ("%s: %" G_GSIZE_FORMAT " bytes are free in %" G_GSIZE_FORMAT
+                         " segment%s, and the largest free range has %" G_GSIZE_FORMAT,
+                         message, heap->stats.free_bytes, heap->stats.pieces,
+                         heap->stats.pieces == 1 ? "" : "s", get_largest_of_all (heap));
 }
 
 /* Gets the number of times that memory of a heap was unmapped or returned. */
