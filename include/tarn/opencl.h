@@ -306,15 +306,15 @@ TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_que
                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates a block and fills it with bytes of the host. It does what CL_MEM_COPY_HOST_PTR does in
- * clCreateBuffer. The bytes are copied before it returns, and the caller may change them; the host
- * waits for no command that is on the queue. Commands that come later on the queue find them in the
- * block; another queue has to wait for this one.
+ * Allocates a block and fills it with bytes of the host. It replaces clCreateBuffer with
+ * CL_MEM_COPY_HOST_PTR. The function copies the bytes before it returns, so the caller may then
+ * change them. The host does not wait for commands on the queue. Later commands on the queue find
+ * the bytes in the block; another queue must wait for this one.
  *
  * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
  * @param bytes  the block's contents; may be NULL for 0 bytes
  * @param size   bytes
- * @param queue  for which the block is allocated, and which fills it
+ * @param queue  the queue that the block is allocated for, and that fills it
  * @param error  return location, or NULL: as tarn_opencl_pool_allocate(), and what OpenCL says of
  *               the command, such as CL_INVALID_OPERATION where the pool's flags are
  *               CL_MEM_HOST_READ_ONLY or CL_MEM_HOST_NO_ACCESS
@@ -337,9 +337,9 @@ TarnBlock *tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, 
 TarnBlock *tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer);
 
 /**
- * Makes a cl_mem of a part of a block. It also does so of a block that is a sub-buffer itself:
- * clCreateSubBuffer takes no sub-buffer, so the part is made of the larger buffer. The caller
- * releases the part before freeing the block. A pool that asks for reference counts
+ * Makes a cl_mem of a part of a block. The block may be a sub-buffer itself. clCreateSubBuffer
+ * accepts no sub-buffer, so the part is then a sub-buffer of the larger buffer. The caller releases
+ * the part before it frees the block. A pool that reads reference counts
  * (tarn_opencl_immediate_allocator_new()) keeps the block aside until the part is released.
  *
  * @param block   a block in use, of an allocator of buffers or of a pool over one; any thread may
@@ -412,38 +412,38 @@ cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 /* Images */
 
 /**
- * A pool of images, which are held and handed out again as buffers are. Any function of it may be
- * called from any thread at any time.
+ * A pool of images. It holds freed images and hands them out again, as a pool of buffers does. Any
+ * thread may call any function of it at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
 
 /**
- * Makes a pool of images. Freed images are held, and handed out again where a request has the same
+ * Makes a pool of images. It holds freed images, and hands one out again if a request has the same
  * flags, format and descriptor. Queues, threads, limits, out of memory, recordings and snapshots
- * are as with a pool of buffers: see tarn_opencl_image_pool_get_pool().
+ * work as for a pool of buffers: see tarn_opencl_image_pool_get_pool().
  *
- * A new image is made by clCreateImage, and moved to the queue's device at once by
- * clEnqueueMigrateMemObjects; on NVIDIA's devices, where that is not safe in threads, by filling
- * one pixel. The host waits for neither.
+ * For a new image, the pool calls clCreateImage, and then clEnqueueMigrateMemObjects to move it to
+ * the queue's device at once. On NVIDIA's devices, where that is not thread-safe, it fills one
+ * pixel instead. The host waits for neither.
  *
- * The bytes of an image are those of its pixels, and a few more where kinds of images would have
- * the same number. A driver may take more, for rows that it pads or images that it tiles: OpenCL
+ * The bytes of an image are those of its pixels, and a few more if other kinds of images would have
+ * the same number. A driver may take more, because it pads rows or stores an image in tiles; OpenCL
  * does not say how much.
  *
- * @param queue    a queue of the device, which must have images; retained, as its context is. It
- * makes memory ready.
- * @param buffers  nullable: a pool with which the images share a limit and a reclaim group; a
- *                 reference is taken. The bytes of all images, held ones included, are charged to
- *                 it (tarn_pool_charge()), so that its limit is that of both. Near the limit, and
- *                 out of memory, held buffers make room for images, and held images for buffers. If
- *                 the pool is in no group, it and the images are put in a new one.
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. limit_bytes is a limit
- *                 of the images alone. hold_bytes is, where it is 0, an eighth of the device's
- *                 memory (CL_DEVICE_GLOBAL_MEM_SIZE), since images of a size that does not come
- *                 again are of no use; G_MAXSIZE: there is no bound. leading_bits_in_bin_id means
- *                 nothing.
+ * @param queue    a queue of the device, which must support images; retained, and so is its
+ *                 context. It makes memory ready.
+ * @param buffers  nullable: a pool that shares its limit and its reclaim group with the images. The
+ *                 function takes a reference. The bytes of all images, also held ones, are charged
+ *                 to the pool (tarn_pool_charge()), so its limit bounds both. Near the limit, and
+ *                 if memory runs out, held buffers make room for images, and held images for
+ *                 buffers. If the pool is in no group, it and the images get a new one.
+ * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. limit_bytes bounds the
+ *                 images alone. A hold_bytes of 0 means an eighth of the device's memory
+ *                 (CL_DEVICE_GLOBAL_MEM_SIZE), because held images of a size that does not come
+ *                 again are of no use; G_MAXSIZE: there is no bound. leading_bits_in_bin_id is
+ *                 ignored.
  * @param error    return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device without images or
  *                 older than OpenCL 1.2; TARN_ERROR_FORKED; TARN_ERROR_NO_DRIVER;
  *                 TARN_ERROR_INVALID_ARGUMENT; or TARN_OPENCL_ERROR
@@ -474,9 +474,9 @@ TarnOpenclImagePool *tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool);
 void tarn_opencl_image_pool_unref (TarnOpenclImagePool *pool);
 
 /**
- * Allocates an image from a pool. Its content is undefined. An image that is held has the same
- * flags, format and descriptor; fields of the descriptor that its type of image does not use, such
- * as the height of a 1D image, do not matter.
+ * Allocates an image from a pool. Its content is undefined. A held image serves the request if it
+ * has the same flags, format and descriptor. Fields of the descriptor that the type of image does
+ * not use, such as the height of a 1D image, do not matter.
  *
  * @param pool    a pool of images; any thread may call it
  * @param flags   for clCreateImage; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
@@ -484,7 +484,7 @@ void tarn_opencl_image_pool_unref (TarnOpenclImagePool *pool);
  * @param format  for clCreateImage
  * @param desc    for clCreateImage: a 1D, 2D or 3D image, or an array of 1D or 2D images. Pitches,
  *                num_mip_levels, num_samples and buffer must be 0.
- * @param queue   nullable: that is to use the image, as for tarn_opencl_pool_allocate()
+ * @param queue   nullable: the queue that uses the image, as for tarn_opencl_pool_allocate()
  * @param error   return location, or NULL: as tarn_opencl_pool_allocate();
  *                TARN_ERROR_INVALID_ARGUMENT for a descriptor that a pool cannot serve;
  *                TARN_ERROR_INVALID_SIZE for more bytes than can be counted; TARN_OPENCL_ERROR with
@@ -500,10 +500,10 @@ TarnBlock *tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_fl
                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the pool behind a pool of images. It is for counters, limits and trimming: all of
- * tarn_pool_get_stats(), tarn_pool_trim(), tarn_pool_set_limit_bytes(), tarn_pool_find() and so on
- * hold for images. It is no pool to allocate from: tarn_pool_allocate() there is
- * TARN_ERROR_INVALID_SIZE, or gives an image that happens to have so many bytes.
+ * Gets the pool behind a pool of images. It is for counters, limits and trimming:
+ * tarn_pool_get_stats(), tarn_pool_trim(), tarn_pool_set_limit_bytes(), tarn_pool_find() and other
+ * functions work on the images. Do not allocate from it: tarn_pool_allocate() fails with
+ * TARN_ERROR_INVALID_SIZE, or returns an image that happens to have as many bytes.
  *
  * @param pool  a pool of images; any thread may call it
  * @return (transfer none): valid as long as @p pool; take a reference to keep it longer
@@ -525,13 +525,12 @@ cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
 /* Results that are computed once for each context, queue or device */
 
 /**
- * Makes a memoized function of a cl_context and a key. It is tarn_memo_new() with a first argument
- * that is retained as long as anything is kept for it. So it lives until
- * tarn_memo_forget_everywhere() or one of its like is called for it: before it is released for the
- * last time. NULL is none: there is no current context in OpenCL, and to ask for it is a
- * programming error.
+ * Makes a memo whose first argument is a cl_context. It is like tarn_memo_new(), but it retains a
+ * context as long as it has an entry for it. So call tarn_memo_forget_everywhere() or a similar
+ * function before you release the last reference to a context. OpenCL has no current context, so
+ * NULL as the first argument is a programming error.
  *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param ops        nullable: for keys and values; its fields for first arguments must be NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
  * @param destroy    nullable: of @p user_data
@@ -543,10 +542,10 @@ TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc fun
                                         GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes a memoized function of a cl_command_queue and a key. Otherwise as
+ * Makes a memo whose first argument is a cl_command_queue. Otherwise it is like
  * tarn_opencl_context_memo_new().
  *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param ops        nullable: for keys and values; its fields for first arguments must be NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
  * @param destroy    nullable: of @p user_data
@@ -557,10 +556,10 @@ TarnMemo *tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
                                       GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes a memoized function of a cl_device_id and a key. Otherwise as
+ * Makes a memo whose first argument is a cl_device_id. Otherwise it is like
  * tarn_opencl_context_memo_new().
  *
- * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param ops        nullable: for keys and values; its fields for first arguments must be NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
  * @param destroy    nullable: of @p user_data
@@ -602,9 +601,9 @@ typedef struct
 
 /**
  * Makes a memo of kernels, which builds each program once. Its first argument is a cl_context, its
- * key a TarnOpenclKernelKey, its value a cl_kernel of the calling thread alone, which is free to
- * set its arguments. A program is built once for each context, device, source and options, whatever
- * kernels of it are asked for, and however many threads ask.
+ * key is a TarnOpenclKernelKey, and its value is a cl_kernel. Each thread has a cl_kernel of its
+ * own, so it can set the arguments without a lock. The memo builds a program once for each context,
+ * device, source and options, for all kernels in it and for all threads.
  *
  *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
  *     cl_kernel kernel;
@@ -618,9 +617,10 @@ typedef struct
  *     ...
  *     clReleaseKernel (kernel);
  *
- * The kernel of a thread that has ended is given to a later one. Programs and kernels retain their
- * context: tarn_memo_forget_everywhere() lets go of it. tarn_memo_get() gives kernels, too, as a
- * gpointer; a key without source, kernel_name or device is TARN_ERROR_INVALID_ARGUMENT there.
+ * When a thread has ended, a later one gets its kernel. Programs and kernels retain their context;
+ * tarn_memo_forget_everywhere() releases them. tarn_memo_get() also returns these kernels, as a
+ * gpointer. A key without source, kernel_name or device fails there with
+ * TARN_ERROR_INVALID_ARGUMENT.
  *
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
@@ -634,11 +634,11 @@ TarnMemo *tarn_opencl_kernel_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
  * @param memo     the memo
  * @param context  where the kernel is built
  * @param key      the kernel; source, kernel_name and device must be set
- * @param kernel   out: a reference of the caller's, for clReleaseKernel ()
+ * @param kernel   out: the kernel, with a reference for clReleaseKernel ()
  * @param error    return location, or NULL: as tarn_memo_get(); TARN_OPENCL_ERROR with the driver's
- *                 status, and of what does not compile the build log, of which more than 64 KiB are
- *                 left out; TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this
- *                 version of the library does not have
+ *                 status, and with up to 64 KiB of the build log if the program does not compile;
+ *                 TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this version of the
+ *                 library does not have
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -667,18 +667,16 @@ typedef struct
 } TarnOpenclDevice;
 
 /**
- * Chooses the OpenCL devices that tests are to run on. They are those that a text chooses, in the
- * strict syntax of tarn_selection_resolve(); without one, what the environment says: TARN_TEST in
- * the strict syntax, else PYOPENCL_TEST as PyOpenCL reads it, else every device.
+ * Chooses the OpenCL devices that tests run on. @p selection chooses them, in the strict syntax of
+ * tarn_selection_resolve(). If it is NULL, TARN_TEST in the environment does, in the same syntax,
+ * or else PYOPENCL_TEST in PyOpenCL's syntax. If neither is set, every device is chosen.
  *
- * A platform without a device is passed over, and without any OpenCL there is no device. A driver
- * that answers with an error is reported in a g_message() by name, and a device that it says
- * nothing of is left out.
+ * The function skips platforms without a device. Without OpenCL there is no device. If a driver
+ * returns an error, a g_message() names it. Devices that the driver does not describe are left out.
  *
- * @param selection  nullable: the environment
- * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
- *                   is from and what there was to choose from; TARN_ERROR_FORKED in a child of
- *                   fork ()
+ * @param selection  nullable: the text, such as "0:0"; NULL: use the environment
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, with the source of the
+ *                   text and the available devices; TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): an array of TarnOpenclDevice, which may be empty, for
  *         g_ptr_array_unref(), or NULL with @p error set. Any thread may call it, while none
  *         changes the environment.
