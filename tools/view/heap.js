@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Shows a heap's memory at a moment: its segments (pieces), the extents in them, and free
- * stretches. */
+ * ranges. */
 
-/* Maps a heap at a moment: its pieces by address, the extents in them, and the stretches without an
+/* Maps a heap at a moment: its pieces by address, the extents in them, and the ranges without an
  * extent, across adjacent pieces. */
 function mapHeap(trace, heap, moment) {
   const pieces = [], extents = [];
@@ -126,8 +126,8 @@ const heapView = {
       figure(formatBytes(map.used), 'in ' + formatCountOf(map.extents.length, 'extent'), 'used-bytes'),
       ...map.owners === null ? [] : [figure(formatBytes(held), 'of these held by pools', 'held-bytes')],
       figure(formatBytes(map.free), 'free', 'free-bytes'),
-      figure(formatCount(map.holes.length), map.holes.length === 1 ? 'free stretch' : 'free stretches', 'holes'),
-      figure(formatBytes(map.largest), 'largest free stretch', 'largest-hole'),
+      figure(formatCount(map.holes.length), map.holes.length === 1 ? 'free range' : 'free ranges', 'holes'),
+      figure(formatBytes(map.largest), 'largest free range', 'largest-hole'),
       figure(share.toFixed(0) + ' %', 'of free bytes outside of it', 'fragmentation'));
   },
 
@@ -145,7 +145,7 @@ const heapView = {
     this.layout = { lines, step, left, scale, bar };
     lines.forEach((line, i) => this.drawLine(app, map, context, line, i * step, bar, left, scale));
     canvas.setAttribute('aria-label', 'The pieces of ' + trace.objectNames[this.heapOf(app)] + ': '
-      + map.holes.length + ' free stretches, the largest of ' + formatBytes(map.largest));
+      + map.holes.length + ' free ranges, the largest of ' + formatBytes(map.largest));
   },
 
   drawLine(app, map, context, line, y, bar, left, scale) {
@@ -205,7 +205,7 @@ const heapView = {
     return ALL_COLORS[colorOf[groupsOf(app.trace, app.by)[owner]] ?? N_COLORS - 1];
   },
 
-  /* Lists free stretches by size, and explains the colours. */
+  /* Lists free ranges by size, and explains the colours. */
   listHoles(app, map) {
     const classes = new Map();
     for (const { size } of map.holes) {
@@ -218,7 +218,7 @@ const heapView = {
       make('td', { class: 'name' }, sizeName(id)), make('td', { class: 'number' }, formatCount(it.n)),
       make('td', { class: 'number' }, formatBytes(it.bytes))));
     document.getElementById('holes').replaceChildren(
-      make('h2', {}, 'Free stretches'),
+      make('h2', {}, 'Free ranges'),
       make('table', {}, make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'size'),
         make('th', { class: 'number', scope: 'col' }, 'count'), make('th', { class: 'number', scope: 'col' }, 'bytes'))),
       make('tbody', {}, ...rows)),
@@ -250,7 +250,7 @@ const heapView = {
     const hole = this.map.holes.find(it => it.start <= found.at && found.at < it.start + it.size);
     const owner = extent === undefined ? undefined : this.map.owners?.get(extent);
     const life = found.line.region.pieces.find(it => trace.address[it] <= found.at && found.at < trace.address[it] + trace.size[it]);
-    place.replaceChildren(make('h2', {}, extent === undefined ? 'A free stretch' : 'An extent'), terms([
+    place.replaceChildren(make('h2', {}, extent === undefined ? 'A free range' : 'An extent'), terms([
       ['size', formatExact(extent === undefined ? hole?.size ?? 0 : trace.size[extent])],
       ['address', '0x' + (extent === undefined ? hole?.start ?? 0 : trace.address[extent]).toString(16)],
       ['in use by', owner === undefined ? null : trace.objectNames[trace.object[owner]]],
