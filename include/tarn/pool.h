@@ -507,28 +507,28 @@ TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error);
 
 /**
- * Reserves memory in a pool. Requests of so many bytes together are then served without a call of
- * the driver. It counts memory that the pool has already, and does not wait until other threads
- * free memory.
+ * Reserves memory in a pool. Later requests of up to @p bytes in all then need no driver call. The
+ * function counts memory that the pool has already. It does not wait until other threads free
+ * memory.
  *
  * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
- * sizes of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds:
- * raise that (tarn_heap_set_idle_seconds()) for memory that is to stay longer before it is used.
- * Requests of up to 256 KiB have segments of their own. Where segments cannot move (OpenCL,
- * page-locked and managed memory) they have up to 64 MiB each, or 1/512 of the limit if that is
- * less, and larger requests have segments of their own, too.
+ * sizes of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds.
+ * If memory is to stay unused for longer, raise that with tarn_heap_set_idle_seconds(). Requests of
+ * up to 256 KiB have segments of their own. If segments cannot move (OpenCL, page-locked and
+ * managed memory), they have up to 64 MiB each, or 1/512 of the limit if that is less, and larger
+ * requests have segments of their own too.
  *
  * Without a heap the pool holds one block, which serves one request of the same bin. Call this once
  * for each block that is needed, while the others are in use.
  *
- * The bytes count in the pool's limit while the call lasts, and in its peaks. A pool that
- * TARN_DEBUG looks at holds nothing: there the call only sees whether there is so much memory.
+ * The bytes count within the pool's limit during the call, and in its peaks. A pool under
+ * TARN_DEBUG holds nothing, so the call only checks that there is enough memory.
  *
  * @param pool   a pool; any thread may call it
  * @param bytes  how many; 0: nothing is done
- * @param queue  nullable: whose requests are to have the memory, as for
- *               tarn_pool_allocate_ordered(); NULL: those that name no queue. Others get it once it
- *               is idle.
+ * @param queue  nullable: the queue whose requests get the memory, as for
+ *               tarn_pool_allocate_ordered(); NULL: requests that name no queue. Other queues get
+ * it when it is idle.
  * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), where there is no memory
  *               for so many bytes; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not
  *               hold them: see TarnPoolOptions.hold_bytes
@@ -679,17 +679,17 @@ TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 /**
  * Gets a number that changes when a pool returns memory to the driver. It is for programs that keep
  * addresses longer than blocks, as a CUDA graph does. Such a program gets the number before it
- * allocates what the graph uses. As long as the number stays the same, that memory is mapped where
- * it was, although the blocks may have been freed. Once it is another one, some memory of the pool
- * has gone, and the program makes its graphs again.
+ * allocates the memory of the graph. As long as the number stays the same, that memory is mapped at
+ * the same addresses, although the blocks may have been freed. When the number has changed, the
+ * pool has returned or moved some memory, and the program makes its graphs again.
  *
- * Over a heap the number changes when the heap frees a segment, or moves one to other addresses. It
- * is one number for all pools over the heap, and counts what they free. Without a heap it changes
- * when the pool returns blocks to its upstream allocator, which may be another pool.
+ * Over a heap the number changes when the heap frees a segment, or moves one to other addresses.
+ * All pools over the heap share the number, and a change may come from any of them. Without a heap
+ * it changes when the pool returns blocks to its upstream allocator, which may be another pool.
  *
- * Memory of blocks in use never goes. Memory that was freed may serve another request, whatever
- * this says: see to it that a graph and that request do not run at a time. If another thread uses
- * the pool, the number may change right after this returns.
+ * The pool never returns or moves memory of blocks in use. Freed memory may serve another request,
+ * even if the number stays the same: make sure that a graph and that request do not run at the same
+ * time. If another thread uses the pool, the number may change right after this returns.
  *
  * @param pool  a pool; any thread may call it
  * @return a number that never comes again
@@ -707,10 +707,10 @@ guint64 tarn_pool_get_generation (TarnPool *pool);
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 
 /**
- * Sets the most bytes that a pool may manage from now on. If it manages more, it returns held
- * blocks to the upstream allocator, the largest first, until it does not. Blocks in use stay.
- * Requests that no held block serves fail with TARN_ERROR_LIMIT until there is room for them.
- * Requests that are asking the upstream allocator at that time keep to the former limit.
+ * Sets the limit of a pool. If the pool manages more bytes, it returns held blocks to the upstream
+ * allocator, the largest first, until it has no more than the limit. Blocks in use stay. Requests
+ * that no held block serves fail with TARN_ERROR_LIMIT until there is room for them. For requests
+ * that are in a call of the upstream allocator at that time, the former limit holds.
  *
  * A heap may follow the limit (TarnHeapOptions.follows_pool_limit). If it has more memory, the pool
  * returns all held blocks, waiting for the queues that use them, and the heap returns idle pieces.
@@ -722,9 +722,9 @@ gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 
 /**
- * Stores how much memory a pool can have. That is what the device has, what is free of it, what the
- * pool has taken, and the most that it can have now. A program chooses the size of its work by it.
- * Other processes take memory at any time, so a request may fail all the same
+ * Stores how much memory a pool can have. These are the bytes of the device, the free ones, those
+ * that the pool has taken, and the most that it can have now. A program can choose the size of its
+ * tiles by them. Other processes take memory at any time, so a request may still fail
  * (tarn_error_is_no_memory()).
  *
  * The bytes of a device are from CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of
@@ -742,14 +742,14 @@ void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 gboolean tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error);
 
 /**
- * Counts memory that the program takes beside a pool within the pool's limit. The pool then has so
- * many bytes fewer for its blocks. If the limit leaves no room, the pool frees held blocks, the
- * largest first, or asks its reclaim functions, as tarn_pool_allocate() does. The caller allocates
+ * Charges memory that the program allocates itself to a pool's limit. The pool then has as many
+ * bytes less for its blocks. If the limit leaves no room, the pool frees held blocks, the largest
+ * first, or calls its reclaim functions, as tarn_pool_allocate() does. The caller allocates
  * the memory itself, by clCreateBuffer for example, after charging it, and calls
  * tarn_pool_uncharge() when it has freed the memory, or could not allocate it. In a pool without a
  * limit the bytes count as soon as tarn_pool_set_limit_bytes() sets one. They are not part of
  * TarnPoolStats: tarn_pool_get_charged_bytes() gets them. A heap that follows the pool's limit
- * (TarnHeapOptions.follows_pool_limit) gets so much less memory, too.
+ * (TarnHeapOptions.follows_pool_limit) gets as much less memory too.
  *
  * @param pool   a pool; any thread may call it. The caller keeps a reference until it has
  *               uncharged the bytes.
