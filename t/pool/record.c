@@ -138,11 +138,12 @@ follow_address (const RecordedEvent *event, GHashTable *extents, GHashTable *par
   const guint64 *extent;
 
   if (event->kind == TARN_TRACE_EXTENT)
-    g_hash_table_add (extents, copy_number (event->address));
+    g_hash_table_add (extents, record_copy_number (event->address));
   else if (event->kind == TARN_TRACE_EXTENT_FREE)
     g_assert_true (g_hash_table_remove (extents, &event->address));
   else if (event->kind == TARN_TRACE_PART)
-    g_hash_table_insert (parts, copy_number (event->other), copy_number (event->address));
+    g_hash_table_insert (parts, record_copy_number (event->other),
+                         record_copy_number (event->address));
   else if (event->kind == TARN_TRACE_MISS)
     {
       extent = g_hash_table_lookup (parts, &event->address);
