@@ -114,6 +114,12 @@ test_limit_message (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   options.limit_bytes = options.growth_bytes = 256 * MIB;
   heap_renew (fixture, &options);
+  g_assert_false (tarn_allocator_allocate_memory (fixture->heap, 300 * MIB, &memory[0], &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  stats = heap_get_stats (fixture); /* virtual memory may have segments by now */
+  g_assert_cmpint (strstr (error->message, "are free") != NULL, ==, stats.pieces > 0);
+  g_clear_error (&error);
+  heap_renew (fixture, &options);
   memory[0] = heap_take (fixture, 20 * MIB);
   memory[1] = heap_take (fixture, 20 * MIB);
   heap_put (fixture, memory[0], 20 * MIB);
