@@ -243,7 +243,7 @@ name_is_valid (const TarnSelectionName *name, TarnSelectionSyntax syntax)
   return name->text != NULL && name->text[0] != '\0' && strchr (name->text, '"') == NULL;
 }
 
-static G_GNUC_UNUSED gboolean
+static gboolean G_GNUC_UNUSED
 entry_is_valid (const TarnSelectionEntry *entry, TarnSelectionSyntax syntax)
 {
   for (guint i = 0; entry->devices != NULL && i < entry->devices->len; i++)
