@@ -25,7 +25,7 @@ check_shared_limit (OpenclState *state, gboolean has_heap)
   g_assert_null (tarn_opencl_image_pool_allocate (pool, 0, &format, &large, NULL, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
   g_assert_nonnull (strstr (error->message, "'buffers'"));
-  g_assert_nonnull (strstr (error->message, "524288 charged"));
+  g_assert_nonnull (strstr (error->message, "charges take 524288"));
   assert_fails (buffers, LIMIT / 2 + 1, TARN_ERROR_LIMIT);
   buffer = allocate (buffers, LIMIT / 2 - 32768);
 
