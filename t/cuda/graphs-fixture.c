@@ -57,7 +57,8 @@ world_clear (World *world)
   order_stream_free (world->a);
   order_stream_free (world->b);
   for (guint i = 0; i < G_N_ELEMENTS (world->live); i++)
-    g_assert_cmpuint (count_live (i), ==, world->live[i]);
+    if (count_live (i) != world->live[i])
+      g_error ("there are %u objects of kind %u, and were %u", count_live (i), i, world->live[i]);
 }
 
 gsize

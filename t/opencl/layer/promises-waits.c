@@ -271,13 +271,15 @@ callbacks_soon (World *world)
   OK (clReleaseMemObject (beside));
 }
 
-/* What a command that fails has kept comes back, if not at once. */
-static void
-callbacks_failed (World *world)
+/* Releases a buffer, and makes its command fail; then it has to be destroyed, if not at once.
+ * Returns whether the command failed. */
+static gboolean
+fail_and_destroy (World *world)
 {
   cl_event failing = promise_gate (world), failed;
   cl_mem buffer = promise_buffer (world, 0, SIZE, NULL);
   gboolean is_destroyed = FALSE;
+  cl_int status;
   Door door;
 
   door_init (&door);
@@ -285,16 +287,30 @@ callbacks_failed (World *world)
   fill (world->queue, buffer, 1, failing, &failed);
   OK (clReleaseMemObject (buffer));
   OK (clSetUserEventStatus (failing, -5));
-  printf ("%s\n", wait_status (failed, WAIT) < 0 ? "failed" : "not failed");
+  status = wait_status (failed, WAIT);
   for (guint i = 0; i < 50 && !is_destroyed; i++)
     {
       OK (clReleaseMemObject (promise_filled (world, 1000, i)));
       is_destroyed = door_wait (&door, WAIT / 50);
     }
-  printf ("%s\n", is_destroyed ? "destroyed" : "not destroyed");
+  if (!is_destroyed)
+    printf ("not destroyed\n");
   promise_expect (world, is_destroyed);
   OK (clReleaseEvent (failed));
   OK (clReleaseEvent (failing));
+  return status < 0;
+}
+
+/* What a command that fails has kept comes back.  NVIDIA's driver 580 says of one such command in
+ * ten that it is complete; then another one is tried. */
+static void
+callbacks_failed (World *world)
+{
+  gboolean has_failed = FALSE;
+
+  for (guint i = 0; i < 10 && !has_failed; i++)
+    has_failed = fail_and_destroy (world);
+  printf ("%s\n", has_failed ? "failed" : "not failed");
 }
 
 /* Where a map is a reference to its buffer, memory is nobody else's before it is unmapped. */
