@@ -8,7 +8,6 @@
 
 #include <link.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "record/record-private.h"
 
@@ -84,11 +83,13 @@ static void
 get_program_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
   static const gchar suffix[] = " (deleted)";
-  gssize n = readlink ("/proc/self/exe", path, TARN_MODULE_PATH_BYTES - 1);
+  g_autofree gchar *file = g_file_read_link ("/proc/self/exe", NULL);
 
-  path[MAX (n, 0)] = '\0';
-  if (g_str_has_suffix (path, suffix))
-    path[(gsize) n - strlen (suffix)] = '\0';
+  if (file == NULL)
+    return;
+  if (g_str_has_suffix (file, suffix))
+    file[strlen (file) - strlen (suffix)] = '\0';
+  g_strlcpy (path, file, TARN_MODULE_PATH_BYTES);
 }
 
 /* Fills in the module if it has the address.  Copies everything, because the loader may unload the
