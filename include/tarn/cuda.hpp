@@ -333,7 +333,7 @@ template <typename Block> class stream_pool : public tarn::pool
 public:
   using tarn::pool::pool;
 
-  /** Allocates a block from a pool: tarn_pool_allocate(). The memory is for any stream. */
+  /** Allocates a block from a pool: tarn_pool_allocate(). It names no stream. */
   result<Block>
   try_allocate (std::size_t size) const noexcept
   {

@@ -44,8 +44,8 @@ namespace tarn
 {
 
 /**
- * An error of Tarn's or of a driver's: a GError that C++ owns. It can be copied and thrown. Of one
- * that was moved from, what() is empty.
+ * An error of Tarn's or of a driver's: a GError that C++ owns. It can be copied and thrown. After
+ * it was moved from, its what() is empty.
  *
  * @since 0.1
  */
@@ -175,8 +175,8 @@ throw_error (error reason)
 #endif
 
 /**
- * A value, or the error because of which there is none: what std::expected is in C++23. The value
- * may be used only where there is one.
+ * A value, or the error that explains why there is none, like std::expected of C++23. Use the value
+ * only if there is one.
  *
  * @tparam T  the value's type
  *
@@ -277,7 +277,7 @@ private:
 };
 
 /**
- * Success, or the error because of which there is none.
+ * Success, or an error.
  *
  * @since 0.1
  */
@@ -546,8 +546,8 @@ public:
   }
 
   /**
-   * Says which queue uses the block last: it is freed there, as by tarn_block_free_on(). A block
-   * that was allocated for a queue is that queue's without it.
+   * Says which queue uses the block last: it is freed there, as by tarn_block_free_on(). Without
+   * this call, a block that was allocated for a queue is freed on that queue.
    *
    * @param queue  lives until the block is freed; NULL: the queue is not known
    */

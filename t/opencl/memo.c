@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What is kept for the contexts, queues and devices of OpenCL, on each device: how often it is
- * computed, and that nothing holds on to them once it is cleared.  Errors have
- * opencl-memo-faults.c, and threads opencl-memo-threads.c. */
+ * Memos for the contexts, queues and devices of OpenCL, on each device: how often a value is
+ * computed, and that no memo keeps an object once it is cleared.  memo-faults.c tests errors, and
+ * memo-threads.c threads. */
 
 #define _GNU_SOURCE 1 /* RTLD_DEFAULT */
 
