@@ -54,8 +54,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds a graph of a pool by the stream on which its capture began and is in progress.  Returns
- * NULL if there is none. */
+/* Finds the graph of a pool whose capture began on a stream, and is in progress.  Returns NULL if
+ * there is none. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {

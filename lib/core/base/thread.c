@@ -112,7 +112,8 @@ take_record (void)
   return thread;
 }
 
-/* Gives the calling thread a record.  Returns NULL if it has had one, and is ending. */
+/* Gives the calling thread a record.  Returns NULL if the thread is ending, and has no record any
+ * more. */
 TarnThread *
 _tarn_thread_register (void)
 {

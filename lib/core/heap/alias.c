@@ -42,7 +42,8 @@ _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *r
   region->n_pieces++;
 }
 
-/* Unmaps the oldest alias of a queue, which no command uses.  Releases the lock meanwhile. */
+/* Unmaps the oldest alias of a queue.  The caller has made sure that no command uses that alias.
+ * Releases the lock meanwhile. */
 static void
 end_alias (TarnHeapQueue *queue)
 {

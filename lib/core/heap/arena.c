@@ -340,8 +340,8 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes @size bytes from another arena of the queue: from one whose lock is free if possible, or
- * else from any. */
+/* Takes @size bytes from another arena of the queue.  Tries the arenas whose locks are free first,
+ * then the others. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -463,9 +463,9 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   return extent;
 }
 
-/* Takes the heap's lock to free extents into the arenas of a queue.  Returns TRUE if the lock is
- * held until _tarn_arena_end_put ().  Returns FALSE if the arenas belong to another queue by
- * now. */
+/* Takes the heap's lock, so that the caller can free extents into the arenas of a queue.  If this
+ * returns TRUE, the caller holds the lock until it calls _tarn_arena_end_put ().  Returns FALSE,
+ * without the lock, if the arenas belong to another queue by now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {

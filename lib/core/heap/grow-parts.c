@@ -49,7 +49,7 @@
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Computes the most bytes that the heap should have.  The request does not count. */
+/* Computes the most bytes that the heap should have, whatever the size of the request. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {

@@ -29,7 +29,8 @@ await_change (TarnHeap *heap)
   return !heap->is_changing;
 }
 
-/* Begins a call that changes the set of pieces.  There is one such call at a time, and none now. */
+/* Begins a call that changes the set of pieces.  Only one such call may be in progress at a time:
+ * the caller has made sure that none is. */
 static void
 begin_change (TarnHeap *heap)
 {

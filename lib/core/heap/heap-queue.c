@@ -62,8 +62,8 @@ set_number (TarnHeapQueue *queue, guint64 number)
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes a queue.  It takes over the reference of the backend's.  @handle: NULL for requests that
- * name no queue. */
+/* Makes a heap's queue, which takes over the caller's reference to the backend's queue.  @handle:
+ * NULL for requests that name no queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {

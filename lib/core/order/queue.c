@@ -225,8 +225,8 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   return queue;
 }
 
-/* Gets the queue on which the allocator makes memory ready.  Returns NULL if there is none, as of a
- * heap, whose memory is ready. */
+/* Gets the queue on which the allocator makes memory ready.  Returns NULL if there is none.  A heap
+ * has none, because its memory is ready at once. */
 gpointer
 _tarn_pool_get_fresh_queue (const TarnPool *pool)
 {
@@ -378,8 +378,9 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
   return can_forget;
 }
 
-/* Makes a pool forget a queue, which must stay alive until no thread records on it.  A heap below
- * forgets it only afterwards, because the pool returns the queue's own memory there first. */
+/* Makes a pool forget a queue.  The queue must stay alive until no thread records events on it. The
+ * pool returns the memory of the queue to the heap below it, so the heap forgets the queue after
+ * the pool. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {

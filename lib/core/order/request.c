@@ -55,7 +55,7 @@ probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock
     TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
 }
 
-/* Fires the probe of a request that needed the lock, by its result. */
+/* Fires the probe of a request that needed the lock.  The result of the request decides which. */
 static void
 probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
                const GError *error)

@@ -171,7 +171,8 @@ add_frame (GByteArray *bytes, gpointer address)
 
   if (!g_hash_table_add (frames, address))
     return;
-  /* A return address is behind the call, which may be the last instruction of its module. */
+  /* A return address points to the byte after the call.  If the call is the last instruction of its
+   * module, that byte is outside the module, so the byte before it is looked up. */
   if (_tarn_module_find ((gchar *) address - 1, &module))
     add_module (bytes, &module);
   g_byte_array_append (bytes, start, sizeof start);

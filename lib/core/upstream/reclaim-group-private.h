@@ -10,11 +10,12 @@
 
 /* A group of pools with memory of one device.
  *
- * Invariant: a pool is among the members exactly if its group is this one.  Both change under the
- * locks of both.  The lock is taken before those of pools, give_backs_lock after them.
+ * Invariant: a pool is among the members exactly if this is the pool's group.  A thread that
+ * changes either holds the lock of the group and the lock of the pool.  It takes the group's lock
+ * before those of pools, and give_backs_lock after them.
  *
- * A pool has a reference to its group, and a group none to its members: a pool leaves when its last
- * reference is gone. */
+ * A pool has a reference to its group.  A group has none to its members: a pool leaves its group
+ * when the last reference to the pool is gone. */
 struct _TarnReclaimGroup
 {
   gint ref_count; /* atomic */

@@ -769,11 +769,11 @@ typedef struct
   cl_event *event;             /* where the driver writes the event; NULL: none is wanted */
 } LayerCommand;
 
-/* Begins a command: retains its objects.  It may run, and the program may release them, before the
- * layer has recorded it.
+/* Begins a command: retains its objects, because the command may run, and the program may release
+ * the objects, before the layer has recorded the command.
  *
- * @objects: nullable.  @event: points to where the driver is to write the event, or to NULL, which
- * the layer may replace. */
+ * @objects: nullable.  @event: the address of the argument by which the driver is told where to
+ * write the event.  If that argument is NULL, the layer may replace it. */
 void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
                                 guint n, cl_event **event);
 

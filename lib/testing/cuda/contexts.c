@@ -222,7 +222,8 @@ activate (Primary *primary, CUdevice device)
     }
 }
 
-/* Returns TRUE for valid flags: at most one way to wait, and others. */
+/* Returns TRUE if flags are valid.  At most one of them may choose how to wait; any others may be
+ * set as well. */
 static gboolean
 are_flags (guint flags)
 {
