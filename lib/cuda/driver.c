@@ -161,7 +161,7 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                                      name_status (driver, status), status, size));
 }
 
-/* Sets an error with the driver's description of a status, which may not be UTF-8. */
+/* Sets an error with the driver's description of a status.  A description is not always UTF-8. */
 void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)

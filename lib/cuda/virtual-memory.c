@@ -148,7 +148,8 @@ check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
   return FALSE;
 }
 
-/* Lets a device use mapped memory.  Memory must be a multiple of this device's granularity, too. */
+/* Lets another device use mapped memory.  From then on, sizes of memory are multiples of the
+ * granularity of both devices. */
 static gboolean
 add_peer (TarnCudaVirtual *self, const TarnCudaContext *context, CUdevice peer, GError **error)
 {

@@ -31,7 +31,7 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns the number of banks, which is also that of work items that access them at a time. */
+/* Returns the number of banks.  As many work items access the banks at a time. */
 static guint
 get_width (const Kind *kind)
 {

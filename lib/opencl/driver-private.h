@@ -90,8 +90,9 @@ typedef struct
 } TarnOpenclDriver;
 
 /* The table through which Tarn calls OpenCL.  It is constant once _tarn_opencl_load () has returned
- * TRUE, and must not be used before.  So each public function that calls OpenCL calls that first.
- * Objects of Tarn's that call OpenCL later were made by a public function. */
+ * TRUE, and must not be used before.  So each public function that calls OpenCL calls
+ * _tarn_opencl_load () first.  Functions of an object need not, because the public function that
+ * made the object did. */
 extern TarnOpenclDriver _tarn_cl;
 
 /* Loads OpenCL unless it is loaded.  Returns FALSE with TARN_ERROR_NO_DRIVER, always with the error

@@ -77,7 +77,7 @@ test_primary (const TarnCudaTest *test, gconstpointer unused)
   (void) unused;
   g_assert_no_error (error);
   driver->cuDevicePrimaryCtxGetState (test->device, &flags, &is_active);
-  g_assert_false (is_active); /* to ask has not made it */
+  g_assert_false (is_active); /* the question has not made it active */
   tarn_allocator_unref (allocator);
 
   g_assert_cmpuint (driver->cuDevicePrimaryCtxRetain (&primary, test->device), ==, 0);

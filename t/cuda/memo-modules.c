@@ -247,7 +247,8 @@ test_bad_keys (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpuint (cuda_memo_count_entries (functions), ==, 0);
 }
 
-/* What a caller of tarn_cuda_module_memo_get () and its like must not leave out */
+/* Each argument that callers of tarn_cuda_module_memo_get () and similar functions must pass is
+ * missing once. */
 static void
 test_incomplete_keys (const TarnCudaTest *test, gconstpointer unused)
 {

@@ -134,7 +134,7 @@ test_plain (const TarnCudaTest *test, gconstpointer unused)
   refuse (test->context, &options, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "n_peers");
 }
 
-/* What a driver, or a device, without virtual memory cannot do; all else goes on. */
+/* Without virtual memory, an allocator offers none, and refuses the options that need it. */
 static void
 check_none (CUcontext context)
 {

@@ -23,7 +23,7 @@ test_growth (HeapFixture *fixture, gconstpointer unused)
     heap_put (fixture, memory[i], i == 0 ? 100 * KIB : 4 * MIB);
 }
 
-/* What was asked for first is served at once by one that is larger than all pieces. */
+/* The first request, which is larger than all usual pieces, gets one piece of about its size. */
 static void
 test_larger_than_pieces (HeapFixture *fixture, gconstpointer unused)
 {
@@ -59,7 +59,7 @@ test_growth_bytes (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, memory[2], 40 * MIB);
 }
 
-/* What was used for one size serves another, and takes no more memory for it. */
+/* Memory that had one size of blocks serves blocks of another size; the heap does not grow. */
 static void
 test_sizes_change (HeapFixture *fixture, gconstpointer unused)
 {

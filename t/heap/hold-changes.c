@@ -103,7 +103,8 @@ test_changed_oldest_first (gconstpointer way)
   hold_end (&fixture);
 }
 
-/* What nobody can tell to be idle stays above the bound, with a message, and goes the next time. */
+/* A capture keeps the pool from finding out whether blocks are idle.  So they stay, although they
+ * are above the bound, and a message says so.  The next change of the bound frees them. */
 static void
 test_changed_while_captured (gconstpointer data)
 {

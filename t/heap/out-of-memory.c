@@ -233,8 +233,8 @@ test_too_many_bytes (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, second, half);
 }
 
-/* What the heaps of other pools of a group have, and hold no longer, is there for one that has run
- * out, whether or not their pools hold anything. */
+/* If the heap of a pool runs out of memory, the heaps of the other pools in its group return
+ * theirs, whether or not these pools hold blocks. */
 static void
 test_group (HeapFixture *fixture, gconstpointer unused)
 {

@@ -101,8 +101,8 @@ limited_pool_new (HeapFixture *fixture, gsize limit)
   return tarn_pool_new (fixture->heap, &options, NULL);
 }
 
-/* What the program takes beside the pool, the heap must not have: for a charge idle pieces go back,
- * and the heap grows to what is left of the limit. */
+/* A charge counts within the limit of the heap, too: the heap returns idle pieces for it, and then
+ * grows only to what the charge leaves of the limit. */
 static void
 test_charge (HeapFixture *fixture, gconstpointer unused)
 {

@@ -6,7 +6,8 @@
 
 #include "queues-fixture.h"
 
-/* What another queue has freed is taken when that has done its work, and not before. */
+/* A queue takes memory that another queue has freed once the other one is done with it, not before.
+ */
 static void
 test_moves (QueuesFixture *fixture, gconstpointer data)
 {

@@ -31,7 +31,7 @@ take_beside (gpointer data)
   return NULL;
 }
 
-/* What the queue waits for. */
+/* Makes the queue wait until another thread has used the heap. */
 static void
 await_other (gpointer data)
 {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What clGet...Info () is pretended to say; the key is choose_key ()'s. */
+/* An answer that the test wants clGet...Info () to give.  The key is made by choose_key (). */
 typedef struct
 {
   gint64 key;
@@ -45,8 +45,8 @@ layer_clSetKernelArg (cl_kernel kernel, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* What the clock says that a command with the latest arguments takes, if it is at its @end, else 0;
- * FALSE if there is no clock. */
+/* Reads the test's clock at the start or the @end of a command: at its end, gets the time that a
+ * command with the latest arguments takes, before it 0.  Returns FALSE if there is no clock. */
 static gboolean
 read_clock (gboolean end, guint64 *nanoseconds)
 {
@@ -90,7 +90,8 @@ choose_key (Function function, cl_uint name)
   return (gint64) function << 32 | name;
 }
 
-/* What the test has pretended: a status, or bytes, (transfer full), or neither. */
+/* Looks up the answer that the test wants: returns a status, or gets bytes, which the caller
+ * releases, or does neither. */
 static cl_int
 look_up (Function function, cl_uint name, GBytes **bytes)
 {

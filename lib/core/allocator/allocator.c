@@ -138,7 +138,8 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Makes a queue free memory after all commands on it.  Returns FALSE if the backend did nothing. */
+/* Has the backend free memory once all commands that a queue has by now are done.  Returns FALSE if
+ * the backend did nothing. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)

@@ -59,9 +59,9 @@ struct _TarnThread
   TarnThread *next;
   TarnThread **link; /* the pointer to it, in the former */
 
-  /* The items that pools keep with each thread, by their slots (_tarn_threads_take_slot ()).  The
-   * thread reads it without a lock.  The records' lock is held where it is written: by the thread
-   * itself, and by one that clears the slot of a pool which nobody calls any more. */
+  /* The items that pools keep with each thread, by the pools' slots (_tarn_threads_take_slot ()).
+   * The thread itself reads the array without a lock.  Who writes to it holds the records' lock:
+   * the thread itself, or a thread that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
 

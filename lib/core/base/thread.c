@@ -194,7 +194,8 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
-/* A thread that closes a door yields this often to a thread inside before it sleeps. */
+/* How many times a thread that closes a door yields the processor, while another thread is inside,
+ * before it sleeps. */
 #define N_YIELDS 20
 
 /* The microseconds after which every store of a processor is visible to the others: some thousand

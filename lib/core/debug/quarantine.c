@@ -23,8 +23,9 @@ _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block, TarnFind
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* Takes the oldest block out of the quarantine if that has more than @max_bytes; returns FALSE if
- * not. *popped becomes NULL if the block is left to a thread that reads it. */
+/* If the quarantine has more than @max_bytes, takes its oldest block out, and returns TRUE.  Then
+ * *popped is the block, or NULL if another thread is reading the block and will free it.  Otherwise
+ * returns FALSE. */
 static gboolean
 pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {

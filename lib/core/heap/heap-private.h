@@ -260,8 +260,8 @@ struct _TarnHeapQueue
   guint64 number;
 
   TarnHeap *heap;
-  gpointer handle; /* a reference of the backend's; NULL: no queue, or a forgotten one */
-  gpointer left;   /* the reference of a forgotten queue, until no call uses the queue */
+  gpointer handle; /* the backend's queue, a reference; NULL: no queue, or a forgotten one */
+  gpointer left;   /* the same of a forgotten queue; it is dropped once no call uses the queue */
 
   /* These change only while the door is closed. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];

@@ -134,8 +134,8 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
                error->message);
 }
 
-/* Sets the event of a use.  Drops the event if another thread has set one meanwhile, because that
- * thread forgets the queue. */
+/* Sets the event of a use.  Another thread may have set one meanwhile, because it forgets the
+ * queue; then that one stays, and this one is dropped. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {

@@ -7,7 +7,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* The number of queues with blocks of one size in their shares that counts as many. */
+/* If at least this many queues have blocks of one size in their shares, they are many. */
 #define MANY_SHARES 64
 
 /* The lock is held. */

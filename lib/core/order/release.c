@@ -269,8 +269,8 @@ find_undone (TarnPool *pool, TarnBlock *block)
 }
 
 /* Finds the event to ask the driver about next, and takes a reference.  Returns NULL if there is
- * none.  It begins with the oldest blocks and goes on from block to block, so that a few blocks of
- * long work do not hide the later ones. */
+ * none.  The first search begins at the oldest block.  A later one continues behind the block whose
+ * event was not done.  So a few blocks with long work do not hide newer blocks that are idle. */
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {

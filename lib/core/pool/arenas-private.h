@@ -35,16 +35,18 @@ typedef struct
   TarnArenaRef ref;
 } TarnTaken;
 
-/* The read sections that a thread enters for one request or free, until one of them succeeds.  A
- * thread that finds a door closed waits for it to open, a few times, before it takes the locks. */
+/* Counts the read sections that a thread tries to enter for one request or free.  If the thread
+ * finds a door closed, it waits until the door is open, and tries again.  After a few tries it
+ * takes the locks instead. */
 typedef struct
 {
   TarnPool *pool;
   guint n; /* the number that it tried to enter */
 } TarnVisits;
 
-/* Returns a block that is being freed, or another one in its place, to its arena, or begins to.
- * Sets *goes to that block.  Returns FALSE if it could not.  The thread is in a read section. */
+/* Gives a block that is being freed back to its arena, or begins to do so.  May give back another
+ * block in its place.  Sets *goes to the block that is given back.  Returns FALSE if it could give
+ * back neither.  The thread is in a read section. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 

@@ -351,9 +351,9 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Returns a block that is being freed to its arena; or keeps it, and returns the block that the
- * thread kept before.  Returns FALSE if the caller has to take the lock.  The thread is in a read
- * section. */
+/* Gives a block that is being freed back to its arena.  Or lets the thread keep the block, and
+ * gives back the one that the thread kept before.  Returns FALSE if the caller has to take the
+ * lock.  The thread is in a read section. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

@@ -484,10 +484,10 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
     _tarn_bin_move (pool, bin);
 }
 
-/* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken already and may
- * take @max more: a whole batch, or else a single block as long as the bin has more than the cache
- * has taken.  Appends them at *end, and moves *end to the end of the chain.  Returns their number;
- * 0: none. */
+/* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken already.  Takes
+ * the newest batch if it has at most @max blocks.  Otherwise takes one block, if the bin has more
+ * than @n_taken.  Appends the blocks at *end, and moves *end to the end of the chain.  Returns
+ * their number, which may be 0. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {

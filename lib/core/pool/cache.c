@@ -104,8 +104,9 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
   return FALSE;
 }
 
-/* Moves the blocks of a queue (NULL: of no queue) from all caches to its share.  Closes the door
- * only if other threads have some, or have handed any blocks over.  The lock is held. */
+/* Moves the blocks of a queue (NULL: of no queue) from all caches to the queue's share.  Closes the
+ * door only if the cache of another thread has such blocks, or if the transfer bins have any
+ * blocks. The lock is held. */
 void
 _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 {
@@ -279,7 +280,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Moves the blocks of some bins of a cache to the pool's, and takes away their room. */
+/* Moves the blocks from a cache's bins for which @is_it returns TRUE to the pool.  These bins get a
+ * capacity of 0. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)

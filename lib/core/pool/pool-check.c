@@ -517,7 +517,7 @@ check_handles (TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks every invariant.  The door is closed, and everything is counted. */
+/* Checks every invariant.  The caller has closed the door, so that no thread changes a counter. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
 {

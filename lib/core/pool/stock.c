@@ -62,8 +62,8 @@ _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
     __atomic_store_n (&pool->leading_bits, bits, __ATOMIC_RELAXED);
 }
 
-/* Grants, in a pool with a limit: bytes that a thread may allocate before it takes the lock again.
- * The lock is held. */
+/* Grants.  In a pool with a limit, a thread gets a grant: the number of bytes that it may allocate
+ * before it has to take the lock again.  The lock is held in these functions. */
 
 /* Ends all grants, so that threads take the lock to get new ones. */
 void

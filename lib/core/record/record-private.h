@@ -61,8 +61,9 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Follows blocks for a reason, or stops.  Returns TRUE if that changes what is done, and all doors
- * have to be opened anew. */
+/* Starts or stops following blocks for one of the reasons.  Blocks are followed as long as there is
+ * any reason.  Returns TRUE if this call was the first to start or the last to stop; then the
+ * caller has to close and reopen all doors. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
 /* Gets the time from which on blocks have been followed; G_MAXUINT64: they are not. */
 guint64 _tarn_follow_get_start (void);

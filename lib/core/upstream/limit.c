@@ -377,7 +377,8 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
   return limit_bytes;
 }
 
-/* Takes held blocks that are above the limit, the largest first.  The lock is held. */
+/* Takes held blocks, the largest first, if a pool has more bytes than its limit.  Returns a chain
+ * of blocks whose bytes are enough, or all that it found.  The lock is held. */
 static TarnBlock *
 take_above_limit (TarnPool *pool)
 {

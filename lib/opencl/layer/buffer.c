@@ -323,8 +323,8 @@ make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place
   LayerSub *made = g_new0 (LayerSub, 1);
 
   made->place = *place;
-  /* Asked after the allocation: if the layer is not blind even now, no command that it does not see
-   * can have used the block. */
+  /* This is asked after the allocation.  If the layer is not blind now, it has seen all commands
+   * that used the block. */
   if (!_tarn_layer_is_blind () && make (context, block, made))
     return made;
   unmake (made);

@@ -289,9 +289,9 @@ get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
          && !__builtin_mul_overflow (n, region[2], &n) && add_product (bytes, n, size);
 }
 
-/* Replaces a sub-buffer with its piece if the driver cannot copy between it and an image.  Returns
- * FALSE if the region goes beyond the program's buffer, behind which the driver's sub-buffer may go
- * on. */
+/* Replaces a sub-buffer with its piece if the driver cannot copy between a sub-buffer and an image.
+ * Returns FALSE if the region goes beyond the end of the program's buffer.  The driver might accept
+ * such a region, because its sub-buffer may be larger. */
 static gboolean
 place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
 {

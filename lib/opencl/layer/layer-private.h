@@ -529,8 +529,9 @@ void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guin
 
 /* uses.c */
 
-/* A use of a buffer.  On a queue in order it stands for all commands up to its number, otherwise
- * for one.  Once the buffer has ended, its uses wait for these commands. */
+/* A use of a buffer by a queue.  On a queue in order it stands for all commands up to the use's
+ * number, on another queue for one command.  When the program has released the buffer, each use
+ * stays in a list of its queue until its commands are done. */
 struct _LayerUse
 {
   LayerQueue *queue; /* a reference */

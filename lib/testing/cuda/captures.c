@@ -174,15 +174,16 @@ end_all (guint64 context_id, gboolean are_blocking, Status refusal)
   return status;
 }
 
-/* Ends captures, as a call that waits for all streams of a context does. */
+/* Invalidates the captures on all streams of a context.  CUDA does so in a call that waits for all
+ * of these streams. */
 Status
 fake_end_captures_of (guint64 context_id)
 {
   return end_all (context_id, FALSE, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* Ends captures, as a call does that puts a command on the legacy stream of a context, which would
- * wait for the blocking streams. */
+/* Invalidates the captures on the blocking streams of a context.  CUDA does so in a call that puts
+ * a command on the legacy stream, because the command would wait for these streams. */
 Status
 fake_end_blocking_captures_of (guint64 context_id)
 {

@@ -43,8 +43,8 @@ static void
 fits (const TarnOpenclDevice *device, OpenclState *state)
 {
   static const gsize sizes[] = { LARGE / 4, LARGE, 3 * LARGE / 2, 5 * LARGE, 60 * LARGE };
-  /* What goes later is beyond the budget: besides what is lost, and the test's own, there is none.
-   */
+  /* Buffers that earlier tests still have would count within the budget.  So the test waits until
+   * only those are left that are lost, or its own. */
   guint live = wait_live (0, 10 * SHORT_WAIT);
 
   (void) state;
@@ -78,7 +78,7 @@ takes (cl_context context, cl_mem_flags flags, gsize size, gpointer host)
   g_assert_cmpint (clReleaseMemObject (buffer), ==, CL_SUCCESS);
 }
 
-/* What is idle in pools goes back to whoever else asks the driver. */
+/* Pools return idle memory to the driver if another request, which the driver serves, needs it. */
 static void
 makes_room (const TarnOpenclDevice *device, OpenclState *state)
 {
