@@ -128,9 +128,10 @@ complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 }
 
 gboolean
-_tarn_module_find (gconstpointer address, TarnModule *module)
+_tarn_module_find (gconstpointer return_address, TarnModule *module)
 {
-  Search search = { .address = GPOINTER_TO_SIZE (address), .module = module };
+  /* The byte at a return address is outside the module if the call is its last instruction. */
+  Search search = { .address = GPOINTER_TO_SIZE (return_address) - 1, .module = module };
 
   memset (module, 0, sizeof *module);
   if (dl_iterate_phdr (look_at, &search) == 0)
@@ -139,4 +140,10 @@ _tarn_module_find (gconstpointer address, TarnModule *module)
     get_program_path (module->path);
   complete_path (module->path);
   return TRUE;
+}
+
+gchar *
+_tarn_module_get_key (const TarnModule *module)
+{
+  return g_strdup_printf ("%" G_GINT64_MODIFIER "x %s", module->load_address, module->path);
 }

@@ -177,7 +177,11 @@ typedef struct
   gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": it has none */
 } TarnModule;
 
-/* Finds the file of an address, in microseconds.  Returns FALSE if it is in none. */
-gboolean _tarn_module_find (gconstpointer address, TarnModule *module);
+/* Finds the file of the call that has a return address.  Takes microseconds.  Returns FALSE if it
+ * is in no file. */
+gboolean _tarn_module_find (gconstpointer return_address, TarnModule *module);
+
+/* Returns a text that tells modules apart; free it with g_free (). */
+gchar *_tarn_module_get_key (const TarnModule *module);
 
 #endif

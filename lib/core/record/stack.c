@@ -151,9 +151,7 @@ static void
 add_module (GByteArray *bytes, const TarnModule *module)
 {
   const guchar start[2] = { TARN_TRACE_MODULE, 0 };
-  gchar *key = g_strdup_printf ("%" G_GINT64_MODIFIER "x %s", module->load_address, module->path);
-
-  if (!g_hash_table_add (modules, key))
+  if (!g_hash_table_add (modules, _tarn_module_get_key (module)))
     return;
   g_byte_array_append (bytes, start, sizeof start);
   _tarn_bytes_add_number (bytes, module->load_address);
@@ -171,9 +169,7 @@ add_frame (GByteArray *bytes, gpointer address)
 
   if (!g_hash_table_add (frames, address))
     return;
-  /* A return address points to the byte after the call.  If the call is the last instruction of its
-   * module, that byte is outside the module, so the byte before it is looked up. */
-  if (_tarn_module_find ((gchar *) address - 1, &module))
+  if (_tarn_module_find (address, &module))
     add_module (bytes, &module);
   g_byte_array_append (bytes, start, sizeof start);
   _tarn_bytes_add_number (bytes, number);

@@ -277,11 +277,14 @@ add_allocator (Writer *self, const Told *told)
 static void
 keep_module (Writer *self, const TarnModule *module)
 {
-  TarnModule *copy = g_new (TarnModule, 1);
-  gchar *key = g_strdup_printf ("%" G_GINT64_MODIFIER "x %s", module->load_address, module->path);
+  g_autofree gchar *key = _tarn_module_get_key (module);
+  TarnModule *copy;
 
+  if (g_hash_table_contains (self->modules, key))
+    return;
+  copy = g_new (TarnModule, 1);
   *copy = *module;
-  g_hash_table_insert (self->modules, key, copy);
+  g_hash_table_insert (self->modules, g_steal_pointer (&key), copy);
 }
 
 static void
@@ -293,8 +296,7 @@ add_frame (Writer *self, gconstpointer address)
 
   _tarn_json_open (json, NULL, '{');
   _tarn_json_add_address (json, "address", number);
-  /* A return address is behind the call, which may be the last instruction of its module. */
-  if (_tarn_module_find ((const gchar *) address - 1, &module))
+  if (_tarn_module_find (address, &module))
     {
       _tarn_json_add_text (json, "module", module.path);
       _tarn_json_add_number (json, "module_offset", number - module.load_address);
