@@ -529,8 +529,8 @@ void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guin
 
 /* uses.c */
 
-/* A use of a buffer by a queue.  On a queue in order it stands for all commands up to the use's
- * number, on another queue for one command.  When the program has released the buffer, each use
+/* A use of a buffer by a queue.  Without an event it stands for all commands of the queue up to the
+ * use's number, with an event for one command.  When the program has released the buffer, each use
  * stays in a list of its queue until its commands are done. */
 struct _LayerUse
 {

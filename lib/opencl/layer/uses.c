@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Uses: records of the commands that use a buffer.  A buffer keeps the latest command of each queue
- * in order, and every command of queues out of order. */
+ * in order.  It keeps every command of queues out of order, and every one if it has callbacks: a
+ * command that fails may be done before earlier ones of its queue.  With PoCL 3.1, even a marker
+ * behind it is then complete before they are. */
 
 #include "layer-private.h"
 
@@ -15,7 +17,9 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* The number of uses of a buffer at which those that are done are dropped. */
+/* The number of uses of a buffer at which those that are done are dropped; also at each of its
+ * doubles, so that a buffer with many commands in progress does not ask about all of them again and
+ * again. */
 #define MANY_USES 16
 
 /* Returns TRUE if the commands of a use are done. */
@@ -58,7 +62,7 @@ take_many_locked (LayerBuffer *self)
   GArray *all;
 
   _tarn_assert_locked (&self->lock);
-  if (self->n_uses < MANY_USES || self->n_uses % MANY_USES != 0)
+  if (self->n_uses < MANY_USES || (self->n_uses & (self->n_uses - 1)) != 0)
     return NULL;
   all = g_array_new (FALSE, FALSE, sizeof (LayerUse));
   g_array_append_vals (all, self->uses, self->n_uses);
@@ -83,17 +87,17 @@ drop_done_uses (LayerBuffer *self, GArray *uses)
   g_array_unref (uses);
 }
 
-/* Replaces an earlier use of the same queue, if the later one stands for both.  The one that is not
- * needed is left in @use.  Returns FALSE if there is none to replace.  The buffer's lock is held.
- */
+/* Replaces an earlier use of the same queue if the later one stands for both: neither has an event.
+ * The one that is not needed is left in @use.  Returns FALSE if there is none to replace.  The
+ * buffer's lock is held. */
 static gboolean
-replace_locked (LayerBuffer *self, LayerUse *use, gboolean in_order)
+replace_locked (LayerBuffer *self, LayerUse *use)
 {
   LayerUse *uses = _tarn_layer_buffer_get_uses (self);
 
   _tarn_assert_locked (&self->lock);
-  for (guint i = 0; i < self->n_uses; i++)
-    if (uses[i].queue == use->queue && (in_order || uses[i].event == NULL))
+  for (guint i = 0; use->event == NULL && i < self->n_uses; i++)
+    if (uses[i].queue == use->queue && uses[i].event == NULL)
       {
         LayerUse older = uses[i];
 
@@ -110,11 +114,11 @@ replace_locked (LayerBuffer *self, LayerUse *use, gboolean in_order)
 /* Adds a use, or replaces an earlier one, which is left in @use then; otherwise no queue is left
  * there.  If there are many by now, takes all out and returns them, for drop_done_uses (). */
 static GArray *
-note_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
+note_use (LayerBuffer *self, LayerUse *use)
 {
   LAYER_LOCKED (&self->lock);
 
-  if ((in_order || use->event == NULL) && replace_locked (self, use, in_order))
+  if (replace_locked (self, use))
     return NULL;
   add_locked (self, use);
   *use = (LayerUse){ .queue = NULL };
@@ -145,7 +149,7 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl
   LayerUse use = { .queue = _tarn_layer_ref (queue),
                    .number = number,
                    .event = get_event (self, in_order, event, takes) };
-  GArray *all = note_use (self, &use, in_order);
+  GArray *all = note_use (self, &use);
 
   use_clear (&use);
   if (all != NULL)

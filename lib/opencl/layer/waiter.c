@@ -65,38 +65,19 @@ _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *take
 
 /* The end of a wait */
 
-/* Drops the ticket of a use that was taken out of the list. */
-static void
-drop_ticket (LayerUse *self)
-{
-  if (self->ticket == NULL)
-    return;
-  _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
-  self->ticket = NULL;
-}
-
 void
 _tarn_layer_use_end_wait (LayerUse *self)
 {
-  drop_ticket (self);
+  if (self->ticket != NULL)
+    _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
   _tarn_layer_buffer_commands_done (self->buffer); /* it may free the use */
 }
 
-/* Ends the wait of a use that was taken out of the list.  A command that failed may be done before
- * earlier commands of a queue in order, so the buffer then waits for these as well. */
+/* Ends the wait of a use that was taken out of the list: its command is done, or has failed. */
 static void
-settle (LayerUse *self, gboolean has_failed)
+settle (LayerUse *self)
 {
-  LAYER_AUTO LayerQueue *queue = _tarn_layer_ref (self->queue);
-
-  drop_ticket (self);
-  if (has_failed && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE)
-      && _tarn_layer_queue_add_waiting (self))
-    {
-      _tarn_layer_queue_put_marker (queue, TRUE);
-      return;
-    }
-  _tarn_layer_queue_end_if_over (queue);
+  _tarn_layer_queue_end_if_over (self->queue);
   _tarn_layer_use_end_wait (self);
 }
 
@@ -107,12 +88,13 @@ on_done (cl_event event, cl_int status, void *ticket)
 {
   LAYER_AUTO LayerBuffer *buffer = _tarn_layer_ticket_take (ticket);
 
+  (void) status;
   for (guint i = 0; buffer != NULL && i < buffer->n_uses; i++)
     {
       LayerUse *use = &_tarn_layer_buffer_get_uses (buffer)[i];
 
       if (use->event == event && take (use))
-        settle (use, status < CL_COMPLETE);
+        settle (use);
     }
 }
 
@@ -141,7 +123,7 @@ poll_waiter (LayerUse *self)
   if (state > CL_COMPLETE)
     return FALSE;
   if (take (self))
-    settle (self, state < CL_COMPLETE);
+    settle (self);
   return TRUE;
 }
 

@@ -6,10 +6,6 @@
 
 #include "faults.h"
 
-#include <time.h>
-
-#include "common/whole-private.h"
-
 /* Images of buffers */
 
 static void
@@ -210,19 +206,6 @@ pooled_again (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (wait_live (before, WAIT), ==, before);
 }
 
-static gint64 ahead TARN_WHOLE; /* microseconds; atomic */
-
-/* In place of GLib's, for the layer. */
-gint64
-g_get_monotonic_time (void)
-{
-  struct timespec now;
-
-  clock_gettime (CLOCK_MONOTONIC, &now);
-  return (gint64) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000
-         + __atomic_load_n (&ahead, __ATOMIC_RELAXED);
-}
-
 static void
 make_and_release (Program *program, gsize width)
 {
@@ -248,7 +231,7 @@ pooled_idle (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 10);
   for (guint i = 0; i < 4; i++)
     {
-      __atomic_add_fetch (&ahead, 6 * G_TIME_SPAN_SECOND, __ATOMIC_RELAXED);
+      faults_advance_clock (6 * G_TIME_SPAN_SECOND);
       make_and_release (&program, 16);
     }
   g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 10);

@@ -5,6 +5,10 @@
 
 #include "faults.h"
 
+#include <time.h>
+
+#include "common/whole-private.h"
+
 void
 make_buffer (Program *self, guint i, gsize size, cl_int *status)
 {
@@ -143,4 +147,25 @@ fail_each (const TarnOpenclDevice *device, gboolean for_ever,
           g_error ("call %u, %s: %u objects are lost", nth, failed, count_live () - lost);
         }
     }
+}
+
+/* The clock */
+
+static gint64 ahead TARN_WHOLE; /* microseconds; atomic */
+
+/* In place of GLib's, for the layer. */
+gint64
+g_get_monotonic_time (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (gint64) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000
+         + __atomic_load_n (&ahead, __ATOMIC_RELAXED);
+}
+
+void
+faults_advance_clock (gint64 microseconds)
+{
+  __atomic_add_fetch (&ahead, microseconds, __ATOMIC_RELAXED);
 }

@@ -222,9 +222,10 @@ no_thread (const TarnOpenclDevice *device, OpenclState *state)
 }
 
 /* Buffers of random sizes have blocks of a few sizes, which keep their places: the driver is seldom
- * asked for another sub-buffer. */
-static void
-sub_buffers_again (const TarnOpenclDevice *device, OpenclState *state)
+ * asked for another sub-buffer.  Makes, uses and releases 4,000 of them on queues by turns. Returns
+ * the number of sub-buffers that the driver made. */
+static guint
+count_sub_buffers (const TarnOpenclDevice *device, guint n_queues)
 {
   Program program = { .context = opencl_context_new (device) };
   g_autoptr (GRand) random = g_rand_new_with_seed (1);
@@ -232,8 +233,8 @@ sub_buffers_again (const TarnOpenclDevice *device, OpenclState *state)
   const guint8 zero = 0;
   cl_int status;
 
-  (void) state;
-  program.queues[0] = clCreateCommandQueue (program.context, device->device, 0, &status);
+  for (guint i = 0; i < n_queues; i++)
+    program.queues[i] = clCreateCommandQueue (program.context, device->device, 0, &status);
   layer->reset ();
   for (guint i = 0; i < 4000; i++)
     {
@@ -244,22 +245,70 @@ sub_buffers_again (const TarnOpenclDevice *device, OpenclState *state)
       *buffer = clCreateBuffer (program.context, CL_MEM_READ_WRITE,
                                 (gsize) g_rand_int_range (random, 64, 65600), NULL, &status);
       g_assert_cmpint (status, ==, CL_SUCCESS);
-      g_assert_cmpint (
-          clEnqueueFillBuffer (program.queues[0], *buffer, &zero, 1, 0, 64, 0, NULL, NULL), ==,
-          CL_SUCCESS);
+      g_assert_cmpint (clEnqueueFillBuffer (program.queues[i % n_queues], *buffer, &zero, 1, 0, 64,
+                                            0, NULL, NULL),
+                       ==, CL_SUCCESS);
     }
-  g_assert_cmpint (clFinish (program.queues[0]), ==, CL_SUCCESS);
-  g_test_message ("%u sub-buffers", layer->get_calls ("clCreateSubBuffer"));
-  g_assert_cmpuint (layer->get_calls ("clCreateSubBuffer"), <, 4000 / 8);
+  for (guint i = 0; i < n_queues; i++)
+    g_assert_cmpint (clFinish (program.queues[i]), ==, CL_SUCCESS);
   for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
     clReleaseMemObject (buffers[i]);
   program_end (&program);
+  return layer->get_calls ("clCreateSubBuffer");
+}
+
+static void
+sub_buffers_again (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  g_assert_cmpuint (count_sub_buffers (device, 1), <, 4000 / 8);
+}
+
+/* With two queues, memory is free once markers are done.  There is one for many buffers. */
+static void
+sub_buffers_of_queues (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  g_assert_cmpuint (count_sub_buffers (device, 2), <, 4000 / 2);
+  g_assert_cmpuint (layer->get_calls ("clEnqueueMarkerWithWaitList"), >, 0);
+  g_assert_cmpuint (layer->get_calls ("clEnqueueMarkerWithWaitList"), <=, 4000 / 8);
+}
+
+/* A spare sub-buffer that no buffer needs for long is released; the memory stays with others. */
+static void
+old_spares (const TarnOpenclDevice *device, OpenclState *state)
+{
+  Program program = { .context = state->context };
+  cl_int status = CL_SUCCESS;
+  guint before;
+
+  (void) device;
+  layer->reset ();
+  make_buffer (&program, 0, SIZE, &status);
+  for (gsize size = 1; size <= 10; size++)
+    {
+      make_buffer (&program, 1, size * SIZE, &status);
+      program_release (&program.buffers[1], &status);
+    }
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  before = count_live ();
+  for (guint i = 0; i < 4; i++)
+    {
+      faults_advance_clock (6 * G_TIME_SPAN_SECOND);
+      make_buffer (&program, 1, SIZE, &status);
+      program_release (&program.buffers[1], &status);
+    }
+  g_assert_cmpuint (wait_live (before - 9, WAIT), ==, before - 9);
+  program_release (&program.buffers[0], &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
 }
 
 static const OpenclCase cases[] = { { "/layer/at-work", is_at_work },
                                     { "/layer/faults/once", once },
                                     { "/layer/faults/for-ever", for_ever },
                                     { "/layer/sub-buffers-again", sub_buffers_again },
+                                    { "/layer/sub-buffers-of-queues", sub_buffers_of_queues },
+                                    { "/layer/old-spares", old_spares },
                                     { "/layer/faults/no-thread", no_thread } };
 
 int

@@ -47,6 +47,9 @@ guint wait_live (guint expected, gint64 wait);
 void fail_each (const TarnOpenclDevice *device, gboolean for_ever,
                 cl_int (*run_program) (Program *program, cl_device_id device));
 
+/* Advances the clock that the layer reads. */
+void faults_advance_clock (gint64 microseconds);
+
 /* The parts, each of which adds its tests. */
 void faults_add_images (void);
 void faults_add_budgets (void);

@@ -50,19 +50,20 @@ ignore (cl_mem buffer, void *unused)
   (void) unused;
 }
 
-/* A buffer is released while a command is to write it, and another command fails meanwhile: the
- * next buffer is not written. */
+/* A buffer is released while a command is to write it, and a later command of the queue fails
+ * meanwhile: the next buffer is not written.  @same: the later command uses the same buffer. */
 static void
-failed_beside (World *world)
+release_and_fail (World *world, gboolean same)
 {
   cl_command_queue other = promise_queue (world, 0);
   cl_event gate = promise_gate (world), failing = promise_gate (world), written, failed;
   cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
   cl_mem first = promise_buffer (world, 0, SIZE, NULL), next;
 
+  /* For the callback, the layer may ask early. */
+  OK (clSetMemObjectDestructorCallback (first, ignore, NULL));
   fill (world->queue, first, 1, gate, &written);
-  fill (world->queue, beside, 2, failing, &failed);
-  OK (clSetMemObjectDestructorCallback (first, ignore, NULL)); /* for which it may be asked early */
+  fill (world->queue, same ? first : beside, 2, failing, &failed);
   OK (clReleaseMemObject (first));
   OK (clSetUserEventStatus (failing, -5));
   wait_status (failed, G_TIME_SPAN_SECOND); /* a queue in order may not come to it yet */
@@ -83,6 +84,18 @@ failed_beside (World *world)
   OK (clReleaseMemObject (next));
   OK (clReleaseMemObject (beside));
   OK (clReleaseCommandQueue (other));
+}
+
+static void
+failed_beside (World *world)
+{
+  release_and_fail (world, FALSE);
+}
+
+static void
+failed_after (World *world)
+{
+  release_and_fail (world, TRUE);
 }
 
 /* Makes buffers on a queue until the memory of one that was released would have come again: what
@@ -374,6 +387,7 @@ unknown_functions (World *world)
 }
 
 const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
+                                   { "failed-after", failed_after, FALSE },
                                    { "part-behind", part_behind, FALSE },
                                    { "second-queue", second_queue, FALSE },
                                    { "in-callbacks", in_callbacks, FALSE },
