@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/in-child.h"
+
 #define CHILD_SECONDS 60 /* in which a child ends */
 
 /* Tells whether a child may make errors while no other thread of the parent makes any: GLib before
@@ -74,16 +76,14 @@ void
 run_child (Worker *worker, gboolean has_errors)
 {
   gint status = 0;
-  pid_t child = fork ();
+  pid_t child = begin_child (CHILD_SECONDS);
 
   if (child == 0)
     {
-      alarm (CHILD_SECONDS);
       make_in_child (worker->epoch, has_errors);
       free_in_child (worker);
       _exit (0);
     }
-  g_assert_cmpint (child, >, 0);
   while (waitpid (child, &status, 0) < 0)
     g_assert_cmpint (errno, ==, EINTR);
   if (status != 0)

@@ -354,11 +354,9 @@ run_parent (const Case *test)
     return;
   current = insert (choose_others (test), 0, test->part);
   g_assert_cmpint (pipe (ends), ==, 0);
-  child = fork ();
-  g_assert_cmpint (child, >=, 0);
+  child = begin_child (20);
   if (child == 0)
     {
-      alarm (20);
       close (ends[1]);
       STEP (20, read (ends[0], &byte, 1) == 0); /* until the parent has closed its end */
       release_in_child (world);

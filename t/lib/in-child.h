@@ -19,6 +19,11 @@
   }                                                                                                \
   G_STMT_END
 
+/* Calls fork () and returns its result; a child that hangs ends with SIGALRM after so many seconds.
+ * A test calls this in place of fork () if other threads may be inside malloc (): with
+ * AddressSanitizer the child could hang there after a plain fork (). */
+pid_t begin_child (guint seconds);
+
 /* The test fails if a step does, and if the child hangs. */
 void in_child (void (*body) (gpointer), gpointer data);
 
