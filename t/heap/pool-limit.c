@@ -231,6 +231,37 @@ test_limit_is_quick (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
+/* The same if the program also has many small blocks.  They leave more free bytes in their pieces
+ * than large requests may strand, which does not concern large requests. */
+static void
+test_limit_is_quick_beside_small (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[128] = { NULL };
+
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  for (gsize limit = 22 * MIB; limit <= 88 * MIB; limit *= 2)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, limit);
+      g_autoptr (GRand) random = g_rand_new_with_seed (1);
+      guint64 before = heap_get_stats (fixture).upstream_frees;
+
+      for (guint i = 0; i < 4000; i++)
+        {
+          gsize size = (gsize) g_rand_int_range (random, 1, 160 << 10);
+          guint which = (guint) g_rand_int_range (random, 0, G_N_ELEMENTS (blocks));
+
+          g_assert_true (replace (pool, &blocks[which], size, limit));
+          g_assert_nonnull (blocks[which]);
+        }
+      heap_assert_valid (fixture);
+      for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+        g_clear_pointer (&blocks[i], tarn_block_free);
+      g_assert_cmpuint (heap_get_stats (fixture).upstream_frees - before, <, 4000 / 16);
+    }
+}
+
 /* Pieces of virtual memory can move, except those with something in use.  They are a small share of
  * the limit, so few requests fail that fit. */
 static void
@@ -313,6 +344,7 @@ main (int argc, char **argv)
   heap_add ("pool/own-limit", test_own_limit);
   heap_add ("pool/limit-fits", test_limit_fits);
   heap_add ("pool/limit-is-quick", test_limit_is_quick);
+  heap_add ("pool/limit-is-quick-beside-small", test_limit_is_quick_beside_small);
   heap_add ("pool/limit-of-virtual", test_limit_of_virtual);
   heap_add ("pool/limit-moves", test_limit_moves);
   heap_add ("pool/device-fits", test_device_fits);

@@ -161,10 +161,10 @@ join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 static void
 end_idle (TarnPiece *piece)
 {
-  TarnArena *arena = piece->range->arena;
+  TarnHeapRange *range = piece->range;
 
-  g_queue_unlink (&arena->idle, &piece->idle_link);
-  arena->idle_bytes -= piece->size;
+  g_queue_unlink (&range->arena->idle, &piece->idle_link);
+  range->idle_bytes -= piece->size;
 }
 
 /* Adds a piece to the idle pieces of its arena.  The next thread that has the heap's lock notes the
@@ -172,34 +172,38 @@ end_idle (TarnPiece *piece)
 static void
 begin_idle (TarnPiece *piece)
 {
-  TarnArena *arena = piece->range->arena;
+  TarnHeapRange *range = piece->range;
 
   piece->idle_at = 0;
-  g_queue_push_tail_link (&arena->idle, &piece->idle_link);
-  arena->idle_bytes += piece->size;
+  g_queue_push_tail_link (&range->arena->idle, &piece->idle_link);
+  range->idle_bytes += piece->size;
 }
 
-/* Adds to the bytes in use that an arena has not counted in the heap yet. */
+/* Adds to the bytes in use of a range, and to those that its arena has not counted in the heap
+ * yet. */
 static void
-add_used (TarnArena *arena, gsize bytes)
+add_used (TarnHeapRange *range, gsize bytes)
 {
+  TarnArena *arena = range->arena;
+
+  range->used_bytes += bytes;
   __atomic_store_n (&arena->uncounted_bytes, arena->uncounted_bytes + bytes, __ATOMIC_RELAXED);
 }
 
 /* Marks an extent as in use, in each of its pieces. */
 static inline void
-begin_use (TarnArena *arena, TarnExtent *extent)
+begin_use (TarnHeapRange *range, TarnExtent *extent)
 {
   extent->is_free = FALSE;
   extent->has_memory = FALSE;
-  arena->n_used++;
+  range->arena->n_used++;
   for (TarnPiece *piece = extent->piece; piece != NULL; piece = next_piece (extent, piece))
     if (piece->n_used++ == 0)
       {
         end_idle (piece);
         piece->was_used = TRUE;
       }
-  add_used (arena, extent->size);
+  add_used (range, extent->size);
 }
 
 /* Notes that commands of the queue may use an idle piece until its next event is done. */
@@ -216,8 +220,10 @@ note_unrecorded (TarnArena *arena, TarnPiece *piece)
 /* Marks an extent as free, in each of its pieces.  Commands of the queue may still use pieces that
  * become idle. */
 static inline void
-end_use (TarnArena *arena, TarnExtent *extent)
+end_use (TarnHeapRange *range, TarnExtent *extent)
 {
+  TarnArena *arena = range->arena;
+
   g_assert (!extent->is_free);
   extent->is_free = TRUE;
   arena->n_used--;
@@ -228,7 +234,7 @@ end_use (TarnArena *arena, TarnExtent *extent)
         arena->unrecorded_bytes += piece->size;
         begin_idle (piece);
       }
-  add_used (arena, -extent->size);
+  add_used (range, -extent->size);
 }
 
 /* Allocates @rounded bytes from a free extent, which is not in the index any more. */
@@ -242,7 +248,7 @@ take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
       extent = split (range->arena, rest, rounded);
       _tarn_free_index_add (&range->free, rest);
     }
-  begin_use (range->arena, extent);
+  begin_use (range, extent);
   return extent;
 }
 
@@ -270,7 +276,7 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
 static inline void
 put (TarnHeapRange *range, TarnExtent *extent)
 {
-  end_use (range->arena, extent);
+  end_use (range, extent);
   add_free (range, extent);
 }
 
@@ -346,12 +352,12 @@ _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
   g_assert (offset + size <= extent->size);
   TARN_EVENT (extent_free, TARN_TRACE_EXTENT_FREE, range->heap->base.id, extent->start,
               extent->size);
-  end_use (range->arena, extent);
+  end_use (range, extent);
   if (offset > 0)
     extent = split_and_put (range, extent, offset, TRUE);
   if (extent->size > size)
     extent = split_and_put (range, extent, size, FALSE);
-  begin_use (range->arena, extent);
+  begin_use (range, extent);
   TARN_EVENT (extent, TARN_TRACE_EXTENT, range->heap->base.id, extent->start, extent->size);
   _tarn_arena_count (range->arena);
   return extent;
@@ -404,7 +410,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   begin_idle (piece);
   piece->idle_at = _tarn_clock_now ();
   range->arena->n_pieces++;
-  range->arena->bytes += piece->size;
+  range->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
   TARN_PROBE (piece, range->heap->base.id, piece->start, piece->size, range->arena->queue->handle);
@@ -487,7 +493,7 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   g_queue_unlink (&range->pieces, &piece->link);
   end_idle (piece);
   range->arena->n_pieces--;
-  range->arena->bytes -= piece->size;
+  range->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
   TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
@@ -540,7 +546,7 @@ insert_idle (TarnPiece *piece)
   while (before != NULL && ((const TarnPiece *) before->data)->idle_at > piece->idle_at)
     before = before->prev;
   g_queue_insert_after_link (&arena->idle, before, &piece->idle_link);
-  arena->idle_bytes += piece->size;
+  piece->range->idle_bytes += piece->size;
 }
 
 /* Moves a piece from its range to another one.  Does not move its extents. */
@@ -553,11 +559,11 @@ change_range (TarnPiece *piece, TarnHeapRange *range)
     end_idle (piece);
   g_queue_unlink (&old->pieces, &piece->link);
   old->arena->n_pieces--;
-  old->arena->bytes -= piece->size;
+  old->bytes -= piece->size;
   piece->range = range;
   g_queue_push_tail_link (&range->pieces, &piece->link);
   range->arena->n_pieces++;
-  range->arena->bytes += piece->size;
+  range->bytes += piece->size;
   if (piece->n_used == 0)
     insert_idle (piece);
 }
@@ -582,7 +588,9 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
     else
       {
         old->arena->n_used--;
+        old->used_bytes -= extent->size;
         range->arena->n_used++;
+        range->used_bytes += extent->size;
       }
   for (TarnPiece *piece = first; piece != NULL; piece = piece->after)
     change_range (piece, range);
@@ -609,7 +617,35 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
   gsize bytes = 0;
 
   TARN_FOR_EACH_ARENA (arena, heap)
-    bytes += arena->idle_bytes;
+    for (guint i = 0; i < TARN_N_RANGES; i++)
+      bytes += arena->ranges[i].idle_bytes;
+  return bytes;
+}
+
+/* Adds up the free bytes in those pieces of huge requests that are in use. */
+gsize
+_tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
+{
+  gsize bytes = 0;
+
+  _tarn_heap_assert_closed (heap);
+  TARN_FOR_EACH_ARENA (arena, heap)
+    {
+      const TarnHeapRange *huge = &arena->ranges[TARN_RANGE_HUGE];
+
+      bytes += huge->bytes - huge->idle_bytes - huge->used_bytes;
+    }
+  return bytes;
+}
+
+/* Adds up the bytes of an arena's pieces. */
+gsize
+_tarn_arena_get_bytes (const TarnArena *arena)
+{
+  gsize bytes = 0;
+
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    bytes += arena->ranges[i].bytes;
   return bytes;
 }
 

@@ -362,8 +362,8 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
   const TarnHeap *heap = range->heap;
   gsize granularity = ops_of (heap)->virtual_granularity;
-  gsize bytes
-      = CLAMP ((range->arena->bytes + missing) / PIECE_SHARE, SMALL_PIECE_BYTES, MAX_PIECE_BYTES);
+  gsize bytes = CLAMP ((_tarn_arena_get_bytes (range->arena) + missing) / PIECE_SHARE,
+                       SMALL_PIECE_BYTES, MAX_PIECE_BYTES);
   gsize most = get_most_of_piece (heap, bytes & ~(SMALL_PIECE_BYTES - 1));
   gsize usual = _tarn_round_up (heap->growth_bytes, granularity);
 

@@ -185,10 +185,25 @@ check_free_index (Walk *walk, const TarnFreeIndex *index)
   return n;
 }
 
+/* Compares the bytes that a range counts with those found in its pieces. */
+static void
+check_bytes (Walk *walk, const TarnHeapRange *range, gsize used, gsize idle, gsize all)
+{
+  demand (walk, all == range->bytes,
+          "%" G_GSIZE_FORMAT " bytes in a range that counts %" G_GSIZE_FORMAT, all, range->bytes);
+  demand (walk, used == range->used_bytes,
+          "%" G_GSIZE_FORMAT " bytes in use in a range that counts %" G_GSIZE_FORMAT, used,
+          range->used_bytes);
+  demand (walk, idle == range->idle_bytes,
+          "%" G_GSIZE_FORMAT " bytes in idle pieces of a range that counts %" G_GSIZE_FORMAT, idle,
+          range->idle_bytes);
+}
+
 static void
 check_range (Walk *walk, const TarnHeapRange *range)
 {
   gsize free_before = walk->free_extents, n;
+  gsize used_bytes = walk->used_bytes, free_bytes = walk->free_bytes, idle = walk->idle_bytes;
 
   for (const GList *link = range->pieces.head; link != NULL; link = link->next)
     {
@@ -199,6 +214,9 @@ check_range (Walk *walk, const TarnHeapRange *range)
               "a piece that is idle since an event to come");
       check_piece (walk, piece);
     }
+  used_bytes = walk->used_bytes - used_bytes;
+  check_bytes (walk, range, used_bytes, walk->idle_bytes - idle,
+               used_bytes + walk->free_bytes - free_bytes);
   n = check_free_index (walk, &range->free);
   demand (walk, n == walk->free_extents - free_before,
           "%" G_GSIZE_FORMAT " extents in the index, but %" G_GSIZE_FORMAT " are free", n,
@@ -212,21 +230,13 @@ check_range (Walk *walk, const TarnHeapRange *range)
 static void
 check_arena (Walk *walk, const TarnArena *arena)
 {
-  gsize used_before = walk->used_extents, pieces_before = walk->pieces;
-  gsize bytes_before = walk->used_bytes + walk->free_bytes, idle_before = walk->idle;
-  gsize idle_bytes_before = walk->idle_bytes;
+  gsize used_before = walk->used_extents, pieces_before = walk->pieces, idle_before = walk->idle;
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &arena->ranges[i]);
-  demand (walk, walk->used_bytes + walk->free_bytes - bytes_before == arena->bytes,
-          "%" G_GSIZE_FORMAT " bytes of an arena that counts %" G_GSIZE_FORMAT,
-          walk->used_bytes + walk->free_bytes - bytes_before, arena->bytes);
   demand (walk, walk->used_extents - used_before == arena->n_used,
           "%" G_GSIZE_FORMAT " extents in use of an arena that counts %" G_GSIZE_FORMAT,
           walk->used_extents - used_before, arena->n_used);
-  demand (walk, walk->idle_bytes - idle_bytes_before == arena->idle_bytes,
-          "%" G_GSIZE_FORMAT " bytes in idle pieces of an arena that counts %" G_GSIZE_FORMAT,
-          walk->idle_bytes - idle_bytes_before, arena->idle_bytes);
   demand (walk, walk->idle - idle_before == arena->idle.length,
           "%" G_GSIZE_FORMAT " idle pieces of an arena that counts %u", walk->idle - idle_before,
           arena->idle.length);

@@ -184,8 +184,11 @@ struct _TarnHeapRange
   TarnHeap *heap;
   TarnArena *arena;
   TarnRangeKind kind;
+  gsize used_bytes;       /* the sum of the sizes of the extents in use in its pieces */
   TarnFreeIndex free;     /* all extents that are free */
   GQueue pieces;          /* of TarnPiece, by link */
+  gsize bytes;            /* the sum of the sizes of its pieces, */
+  gsize idle_bytes;       /* and of those that are idle */
   TarnHeapRegion *region; /* the region that it grows in; NULL: none yet */
   GList *old_regions;     /* regions that it no longer grows in, but that still have pieces */
 };
@@ -222,7 +225,6 @@ struct _TarnArena
   TarnExtent *left_extents; /* atomic: extents that the next holder of the lock frees; linked by
                                TarnExtent.next */
   GQueue idle;              /* of TarnPiece, by idle_link: idle for the longest time first */
-  gsize idle_bytes;         /* the sum of their sizes */
   gsize unrecorded_bytes;   /* bytes that became idle since a thread was last told to look after the
                                heap, */
   guint n_taken;            /* and extents taken since then */
@@ -238,8 +240,7 @@ struct _TarnArena
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces;
-  gsize bytes; /* the sum over its pieces */
-  GList link;  /* in the heap's arenas */
+  GList link; /* in the heap's arenas */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The most arenas of a queue. */
@@ -555,6 +556,8 @@ void _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *l
 void _tarn_arena_free_slabs (TarnArena *arena);
 TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
 gsize _tarn_heap_get_idle_bytes (const TarnHeap *heap);
+gsize _tarn_heap_get_stranded_by_huge (const TarnHeap *heap);
+gsize _tarn_arena_get_bytes (const TarnArena *arena);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
 
 /* share-out.c.  The lock is held. */
@@ -653,7 +656,7 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
 static inline gsize
 _tarn_arena_get_step (const TarnArena *arena)
 {
-  return arena->bytes
+  return _tarn_arena_get_bytes (arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 

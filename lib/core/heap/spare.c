@@ -11,7 +11,8 @@
  *
  * A request for much of the limit could strand much as soon as the program uses more.  So for such
  * a request the heap assumes that the program will use a quarter more.  In all, such requests may
- * strand a small share of the limit, which is the most that a program cannot use of it.  If the
+ * strand a small share of the limit.  Bytes that other requests strand are not part of it: they are
+ * usually more, and then each large request would need a piece of exactly its size.  If the
  * heap has nothing to spare, the request gets a piece of exactly its size.  Such a request may
  * share a piece that is in use only as long as the program has used less than a quarter of the
  * limit, because the other extents of the piece would strand all of its bytes once it is freed.
@@ -82,14 +83,14 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
-  gsize stranded, strandable;
+  gsize strandable, stranded;
 
   if (_tarn_heap_get_most (heap) == G_MAXSIZE)
     return G_MAXSIZE;
   if (!_tarn_heap_is_much (heap, size))
     return get_left (heap, size, 0);
-  stranded = get_stranded (heap);
   strandable = _tarn_heap_get_share (heap, STRANDED_SHARE);
+  stranded = _tarn_heap_get_stranded_by_huge (heap);
   return MIN (get_left (heap, size, 1), strandable - MIN (strandable, stranded));
 }
 
