@@ -570,11 +570,12 @@ void tarn_pool_free_held (TarnPool *pool);
 
 /**
  * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. It begins
- * with the largest. A heap below the pool then returns all segments without a block in use to the
- * driver, whatever @p keep_bytes is.
+ * with the largest. A heap below the pool then returns segments without a block in use to the
+ * driver, until they and the held blocks have at most @p keep_bytes together. If several pools use
+ * the heap, it also returns segments that another pool's blocks have left.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
- * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
+ * @param keep_bytes  bytes that may stay allocated without being used; 0: as tarn_pool_free_held()
  * @since 0.1
  */
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);

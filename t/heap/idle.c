@@ -17,7 +17,7 @@ test_reclaim (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, memory[1], 100 * MIB);
   g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), >=, 300 * MIB);
   g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, >, 0);
-  fixture->heap->klass->trim (fixture->heap);
+  fixture->heap->klass->trim (fixture->heap, 0);
   heap_assert_valid (fixture);
   g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, ==, 0);
   g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==,
@@ -27,8 +27,35 @@ test_reclaim (HeapFixture *fixture, gconstpointer unused)
   g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory[2], 100 * MIB));
   heap_put (fixture, memory[0], 100 * MIB);
   heap_put (fixture, memory[2], 100 * MIB);
-  fixture->heap->klass->trim (fixture->heap);
+  fixture->heap->klass->trim (fixture->heap, 0);
   g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
+}
+
+/* tarn_pool_trim () lets the heap keep idle pieces of at most so many bytes. */
+static void
+test_trim_keeps (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  TarnBlock *blocks[8];
+  TarnHeapStats stats;
+  guint64 frees;
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = tarn_pool_allocate (pool, 100 * MIB, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >=, 800 * MIB);
+  frees = heap_get_stats (fixture).upstream_frees;
+  tarn_pool_trim (pool, 2000 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_frees, ==, frees);
+  tarn_pool_trim (pool, 350 * MIB);
+  stats = heap_get_stats (fixture);
+  heap_assert_valid (fixture);
+  g_assert_cmpuint (stats.upstream_bytes, <=, 350 * MIB);
+  g_assert_cmpuint (stats.upstream_bytes, >, 200 * MIB);
+  tarn_pool_trim (pool, 0);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, ==, 0);
 }
 
 /* Idle pieces go back after as many seconds as the options say, and others stay. */
@@ -108,6 +135,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   heap_add ("reclaim", test_reclaim);
+  heap_add ("trim-keeps", test_trim_keeps);
   heap_add ("idle-seconds", test_idle_seconds);
   heap_add ("set-idle-seconds", test_set_idle_seconds);
   return g_test_run ();

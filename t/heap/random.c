@@ -95,7 +95,7 @@ run (HeapFixture *fixture, guint64 budget)
           bits = (guint) g_test_rand_int_range (1, 12);
         }
       if (g_test_rand_int_range (0, 500) == 0)
-        fixture->heap->klass->trim (fixture->heap);
+        fixture->heap->klass->trim (fixture->heap, 0);
       else if (live->len > 0
                && g_test_rand_int_range (0, (gint32) (live->len + target)) >= (gint32) target)
         free_one (fixture, live);
@@ -158,7 +158,7 @@ run_thread (gpointer data)
       if (!tarn_allocator_allocate_memory (thread->fixture->heap, one->size, &one->memory, NULL))
         g_atomic_int_inc (thread->n_failed);
       if (i % 500 == 0)
-        thread->fixture->heap->klass->trim (thread->fixture->heap);
+        thread->fixture->heap->klass->trim (thread->fixture->heap, 0);
     }
   for (guint i = 0; i < G_N_ELEMENTS (live); i++)
     if (live[i].memory.address != 0)

@@ -71,9 +71,9 @@ typedef struct
    * an error and nothing done if the driver cannot tell when they are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
-  /* Returns unused memory to its own upstream allocator, and returns the number of bytes.  Nullable
-   * if freed memory goes upstream at once. */
-  gsize (*trim) (TarnAllocator *allocator);
+  /* Returns unused memory to its own upstream allocator until at most @keep_bytes are unused, and
+   * returns the number of bytes.  Nullable if freed memory goes upstream at once. */
+  gsize (*trim) (TarnAllocator *allocator, gsize keep_bytes);
 } TarnAllocatorClass;
 
 /* An allocator.  Constant after it is made, except the reference count. */
@@ -90,7 +90,8 @@ struct _TarnAllocator
   GList registry_link;    /* behind the registry's lock */
   TarnAllocator *given;   /* the upstream that the pool above was given, if this one stands between,
                              for debugging (debug/); NULL: itself */
-  gsize (*trim) (gpointer user_data); /* for TarnAllocatorClass.trim, of a direct one; nullable */
+  gsize (*trim) (gpointer user_data,
+                 gsize keep_bytes); /* for TarnAllocatorClass.trim, of a direct one; nullable */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
 
@@ -197,9 +198,9 @@ _tarn_allocator_get_backend (const TarnAllocator *allocator)
 }
 
 static inline gsize
-_tarn_allocator_trim (TarnAllocator *allocator)
+_tarn_allocator_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
-  return allocator->klass->trim != NULL ? allocator->klass->trim (allocator) : 0;
+  return allocator->klass->trim != NULL ? allocator->klass->trim (allocator, keep_bytes) : 0;
 }
 
 /* Tells an allocator that memory is lost: it is never freed, because the driver cannot tell when

@@ -430,9 +430,9 @@ direct_tell_counters (TarnAllocator *allocator, TarnListener *listener)
 }
 
 static gsize
-direct_trim (TarnAllocator *allocator)
+direct_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
-  return allocator->trim != NULL ? allocator->trim (allocator->user_data) : 0;
+  return allocator->trim != NULL ? allocator->trim (allocator->user_data, keep_bytes) : 0;
 }
 
 static const TarnAllocatorClass direct_class = {

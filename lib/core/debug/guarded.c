@@ -384,13 +384,13 @@ guarded_reclaim (gpointer user_data)
 /* Frees the quarantine, and memory that a heap then has of it.  A TarnAllocatorOps.trim, called for
  * other pools of a group, or by the program. */
 static gsize
-guarded_trim (gpointer user_data)
+guarded_trim (gpointer user_data, gsize keep_bytes)
 {
   TarnGuarded *self = user_data;
   gsize bytes = _tarn_quarantine_shorten (self, 0);
 
-  return MAX (bytes,
-              _tarn_allocator_trim (self->below)); /* a heap may keep it for its other pools */
+  /* A heap may keep the memory for its other pools. */
+  return MAX (bytes, _tarn_allocator_trim (self->below, keep_bytes));
 }
 
 /* Forgets blocks that are left when the pool has ended.  The pool could not find out whether they

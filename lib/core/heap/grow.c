@@ -197,13 +197,19 @@ cut (TarnPiece *piece, GQueue *pieces)
   g_queue_push_tail_link (pieces, &piece->link);
 }
 
-/* Cuts out all idle pieces that can be returned now. */
+/* Cuts out idle pieces that can be returned now, until at most @keep_bytes are idle.  Of each arena
+ * the pieces that have been idle for the longest time go first. */
 static void
-cut_idle (TarnHeap *heap, GQueue *pieces)
+cut_idle (TarnHeap *heap, gsize keep_bytes, GQueue *pieces)
 {
+  gsize bytes = _tarn_heap_get_idle_bytes (heap);
+
   TARN_FOR_EACH_IDLE (piece, next, heap)
-    if (_tarn_piece_can_go (piece))
-      cut (piece, pieces);
+    if (bytes > keep_bytes && _tarn_piece_can_go (piece))
+      {
+        bytes -= piece->size;
+        cut (piece, pieces);
+      }
 }
 
 static gsize
@@ -245,7 +251,7 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   if (piece != NULL)
     cut (piece, &pieces);
   else
-    cut_idle (heap, &pieces);
+    cut_idle (heap, 0, &pieces);
   return release (heap, &pieces);
 }
 
@@ -284,21 +290,25 @@ _tarn_heap_expire (TarnHeap *heap)
   _tarn_heap_end_change (heap);
 }
 
-/* Returns all idle pieces that can be returned, after the host has waited for the commands that use
- * them.  Gets their bytes.  Returns 0 if this thread must not wait for another thread that changes
- * the set of pieces. */
+/* Returns idle pieces until at most @keep_bytes are idle, after the host has waited for the
+ * commands that use them.  Gets the bytes that were returned.  Returns 0 if this thread must not
+ * wait for another thread that changes the set of pieces. */
 gsize
-_tarn_heap_trim (TarnHeap *heap)
+_tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
 {
+  GQueue pieces = G_QUEUE_INIT;
   gsize bytes;
 
+  if (keep_bytes > 0 && _tarn_heap_get_idle_bytes (heap) <= keep_bytes)
+    return 0;
   if (!heap->frees_in_order)
     _tarn_heap_await_idle (heap);
   if (!await_change (heap))
     return 0;
   begin_change (heap);
   _tarn_heap_end_aliases (heap);
-  bytes = _tarn_heap_release_idle (heap, NULL);
+  cut_idle (heap, keep_bytes, &pieces);
+  bytes = release (heap, &pieces);
   TARN_FOR_EACH_ARENA (arena, heap)
     for (guint i = 0; i < TARN_N_RANGES; i++)
       heap->growth->tidy (&arena->ranges[i]);

@@ -567,7 +567,7 @@ void _tarn_arena_share_out (TarnArena *arena);
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
-gsize _tarn_heap_trim (TarnHeap *heap);
+gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);

@@ -274,7 +274,7 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-static gsize heap_trim (TarnAllocator *allocator);
+static gsize heap_trim (TarnAllocator *allocator, gsize keep_bytes);
 
 /* Returns idle pieces to upstream, or, if there are none, makes upstream reclaim memory. */
 static gboolean
@@ -282,19 +282,19 @@ heap_reclaim (gpointer user_data)
 {
   TarnHeap *heap = user_data;
 
-  return heap_trim (&heap->base) > 0 || _tarn_allocator_reclaim (heap->upstream);
+  return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
 }
 
 /* Life */
 
 static gsize
-heap_trim (TarnAllocator *allocator)
+heap_trim (TarnAllocator *allocator, gsize keep_bytes)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
   gsize bytes;
 
   _tarn_heap_lock (heap);
-  bytes = _tarn_heap_trim (heap);
+  bytes = _tarn_heap_trim (heap, keep_bytes);
   _tarn_heap_check_if_full_debug (heap);
   _tarn_heap_unlock (heap);
   return bytes;
@@ -388,7 +388,7 @@ heap_finalize (TarnAllocator *allocator)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
 
-  heap_trim (allocator);
+  heap_trim (allocator, 0);
   _tarn_allocator_withdraw (allocator);
   if (heap->stats.used_bytes > heap->lost_bytes)
     g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,

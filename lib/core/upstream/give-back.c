@@ -213,14 +213,17 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   return bytes;
 }
 
-/* Returns held blocks to upstream, the largest first, until at most @keep_bytes are held.
- * @stop_holding: the pool also holds no block from now on. The lock is not held. */
+/* Returns held blocks to upstream, the largest first, until at most @keep_bytes are held.  Then
+ * upstream returns memory that it does not use, until this and the held blocks have at most
+ * @keep_bytes together.  @stop_holding: the pool also holds no block from now on.  The lock is not
+ * held. */
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {
   g_autoptr (TarnAllocator) upstream = NULL;
   TarnBlock *blocks = NULL;
   TarnGiveBack give_back;
+  gsize held_bytes;
 
   _tarn_assert_not_locked (&pool->lock);
   TARN_EVENT (trim, TARN_TRACE_TRIM, pool->base.id, keep_bytes, (guint64) stop_holding);
@@ -233,12 +236,13 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   if (pool->stats.held_bytes > keep_bytes)
     blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
   blocks = _tarn_pool_take_excess_after (pool, blocks);
+  held_bytes = pool->stats.held_bytes;
   _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   upstream = tarn_allocator_ref (pool->upstream);
   _tarn_pool_give_back (pool, &give_back, FALSE);
-  _tarn_allocator_trim (upstream);
+  _tarn_allocator_trim (upstream, keep_bytes - MIN (keep_bytes, held_bytes));
 }
 
 void

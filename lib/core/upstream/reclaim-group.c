@@ -315,7 +315,7 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
     g_ptr_array_add (upstreams, tarn_allocator_ref (get_member (group, i)->upstream));
   _tarn_mutex_unlock (&group->lock);
   for (guint i = 0; i < upstreams->len && bytes < wanted; i++)
-    bytes += _tarn_allocator_trim (g_ptr_array_index (upstreams, i));
+    bytes += _tarn_allocator_trim (g_ptr_array_index (upstreams, i), 0);
   return bytes;
 }
 
@@ -349,6 +349,6 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
   if (richest == NULL)
     return trim_upstreams (group, wanted);
   bytes -= _tarn_pool_give_back (richest, &give_back, TRUE);
-  _tarn_allocator_trim (upstream);
+  _tarn_allocator_trim (upstream, 0);
   return bytes;
 }
