@@ -108,6 +108,8 @@ typedef struct
   guint64 driver_calls;   /**< calls of the driver for pieces, also those that failed */
   guint64 upstream_frees; /**< pieces that were returned to upstream */
   guint64 moves;          /**< idle pieces that moved to other addresses, or to another queue */
+  guint64 host_waits;     /**< times that the host waited until a queue was done: for fresh memory
+                               that a queue makes ready, or for memory that commands may use */
 } TarnHeapStats;
 
 /**
@@ -128,7 +130,8 @@ typedef struct
         0,                  /* idle_pieces */                                                      \
         0,                  /* driver_calls */                                                     \
         0,                  /* upstream_frees */                                                   \
-        0                   /* moves */                                                            \
+        0,                  /* moves */                                                            \
+        0                   /* host_waits */                                                       \
   }
 
 /**

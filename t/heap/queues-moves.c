@@ -23,6 +23,8 @@ test_moves (QueuesFixture *fixture, gconstpointer data)
   g_assert_cmpuint (before.upstream_bytes, >=, 600 * MIB);
   tarn_pool_free_held (fixture->pool); /* and so the host waits */
   g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, ==, 0);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).host_waits, >, 0);
+  g_assert_cmpuint (queues_get_heap_stats (fixture).host_waits, ==, queues_get_waits (fixture));
 
   queues_put (fixture, queues_take (fixture, 300 * MIB, fixture->first));
   tarn_testing_queues_run_all (fixture->queues);

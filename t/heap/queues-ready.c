@@ -12,6 +12,7 @@ test_ready (QueuesFixture *fixture, gconstpointer data)
 {
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   g_autoptr (TarnAllocator) heap = NULL;
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
   TarnMemory memory;
   TarnPool *lower;
 
@@ -27,6 +28,8 @@ test_ready (QueuesFixture *fixture, gconstpointer data)
   g_assert_true (tarn_allocator_allocate_memory (heap, MIB, &memory, NULL));
   g_assert_cmpuint (tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_HOST_WAIT),
                     ==, 1);
+  g_assert_true (tarn_heap_get_stats (heap, &stats));
+  g_assert_cmpuint (stats.host_waits, ==, 1);
   tarn_allocator_free_memory (heap, memory, MIB);
   g_clear_pointer (&heap, tarn_allocator_unref);
   tarn_pool_unref (lower);

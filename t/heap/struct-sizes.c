@@ -34,9 +34,10 @@ typedef struct
   gsize idle_pieces;
   guint64 driver_calls;
   guint64 upstream_frees;
+  guint64 moves;
 } OldTarnHeapStats;
 
-STRUCT_SIZES_VERSIONS (TarnHeapStats, guint64 moves, moves);
+STRUCT_SIZES_VERSIONS (TarnHeapStats, guint64 host_waits, host_waits);
 
 static void
 test_defaults (void)

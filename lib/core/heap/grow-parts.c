@@ -157,14 +157,19 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
  * wait.  Then *busy is the queue that may still use the memory, which must not be returned, or NULL
  * if the memory can be returned. */
 static gboolean
-await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
+await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
   TarnAllocator *direct = heap->base.direct;
   gpointer queue = direct->ops.fresh_queue != NULL ? _tarn_call_plain (direct, fresh_queue) : NULL;
   gboolean is_done;
 
   *busy = NULL;
-  if (queue == NULL || await_queue (direct, queue, &is_done, error))
+  if (queue == NULL)
+    return TRUE;
+  _tarn_heap_lock_open (heap);
+  heap->stats.host_waits++;
+  _tarn_heap_unlock (heap);
+  if (await_queue (direct, queue, &is_done, error))
     return TRUE;
   if (!is_done && !may_go_unready (heap))
     *busy = queue;
@@ -175,7 +180,7 @@ await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
  * there is memory, but that queue may not have made it ready yet.  The heap then allocates no more
  * until the host can wait for the queue.  The lock is not held. */
 static gboolean
-allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
+allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
   gpointer unused;
 

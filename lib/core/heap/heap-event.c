@@ -222,6 +222,7 @@ await (TarnHeap *heap, TarnHeapEvent *event)
             || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
             || _tarn_call (direct, event_is_done, event->handle);
   _tarn_heap_lock_open (heap);
+  heap->stats.host_waits++;
   return is_done;
 }
 
