@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks from the arenas of a heap for whose extents upstream makes parts.  A request takes an
- * extent in one read section.  Outside of any, it asks upstream for a part of that extent.  In a
- * second read section it makes the block.  A free does the same backwards (order/arena.c): its
- * block is ending until the part is released. */
+ * Allocates blocks from a heap's arenas if upstream makes an object, a part, for each piece of
+ * memory: a sub-buffer of OpenCL, say.  A request takes an extent, which is a range of the heap's
+ * memory, in one read section.  Between read sections, it asks upstream for a part of that extent.
+ * In a second read section it makes the block.  A free takes the same steps in reverse
+ * (order/arena.c).  The block's state is ENDING until upstream has released the part. */
 
 #include "pool/arenas-private.h"
 
-/* Makes a block from an extent for which a part was made.  Returns NULL if the queue has changed,
- * the heap's door is not open, or the thread has no unused struct or no grant left.  The thread is
- * in a read section. */
+/* Makes a block from an extent for which upstream has made a part.  Returns NULL if the extent's
+ * arena belongs to another queue by now, the heap's door is not open, or the thread has no unused
+ * struct or no grant left.  The calling thread is in a read section. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -27,8 +28,9 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
   return block;
 }
 
-/* Makes a part for an extent that a request has taken, and a block from it.  If it returns NULL, it
- * has freed the extent, and the caller has to take the lock.  The thread is in no read section. */
+/* Asks upstream for a part of the extent that a request has taken, and makes a block of that part.
+ * If this fails, frees the extent and returns NULL: the caller has to take the lock.  The calling
+ * thread is in no read section. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         const TarnTaken *taken)
@@ -56,9 +58,10 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Chooses the block to return to its arena, and marks it as ending.  Counters count it as active
- * until it is there.  Returns FALSE if the caller has to take the lock.  The thread is in a read
- * section. */
+/* Chooses the block to return to an arena when @block is freed, and sets its state to ENDING.  The
+ * block counts as active until it is returned.  Stores the block in *goes: @block, or the block
+ * that the thread kept before, or NULL if the thread keeps @block and kept none before.  Returns
+ * FALSE if the caller has to take the lock.  The calling thread is in a read section. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -87,17 +90,18 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Begins to return a block that is being freed to its arena, or the block that the thread kept
- * before: marks it as ending.  The caller has to release its part, which upstream made, next.
- * Stores the block in *goes; NULL: there is none.  Returns FALSE, and does nothing, if the caller
- * has to take the lock. */
+/* Begins to return a block to its arena when @block is freed: sets the block's state to ENDING, and
+ * stores the block in *goes.  *goes is @block; or, if the thread keeps @block from now on, the
+ * block that it kept before, or NULL if it kept none.  The caller then makes upstream release the
+ * part of *goes.  Returns FALSE, and does nothing, if the caller has to take the lock. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
   return _tarn_cache_free_in_visits (cache, block, begin_to_go, goes);
 }
 
-/* Returns a block whose part was released to its arena.  Returns FALSE if a door stays closed. */
+/* Returns a block to its arena, after upstream has released the block's part.  Returns FALSE if the
+ * pool's door or the heap's stays closed. */
 gboolean
 _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

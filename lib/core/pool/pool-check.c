@@ -7,14 +7,15 @@
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* The values of the counters, computed from the blocks. */
+/* The values that the pool's counters should have, computed from its blocks. */
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
-  gsize listed_blocks, listed_bytes; /* in the lists by age */
+  gsize listed_blocks, listed_bytes; /* blocks in the lists by age */
 } Sums;
 
-/* Compares a counter with the value that was computed from the blocks. */
+/* Returns TRUE, and sets *violation, if a counter differs from @counted, the value that was
+ * computed from the blocks. */
 static gboolean
 differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
@@ -25,7 +26,8 @@ differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
   return TRUE;
 }
 
-/* Adds up the pool's blocks, and checks that each one belongs to the pool. */
+/* Checks that each block in the pool's chunks belongs to the pool, and adds all of them to
+ * *sums. */
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -53,7 +55,8 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Returns TRUE if the blocks from @top on are a batch. */
+/* Returns TRUE if the chain that begins with @top reaches the batch's last block after batch->n
+ * blocks. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -68,7 +71,7 @@ is_batch (const TarnBlock *top, const TarnBatch *batch)
   return block != NULL && n == batch->n;
 }
 
-/* Checks the batches of a bin. */
+/* Checks the batches of a bin, from the topmost down. */
 static gboolean
 check_batches (const TarnBin *bin, gchar **violation)
 {
@@ -97,7 +100,7 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin, which are all of one share. */
+/* Checks the blocks of a bin.  @share: the share that each of them must have. */
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, gchar **violation)
 {
@@ -115,7 +118,7 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
          && check_batches (bin, violation);
 }
 
-/* Adds up the blocks of a bin that have to be in a list by age. */
+/* Adds the blocks of a bin to those that the lists by age should have. */
 static void
 add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
 {
@@ -123,7 +126,7 @@ add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
   sums->listed_bytes += bin->length * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
 }
 
-/* Counts the blocks of a list by age whose links are correct. */
+/* Counts the blocks of a list by age.  Returns 0 if a link of the list is wrong. */
 static gsize
 count_listed (const TarnAges *ages)
 {
@@ -141,7 +144,8 @@ count_listed (const TarnAges *ages)
   return ages->newest == older ? n : 0;
 }
 
-/* Checks a table of bins, whose blocks are all of one share, and adds up their lengths. */
+/* Checks the bins of a table (NULL: there is none), and adds up their lengths.  @share: the share
+ * that each block must have. */
 static gboolean
 check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, gchar **violation)
 {
@@ -171,7 +175,7 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
   return !differs ("a table's empty bins", n_empty, bins->n_empty, violation);
 }
 
-/* Checks the counts of recorded blocks that threads without the lock read. */
+/* Checks n_recorded, the counts of recorded blocks. */
 static gboolean
 check_recorded (const TarnPool *pool, gchar **violation)
 {
@@ -189,7 +193,7 @@ check_recorded (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks all bins, and the stuck blocks, which are in none. */
+/* Checks all bins of the pool, and the stuck blocks, which are in no bin. */
 static gboolean
 check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -219,8 +223,8 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the bins in a list of unasked ones, each of which must be of a number, not wanted, and
- * have blocks. */
+/* Counts the correct bins in the list unasked of a recorded bin.  A correct bin has blocks and the
+ * right number, and is not wanted. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -231,7 +235,8 @@ count_unasked (const TarnBin *of_all, guint32 number)
   return n;
 }
 
-/* Counts the queues' bins of a number that have blocks, and those of them that are not wanted. */
+/* Counts the queues' bins with a given number that have blocks.  Sets *n_unasked to the number of
+ * those of them that are not wanted. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -253,7 +258,7 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks the counts and lists of queues' bins in recorded bins, if blocks move between queues. */
+/* Checks the fields of recorded bins that describe queues' bins, if blocks move between queues. */
 static gboolean
 check_shares (const TarnPool *pool, gchar **violation)
 {
@@ -276,7 +281,7 @@ check_shares (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks the queues that blocks refer to, and those without a reference. */
+/* Checks the table of queues, and that each queue which a block uses has a reference. */
 static gboolean
 check_uses (const TarnPool *pool, gchar **violation)
 {
@@ -304,8 +309,8 @@ check_uses (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks the bytes that are being returned, and the limit if there is one, in a way that no sum
- * overflows. */
+/* Checks the bytes that are being returned, and that the pool is within the ceiling of its limit.
+ * Subtracts the bytes one after the other, because their sum may overflow. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {
@@ -331,7 +336,7 @@ check_limit (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks a bin of a thread's cache. */
+/* Checks the bin with index @i in a thread's cache. */
 static gboolean
 check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **violation)
 {
@@ -360,15 +365,15 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* Returns TRUE if a bin of a thread's cache has no blocks and no room for any, as most of the
- * 512. */
+/* Returns TRUE if a bin of a thread's cache has no blocks and no room for any.  Most of the more
+ * than 512 bins are unused. */
 static gboolean
 is_unused (const TarnCacheBin *bin)
 {
   return bin->top == NULL && bin->length == 0 && bin->capacity == 0;
 }
 
-/* Checks a thread's cache.  The door is closed. */
+/* Checks a thread's cache.  The caller has closed the pool's door. */
 static gboolean
 check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -392,7 +397,8 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
-/* Checks the blocks that a thread keeps for temporaries.  The door is closed. */
+/* Checks the blocks that a thread's cache keeps for temporaries.  The caller has closed the pool's
+ * door. */
 static gboolean
 check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -414,7 +420,7 @@ check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the table of queues. */
+/* Checks the table of the queues for whose arenas the pool has references. */
 static gboolean
 check_met (const TarnPool *pool, gchar **violation)
 {
@@ -437,7 +443,7 @@ check_met (const TarnPool *pool, gchar **violation)
   return !differs ("n_met", n_met, pool->met.n, violation);
 }
 
-/* Checks all threads' caches. */
+/* Checks the caches of all threads. */
 static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -458,7 +464,7 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the transfer bins.  The door is closed. */
+/* Checks the transfer bins.  The caller has closed the pool's door. */
 static gboolean
 check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -475,7 +481,7 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
             if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
                 || _tarn_block_get_share (block) != bin->handle
                 || (block->below == NULL && block != transfer->last))
-              n = pool->policy.transfer_blocks; /* one too many */
+              n = pool->policy.transfer_blocks; /* one too many, after the loop's n++ */
           if (n != pool->policy.transfer_blocks || _tarn_pool_records_frees (pool, bin->number))
             {
               *violation
@@ -488,7 +494,8 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the blocks that were set aside, and those that have several references. */
+/* Checks the blocks that were freed while the program retained their memory (aside), and the blocks
+ * with several references (shared). */
 static gboolean
 check_handles (TarnPool *pool, gchar **violation)
 {
@@ -517,7 +524,8 @@ check_handles (TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks every invariant.  The caller has closed the door, so that no thread changes a counter. */
+/* Checks every invariant of the pool.  The caller holds the lock, and has closed the door so that
+ * no thread changes a counter. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
 {
@@ -550,7 +558,8 @@ check_closed (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Closes the door, and checks every invariant.  The lock is held. */
+/* Closes the door, checks every invariant of the pool, and opens the door again if it was open.
+ * The caller holds the lock. */
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -571,9 +580,9 @@ check_locked (TarnPool *pool, gchar **violation)
   return is_valid;
 }
 
-/* Checks the invariants.  Returns FALSE if one does not hold, and sets @violation to a text about
- * it (transfer full).  Any thread may call it at any time; it takes time in proportion to the
- * number of blocks. */
+/* Checks every invariant of a pool.  Returns FALSE if one does not hold, and then sets *violation
+ * to a text about it (transfer full).  Any thread may call this at any time.  The time that it
+ * takes is proportional to the number of blocks. */
 gboolean
 _tarn_pool_check (TarnPool *pool, gchar **violation)
 {
@@ -588,7 +597,8 @@ _tarn_pool_check (TarnPool *pool, gchar **violation)
   return valid;
 }
 
-/* Ends the program if an invariant does not hold.  The lock is held. */
+/* Ends the program with a message if an invariant of the pool does not hold.  The caller holds the
+ * lock. */
 void
 _tarn_pool_assert_valid (TarnPool *pool)
 {

@@ -3,28 +3,31 @@
  *
  * The struct of a pool, and the functions that the files of this folder share:
  *
- *     pool.c        takes blocks out of the pool and puts them into it, with the lock
- *     bins.c        the bins of held blocks
- *     ages.c        ... ordered by age
- *     retire.c      chooses the held blocks to return to upstream
+ *     pool.c        takes blocks from bins and thread caches, and puts them back, with the lock
+ *     bins.c        bins: the free lists of held (cached) blocks
+ *     ages.c        lists of the blocks in bins by age
+ *     retire.c      chooses the held blocks to return to the upstream allocator
  *     bin.c         the size classes
  *     cache.c       thread caches
- *     count.c       ... and their counters
- *     arenas.c      allocates from a heap without a lock
- *     made-parts.c  ... if upstream makes parts of the heap's memory
- *     stock.c       ... and the structs and grants that threads need for that
- *     arena-table.c ... and the queues whose arenas a pool has references to
+ *     count.c       adds up the counters of a pool and its thread caches
+ *     arenas.c      allocates from the arenas of a heap without a lock
+ *     made-parts.c  does that if upstream makes each part of the heap's memory
+ *     stock.c       gives threads the unused structs and the grants of bytes that arenas.c needs
+ *     arena-table.c lists the queues to whose arenas a pool has references
  *     transfer.c    hands blocks over from thread to thread
  *     block-chunk.c the memory of block structs
- *     index.c       finds the block in use that has some memory
- *     room.c        requests that wait until other threads free memory
- *     bare.c        memory without a block, for allocators built on a pool
+ *     index.c       finds the block in use that has a given memory
+ *     room.c        makes requests wait until other threads free memory
+ *     bare.c        allocates memory without a block, for allocators built on a pool
  *     stats.c       the public counters
  *     describe.c    describes a pool to recordings and snapshots
  *     pool-check.c  checks the invariants
  *
- * On top of this folder are the calls of the upstream allocator (upstream/), and requests and
- * frees, which wait for queues if necessary (order/). */
+ * A pool's door is a readers-writer lock (base/thread-private.h).  Most hits and frees are its
+ * readers, in read sections without the pool's lock; a writer closes the door and waits for them.
+ *
+ * The folder upstream/ calls the upstream allocator for the pool.  The folder order/ serves
+ * requests and frees, which wait for queues if necessary. */
 
 #ifndef TARN_POOL_PRIVATE_H
 #define TARN_POOL_PRIVATE_H
@@ -43,167 +46,182 @@
 #include "pool/index-private.h"
 #include "pool/store-private.h"
 
-typedef struct _TarnCache TarnCache;       /* cache-private.h */
-typedef struct _TarnMetQueue TarnMetQueue; /* there, too */
-typedef struct _TarnRedirect TarnRedirect; /* order/redirect.c */
+typedef struct _TarnCache TarnCache;       /* defined in cache-private.h */
+typedef struct _TarnMetQueue TarnMetQueue; /* defined in cache-private.h */
+typedef struct _TarnRedirect TarnRedirect; /* defined in order/redirect.c */
 
 #define TARN_TRANSFER_BINS 32
-#define TARN_TRANSFER_SHARDS 8  /* bins for one size and one queue, so that not all threads meet */
-#define TARN_TRANSFER_BATCHES 6 /* the most in a bin */
+/* The number of transfer bins for one size and queue: several, so that threads seldom meet. */
+#define TARN_TRANSFER_SHARDS 8
+#define TARN_TRANSFER_BATCHES 6 /* the most batches in a transfer bin */
 
 typedef struct
 {
-  TarnBlock *first, *last; /* first is the block freed last; linked by TarnBlock.below */
+  /* A chain linked by TarnBlock.below; first is the block that was freed last. */
+  TarnBlock *first, *last;
 } TarnTransfer;
 
-/* A transfer bin: batches of one size and one queue that threads hand over to others: transfer.c.
- * These blocks are in no thread cache, nor in the pool's bins. */
+/* A transfer bin: batches of blocks of one size and one queue that threads hand over to other
+ * threads (transfer.c).  A block in a transfer bin is in no thread cache, and in none of the pool's
+ * bins. */
 typedef struct
 {
-  gboolean is_locked; /* atomic: guards the other fields, as a closed door does, too */
-  guint n_batches;    /* atomic, because threads read it without the lock */
+  /* Atomic: the bin's own lock.  A thread may access the fields below if it holds this lock, or if
+   * it holds the pool's lock and has closed the pool's door. */
+  gboolean is_locked;
+  guint n_batches; /* atomic, because threads read it without the bin's lock */
   guint32 number;
-  gpointer handle;                             /* NULL: no queue */
-  TarnTransfer batches[TARN_TRANSFER_BATCHES]; /* transfer_blocks each; the oldest batch first */
+  gpointer handle; /* the queue's handle; NULL: no queue has used the blocks */
+  /* TarnPoolPolicy.transfer_blocks blocks in each batch; the oldest batch comes first. */
+  TarnTransfer batches[TARN_TRANSFER_BATCHES];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnTransferBin;
 
 typedef struct
 {
   TarnTransferBin bins[TARN_TRANSFER_BINS];
   gsize
-      max_bytes; /* constant while the door is open: over all bins; G_MAXSIZE: there is no bound */
-  gsize bytes;   /* atomic: bytes in all bins, if there is a bound */
-  guint n_batches; /* atomic: batches in all bins */
+      max_bytes; /* most bytes in all bins; constant while the door is open; G_MAXSIZE: no bound */
+  gsize bytes;   /* atomic: bytes in all transfer bins; counted only if max_bytes is a bound */
+  guint n_batches; /* atomic: number of batches in all transfer bins */
 } TarnTransfers;
 
-/* A call that is returning blocks to the upstream allocator, on the stack of its thread.  A request
- * that runs out of memory meanwhile waits for it, because the memory is as good as free. */
+/* A call that is returning blocks to the upstream allocator.  The struct is on the stack of the
+ * calling thread.  A request that runs out of memory waits for such calls, because their memory
+ * will soon be free. */
 typedef struct
 {
-  TarnTicket ticket;       /* first: the call's ticket in the pool's list */
-  TarnTicket group_ticket; /* its ticket in the group's list, if there is a group */
-  TarnReclaimGroup *group; /* a reference; NULL: none */
-  TarnBlock *blocks;       /* retired blocks; linked by TarnBlock.below */
-  TarnBlock *stuck;        /* blocks that could not be returned to upstream */
-  gsize n_untold;          /* stuck blocks that no message has reported yet, */
-  gsize untold_bytes;      /* and their bytes */
-  gsize unreserved_bytes;  /* bytes of blocks that no waiting request has reserved */
-  gboolean is_foreign;     /* the call has no reference on the pool */
+  /* The call's place in TarnReturning.calls; first, so that a cast gives the struct. */
+  TarnTicket ticket;
+  TarnTicket group_ticket; /* the call's place in the reclaim group's list, if there is a group */
+  TarnReclaimGroup *group; /* the pool's reclaim group, with a reference; NULL: none */
+  TarnBlock *blocks;       /* the blocks to return, which are retired; linked by TarnBlock.below */
+  TarnBlock *stuck; /* blocks whose use the driver does not know, so that they cannot be returned */
+  gsize n_untold;   /* number of stuck blocks that no message has reported yet */
+  gsize untold_bytes;     /* sum of the alloc_size of these unreported blocks */
+  gsize unreserved_bytes; /* bytes of the blocks that no waiting request has reserved for itself */
+  /* TRUE: another pool of the group makes the call, and has no reference on this pool. */
+  gboolean is_foreign;
 } TarnGiveBack;
 
-/* A pool's constants. order/life.c sets them from the pool's options and its upstream allocator.
- * Those that say how much it holds are set by order/hold.c, which changes them with the lock held
- * and the door closed. */
+/* The settings of a pool.  order/life.c sets them from the pool's options and its upstream
+ * allocator. Later only order/hold.c changes some of them, namely the bounds on what the
+ * pool holds, with the lock held and the door closed. */
 typedef struct
 {
-  gboolean moves_blocks;  /* blocks of one queue's share may go to another; not over a heap, which
-                             moves memory instead */
-  gboolean has_addresses; /* the heap's memory is addresses, not parts that upstream makes */
-  gboolean is_findable;   /* blocks in use are in the index */
-  gboolean prints_stats;  /* print the counters when the last reference is gone, or at exit */
-  gboolean asks_retained; /* ask whether the program retains the memory of a block that is freed */
-  gboolean is_debugged;   /* blocks have exactly the requested size, and are never held */
-  guint check_interval;   /* requests from one check to the next; 0: there are none */
-  gsize asked_hold_bytes; /* TarnPoolOptions.hold_bytes, or what was set later, */
-  gsize hold_bytes; /* and its effective value: G_MAXSIZE: no bound; 0: by managed_bytes. Atomic:
-                       some code reads it without the lock */
-  gsize max_held;   /* the largest block in bytes that bins hold, */
-  gsize max_kept;   /* and that threads keep, unless they have temporaries */
-  gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes, */
-  gsize thread_cache_bytes; /* and the most that a thread keeps */
+  /* TRUE: a block in one queue's share may move to another queue's.  FALSE over a heap, because a
+   * heap moves memory between queues itself. */
+  gboolean moves_blocks;
+  gboolean has_addresses; /* FALSE: upstream makes an object for each piece of the heap's memory */
+  gboolean is_findable;   /* TRUE: the pool's index has all blocks in use */
+  /* TRUE: print the counters when the last reference is dropped, or at exit. */
+  gboolean prints_stats;
+  /* TRUE: each free asks the backend whether the program still retains the block's memory. */
+  gboolean asks_retained;
+  gboolean is_debugged;   /* TRUE: blocks have exactly the requested size, and are never held */
+  guint check_interval;   /* requests from one check of the invariants to the next; 0: no checks */
+  gsize asked_hold_bytes; /* TarnPoolOptions.hold_bytes, or the value that the program set later */
+  /* The effective bound on held bytes: G_MAXSIZE: none; 0: it depends on managed_bytes (retire.c).
+   * Atomic: some code reads it without the lock. */
+  gsize hold_bytes;
+  gsize max_held; /* the largest block that may be held, in bytes */
+  gsize max_kept; /* the largest block that thread caches keep, in bytes, except temporaries */
+  gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes */
+  gsize thread_cache_bytes; /* the most bytes in a thread cache: at most asked_cache_bytes */
   guint thread_cache_blocks;
-  guint transfer_blocks; /* the length of a batch that threads hand over; 0: they hand over none */
-  guint32 spread;        /* the factor by which a bin's number gives its home in caches */
+  guint transfer_blocks; /* blocks in a batch that a thread hands over; 0: threads hand over none */
+  guint32 spread;        /* factor of the hash that places a bin in a thread cache */
 } TarnPoolPolicy;
 
-/* The limit of a pool: the bytes that it may have from upstream: upstream/limit.c.
+/* The limit of a pool: the most bytes that the pool may have from upstream (upstream/limit.c).
  *
- * Invariants, whenever the lock can be taken, and everything is counted:
+ * Invariants, at each moment when no thread holds the lock, if all thread caches have reported
+ * their counts to the pool:
  *
- *     managed_bytes + charged_bytes + reserved_bytes + the bytes that are returning
- *         <= ceiling_bytes
- *     ceiling_bytes >= bytes, or G_MAXSIZE if there is no limit */
+ *     managed_bytes + charged_bytes + reserved_bytes + TarnReturning.bytes <= ceiling_bytes
+ *     ceiling_bytes >= bytes, or ceiling_bytes is G_MAXSIZE if there is no limit */
 typedef struct
 {
-  gsize bytes;          /* 0: there is no limit */
-  gsize ceiling_bytes;  /* the limit; or the bytes that there were when it was lowered, or when
-                           memory could not be returned; until a request fits in again */
-  gsize reserved_bytes; /* bytes that calls of upstream are allocating */
-  gsize charged_bytes;  /* bytes that the program allocates beside the pool */
-  guint64 n_came_back;  /* calls after which memory that could not be returned came back */
+  gsize bytes; /* the limit; 0: there is none */
+  /* The limit; or more, if the pool had more bytes when the limit was lowered, or when blocks could
+   * not be returned.  Reset by the next request that fits within the limit. */
+  gsize ceiling_bytes;
+  gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
+  gsize charged_bytes;  /* bytes that the program allocates without the pool */
+  guint64 n_came_back;  /* calls that had to hold blocks again which they could not return */
   guint64 ended_reservations;
-  guint n_awaiting; /* calls that wait for a reservation to end, or for another limit */
+  guint n_awaiting; /* threads that wait until a reservation ends or the limit changes */
   TarnCond reservation_ended;
 } TarnLimit;
 
-/* The calls that are returning blocks: upstream/give-back.c.
+/* The calls that are returning blocks to upstream (upstream/give-back.c).
  *
- * Invariant: bytes == sum of unreserved_bytes over the calls. */
+ * Invariant: bytes == sum of TarnGiveBack.unreserved_bytes over the calls. */
 typedef struct
 {
-  TarnTickets calls; /* those of TarnGiveBack */
+  TarnTickets calls; /* the tickets of all TarnGiveBack structs of this pool */
   gsize bytes;
-  guint n_foreign; /* calls on behalf of another pool of the group */
+  guint n_foreign; /* calls that another pool of the group makes */
 } TarnReturning;
 
-/* The functions and the group that free memory when none is left: upstream/reclaim.c,
- * reclaim-group.c. */
+/* The functions and the reclaim group that free memory when upstream has none left
+ * (upstream/reclaim.c, upstream/reclaim-group.c). */
 typedef struct
 {
-  GPtrArray *funcs; /* in the order in which they were added */
+  GPtrArray *funcs; /* in the order in which the program added them */
   guint last_id;
-  TarnReclaimGroup *group; /* a reference; NULL: none */
+  TarnReclaimGroup *group; /* with a reference; NULL: none */
 } TarnReclaim;
 
-/* The requests that wait until memory of a pool is freed: room.c.
+/* The requests that wait until a thread frees memory of a pool (room.c).
  *
- * Invariant: the door is closed if any request waits. */
+ * Invariant: the door is closed as long as any request waits. */
 typedef struct
 {
-  guint n_waiting;   /* waiting requests, of this pool or of others of its group */
-  gboolean was_open; /* the door was open before the first of them closed it */
-  guint n_freed;     /* atomic: how often they were told to look again; modulo 2^32 */
+  guint n_waiting;   /* waiting requests to this pool, or to another of its group */
+  gboolean was_open; /* TRUE: the door was open before the first waiting request closed it */
+  /* Atomic: number of times that waiting requests were told to try again; modulo 2^32. */
+  guint n_freed;
 } TarnRoom;
 
-/* A request that waits for memory, on the stack of its thread. */
+/* A request that waits for memory.  The struct is on the stack of the requesting thread. */
 typedef struct
 {
-  GPtrArray *pools; /* of TarnPool: memory of any of them will do */
-  guint n_seen;     /* the sum of their n_freed before the last attempt, */
-  guint n_own;      /* and how often the attempt itself freed something */
+  GPtrArray *pools; /* of TarnPool: a free in any of these pools ends the wait */
+  guint n_seen;     /* sum of the pools' n_freed before the latest attempt to allocate */
+  guint n_own;      /* increments of n_freed that this attempt itself caused */
 } TarnRoomWait;
 
-/* The queues that a pool knows: order/queue.c.
+/* The queues that a pool knows (order/queue.c).
  *
- * Invariants: a queue is in the table as long as it is_known. unrecorded has the queues whose
- * has_unrecorded is set. */
+ * Invariants: table contains exactly the queues with is_known set, and unrecorded exactly those
+ * with has_unrecorded set. */
 typedef struct
 {
   GHashTable *table;   /* handle -> TarnQueue */
-  TarnQueue *latest;   /* the queue that was named last; NULL: none */
-  guint n_unused;      /* queues without a reference */
-  GQueue unrecorded;   /* of TarnQueue, by unrecorded_link */
-  GPtrArray *released; /* of TarnQueue: references of TarnMet to drop */
-  TarnQueue *gone;     /* queues that are not used any more, for _tarn_pool_unlock_and_sweep () */
+  TarnQueue *latest;   /* the queue that was looked up last; NULL: none */
+  guint n_unused;      /* queues in the table without a reference */
+  GQueue unrecorded;   /* a list of TarnQueue, linked by unrecorded_link */
+  GPtrArray *released; /* of TarnQueue: queues removed from TarnMet, with references to drop */
+  TarnQueue *gone;     /* without a reference, for _tarn_pool_unlock_and_sweep () to release */
   TarnEvent *gone_events;
   TarnCond recording_ended; /* signalled when n_recording of a forgotten queue becomes 0 */
 } TarnQueues;
 
-/* The table of queues to whose arenas the pool has references: arena-table.c. */
+/* A hash table of the queues for whose arenas the pool has references (arena-table.c). */
 typedef struct
 {
-  TarnMetQueue *places; /* a power of two of them; NULL: no queue was ever added */
-  guint mask;           /* their number minus 1 */
-  guint n;              /* places in use */
+  TarnMetQueue *places; /* their number is a power of two; NULL: no queue was ever added */
+  guint mask;           /* the number of places minus 1 */
+  guint n;              /* number of places in use */
 } TarnMet;
 
-/* The caches of all threads: caches.c.
+/* The caches of all threads (caches.c).
  *
- * Invariants, whenever the lock is held; _tarn_pool_check () checks them:
+ * Invariants, whenever a thread holds the lock; _tarn_pool_check () checks them:
  *
- *     n == the number of caches in the list
- *     n_abandoned == the number of those that are abandoned
- *     room_bytes == sum of reserved_bytes over the caches */
+ *     n == the number of caches in the list that begins with first
+ *     n_abandoned == the number of caches in that list with is_abandoned set
+ *     room_bytes == sum of TarnCache.reserved_bytes over that list */
 typedef struct
 {
   TarnCache *first;
@@ -212,102 +230,111 @@ typedef struct
   gsize room_bytes;
 } TarnCaches;
 
-/* The structs of all blocks: block-chunk.c.
+/* The structs of all blocks (block-chunk.c).
  *
- * Invariants, whenever the lock can be taken:
+ * Invariants, at each moment when no thread holds the lock:
  *
- *     each block in aside is ENDING, and n_aside is their number
- *     each block in shared is SHARED; a SHARED block that is not there has one reference left */
+ *     each block in aside is in state ENDING, and n_aside is the length of aside
+ *     the keys of shared are in state SHARED; any other SHARED block has one reference left */
 typedef struct
 {
-  GQueue chunks;         /* of TarnBlockChunk: each held or active block is in one */
-  TarnBlockChunk *chunk; /* for threads that have no cache */
-  gsize n;               /* held and active blocks */
-  GPtrArray *aside;      /* of TarnBlock: freed, but the program retains its memory; ENDING */
-  guint n_aside;         /* atomic: their number, for threads without the lock */
-  guint next_aside;      /* the index in aside of the next block to ask about */
-  GHashTable *shared;    /* TarnBlock -> references beyond the first; NULL: no block ever had any */
+  GQueue chunks;         /* of TarnBlockChunk: the structs of all held and active blocks */
+  TarnBlockChunk *chunk; /* the chunk for threads that have no cache */
+  gsize n;               /* number of held and active blocks */
+  GPtrArray *aside;      /* of TarnBlock: freed while the program retains their memory (aside.c) */
+  guint n_aside;         /* atomic: the length of aside, for threads without the lock */
+  guint next_aside;      /* the index in aside of the next block to ask the backend about */
+  /* Maps TarnBlock to the number of its references beyond the first.  NULL: no block ever had
+   * any. */
+  GHashTable *shared;
 } TarnBlocks;
 
-/* A pool.  Invariants, whenever the lock can be taken, the door is closed and everything is
- * counted; _tarn_pool_check () checks them, and those of the structs above:
+/* A pool.  Invariants, if no thread holds the lock, the door is closed, and all thread caches have
+ * reported their counts; _tarn_pool_check () checks them, and those of the structs above:
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
- *     held_blocks   == sum of the lengths of bins, of threads' and transfer ones, too, and n_stuck
- *     held_bytes    == sum of alloc_size over the blocks there
- *     every block in use has the share that _tarn_block_get_share () says
+ *     held_blocks   == number of blocks in the pool's, threads' and transfer bins, plus n_stuck
+ *     held_bytes    == sum of alloc_size over these blocks
+ *     every block in use has the share that _tarn_block_get_share () returns for it
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *
- * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
- * that returns blocks.  Blocks hold no reference: active_blocks counts them.
+ * A pool lives until its last reference has been dropped (orphaned), its last block has been freed,
+ * and the last call that returns blocks has ended.  Blocks hold no reference on the pool, but
+ * active_blocks counts them.
  *
- * The lock guards all fields that are not constant or atomic.  To change the fields that hits read,
- * a thread must also close the door.  No driver call and no callback happens under the lock, so
- * blocks are removed from all lists before they are returned. */
+ * The lock guards all fields that are neither constant nor atomic.  To change a field that hits
+ * read, a thread must also close the door.  No thread calls the driver or a callback while it holds
+ * the lock, so it removes blocks from all lists before it returns them. */
 struct _TarnPool
 {
-  TarnAllocator base; /* first: see TARN_ALLOCATOR () */
+  TarnAllocator base; /* first, as TARN_ALLOCATOR () requires */
 
-  /* Every hit reads these.  They share no cache line with fields that are written often, such as
-   * the reference count.  The first ones are constant while the door is open, */
-  guint slot __attribute__ ((aligned (TARN_CACHE_LINES))); /* in threads' caches: cache-private.h */
-  guint leading_bits;                                      /* atomic: it may change at any time */
+  /* Fields that every hit reads.  They share no cache line with fields that threads write often,
+   * such as the reference count.  met changes only while the door is closed. */
+  /* The index of the pool in TarnThread.items. */
+  guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
+  guint leading_bits; /* atomic: a thread with the lock may change it even while the door is open */
   TarnDoor door;
   TarnMet met;
-  /* and these are always constant. */
-  gpointer default_queue;  /* for requests that name none; NULL: none */
-  TarnAllocator *upstream; /* a reference */
-  TarnHeap *heap;          /* upstream, cast to a heap; NULL: it is none */
+  /* Constant, except that the bounds in policy change while the door is closed */
+  gpointer default_queue;  /* the handle of the queue for requests that name none; NULL: none */
+  TarnAllocator *upstream; /* with a reference */
+  TarnHeap *heap;          /* upstream, cast to a heap; NULL: upstream is no heap */
   TarnPoolPolicy policy;
 
-  /* Guarded by the lock, and seldom written */
-  gboolean has_arenas; /* atomic: threads allocate from the heap's arenas: arenas.c */
+  /* Fields that are guarded by the lock, and seldom written */
+  gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
   gboolean was_open; /* the door was open before reclaim-group.c or a snapshot closed it */
-  guint n_unchecked; /* atomic: counts requests, of which one in check_interval checks the
-                        invariants */
+  /* Atomic: counts requests; one in policy.check_interval checks the invariants. */
+  guint n_unchecked;
   TarnStore store;
   TarnCaches caches;
-  /* Atomic: the redirect that requests ask first; NULL: none.  While there is one, the door is open
-   * to fenced read sections only, so that no request passes it by. */
+  /* Atomic: the function that chooses the pool which serves a request; NULL: none.  While there is
+   * one, the door is open to fenced read sections only, so that no request bypasses the
+   * function. */
   TarnRedirect *redirect;
-  TarnPool *finder; /* atomic: a reference on the pool whose index also has this one's blocks in
-                       use, because it redirects requests here; NULL: none yet */
+  /* Atomic: a pool that redirects requests to this one, with a reference; NULL: none yet.  Its
+   * index also has this pool's blocks in use. */
+  TarnPool *finder;
 
   TarnTransfers transfers;
 
-  /* Apart from the fields that it guards, because threads that wait for it write to it. */
+  /* The lock stands in a cache line of its own, because threads that wait for it write there. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-  /* stats.active_bytes above which to check for a new peak */
+  /* If stats.active_bytes exceeds this, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
-  TarnPoolStats stats; /* without the counts and blocks of caches, which _tarn_pool_sum () adds;
-                          active_blocks is never set */
-  guint64 generation TARN_WHOLE; /* atomic: how often memory was returned to upstream; counted
-                                    before it is. Over a heap the heap's counter is used instead */
-  guint64 n_after_driver_calls;  /* hits and misses for which the driver was called */
+  /* The pool's own counters, without those of thread caches, which _tarn_pool_sum () adds.
+   * active_blocks is never set. */
+  TarnPoolStats stats;
+  /* Atomic: counts the times that a thread returns memory to upstream, each before it happens.  A
+   * pool over a heap uses the heap's counter instead. */
+  guint64 generation TARN_WHOLE;
+  guint64 n_after_driver_calls; /* number of hits and misses for which the driver was called */
   TarnBlocks blocks;
-  TarnIndex index; /* all blocks in use if policy.is_findable, else those from
-                      tarn_allocator_allocate_memory (). It has locks of its own. */
+  /* All blocks in use if policy.is_findable, else only those of tarn_allocator_allocate_memory ().
+   * The index has locks of its own. */
+  TarnIndex index;
   TarnQueues queues;
   TarnLimit limit;
   TarnReturning returning;
   TarnRoom room;
   TarnReclaim reclaim;
 
-  guint ignored_frees; /* atomic: counted in a child of fork (), which cannot take the lock */
+  guint ignored_frees; /* atomic: frees ignored in a child of fork (), which cannot take the lock */
 };
 
 static inline TarnPool *
 _tarn_pool_of (TarnAllocator *base)
 {
-  gpointer pool = base; /* it is aligned as a pool is */
+  gpointer pool = base; /* a TarnAllocator that is a pool has a pool's alignment */
 
   return pool;
 }
 
-/* Gets the bound on the bytes that a pool holds.  Needs no lock. */
+/* Gets the bound on the bytes that a pool holds.  The caller need not hold the lock. */
 static inline gsize
 _tarn_pool_get_hold_bound (const TarnPool *pool)
 {
@@ -320,14 +347,14 @@ _tarn_pool_get_leading_bits (const TarnPool *pool)
   return __atomic_load_n (&pool->leading_bits, __ATOMIC_RELAXED);
 }
 
-/* pool.c.  The lock is held. */
+/* pool.c: the caller holds the pool's lock. */
 TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                                        guint32 number, gsize size);
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 gchar *_tarn_pool_make_report (TarnPool *pool); /* stats.c */
 
-/* describe.c; see TarnAllocatorClass */
+/* describe.c: implements these functions of TarnAllocatorClass. */
 void _tarn_pool_freeze (TarnAllocator *pool);
 void _tarn_pool_thaw (TarnAllocator *pool);
 void _tarn_pool_tell (TarnAllocator *pool, TarnListener *listener);
@@ -337,16 +364,16 @@ void _tarn_pool_tell_counters (TarnAllocator *pool, TarnListener *listener);
 gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
 void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 
-/* room.c.  The lock is not held in these, */
+/* room.c: the caller does not hold the pool's lock. */
 void _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools);
 void _tarn_room_begin_attempt (TarnRoomWait *wait);
 void _tarn_room_end_attempt (void);
 gboolean _tarn_room_await (const TarnRoomWait *wait, gint64 end_time);
 void _tarn_room_end (const TarnRoomWait *wait);
-/* and is in these. */
+/* room.c: the caller holds the pool's lock. */
 void _tarn_pool_tell_waiting (TarnPool *pool);
 
-/* Tells waiting requests that there may be memory for them. */
+/* Tells requests that wait for memory of a pool to try again.  The caller holds the pool's lock. */
 static inline void
 _tarn_pool_note_room (TarnPool *pool)
 {
@@ -358,8 +385,8 @@ _tarn_pool_note_room (TarnPool *pool)
 gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);
 void _tarn_pool_assert_valid (TarnPool *pool);
 
-/* Checks the invariants, in builds with --enable-debug=full.  Called after every operation, with
- * the lock held. */
+/* Checks the invariants, but only in builds with --enable-debug=full.  The caller holds the pool's
+ * lock.  Every operation calls this at its end. */
 static inline void
 _tarn_pool_check_if_full_debug (TarnPool *pool)
 {
@@ -370,7 +397,7 @@ _tarn_pool_check_if_full_debug (TarnPool *pool)
 #endif
 }
 
-/* Does the same, called without the lock. */
+/* Takes the pool's lock and checks the invariants, but only in builds with --enable-debug=full. */
 static inline void
 _tarn_pool_check_fast_if_full_debug (TarnPool *pool)
 {

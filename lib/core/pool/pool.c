@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Takes blocks from a pool's bins and thread caches, and puts them back.  The lock is held in all
- * functions here. */
+ * Takes blocks from a pool's bins and thread caches for requests, and puts freed blocks there.  The
+ * caller of each function holds the pool's lock. */
 
 #include "pool/cache-private.h"
 
-/* Puts a block whose use has ended into a thread's cache.  Returns FALSE if it must not go
- * there. */
+/* Puts a block that is being freed into the thread's cache.  Returns FALSE if the cache must not or
+ * cannot keep the block. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -19,9 +19,9 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Returns TRUE if a block that is being freed should be returned to upstream at once: because it
- * can be, and is larger than the bytes that the pool may hold.  If the pool kept it, all other held
- * blocks would have to go for it. */
+/* Returns TRUE if the pool should return a freed block to upstream at once: the block is larger
+ * than the pool's bins may hold in all, and can be returned without a wait.  To hold such a block,
+ * the pool would have to return all others. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -32,9 +32,9 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
-/* Holds a block whose use has ended: in the thread's cache (NULL: it has none) if the block may go
- * there, or else in the pool's bin.  Returns FALSE if the block should be returned to upstream,
- * which needs no wait. */
+/* Holds a block that is being freed: in the thread's cache (NULL: the thread has none) if the cache
+ * can keep it, or else in the pool's bin.  Returns FALSE if the caller should return the block to
+ * upstream. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -51,8 +51,8 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes a block from the cache as a hit.  The flags of the block's earlier requests do not
- * matter. */
+/* Takes a block from a bin of a thread cache, and counts a hit.  Resets the block's flags, which
+ * described the previous request. */
 static TarnBlock *
 pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -63,9 +63,10 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
   return block;
 }
 
-/* Takes a block of a queue's share (NULL: of no queue) for a request that the thread's cache (NULL:
- * it has none) did not serve.  Looks in that cache, in transfer bins, in the pool's bins, and in
- * caches that are abandoned or idle.  Returns NULL if there is none. */
+/* Takes a block from the share of a queue (NULL: a block that no queue uses), for a request that
+ * the thread's cache did not serve without the lock.  Looks in that cache again (NULL: the thread
+ * has none), in transfer bins, in the pool's bins, and in caches whose threads have ended or are
+ * idle. Returns NULL if there is no such block. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)
@@ -90,10 +91,10 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
-/* Ends the use of a block that is being freed: holds or retires it.  Returns the retired blocks as
- * a list, which the caller has to return to upstream: the block itself and stuck blocks, or the
- * blocks that exceed the pool's bound.  Returns NULL if there are none.  @cache is this thread's;
- * NULL if only the pool's bin may get the block. */
+/* Ends the use of a block that is being freed: holds it in @cache or in the pool's bin, or retires
+ * it. Returns a list of retired blocks, which the caller has to return to upstream, or NULL: the
+ * block itself if it was retired, and other held blocks that the pool has to return now.  @cache is
+ * the calling thread's, or NULL if only the pool's bin may get the block. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -1,18 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses the held blocks to return to upstream, and their order.  The functions here retire
- * them; the caller returns them without the lock (upstream/give-back.c). */
+ * Chooses the held blocks to return to upstream, and their order.  The functions here retire these
+ * blocks: they remove them from the pool's bins and counters, and link them by TarnBlock.below. The
+ * caller holds the pool's lock.  After releasing it, the caller returns the blocks to upstream
+ * (upstream/give-back.c). */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
 
-/* The most bytes that a pool over a heap holds: its managed bytes divided by HOLD_SHARE, or
- * MIN_HOLD_BYTES if that is more.  Twice as much cost a language model 5 % of its memory. */
+/* The most bytes that a pool over a heap holds, if the program sets no bound: the managed bytes
+ * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  With HOLD_SHARE 100 a language model
+ * needed 5 % more memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* Adds a retired block to the end of a list. */
+/* Appends a retired block to a list.  *end points to the list's last link. */
 static void
 append (TarnBlock ***end, TarnBlock *block)
 {
@@ -20,8 +23,8 @@ append (TarnBlock ***end, TarnBlock *block)
   *end = &block->below;
 }
 
-/* Retires the stuck blocks, so that the caller tries again to return them.  Returns them as a
- * list. */
+/* Retires the stuck blocks: held blocks that an earlier call could not return to upstream. Returns
+ * them as a list, so that the caller tries again to return them. */
 TarnBlock *
 _tarn_pool_take_stuck (TarnPool *pool)
 {
@@ -38,7 +41,7 @@ _tarn_pool_take_stuck (TarnPool *pool)
   return blocks;
 }
 
-/* Retires a block that is in a list by age. */
+/* Removes a block from its bin and its list by age, retires it, and appends it to a list. */
 static void
 take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
@@ -47,8 +50,8 @@ take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
   append (end, block);
 }
 
-/* Finds the oldest recorded block that no command uses, starting at @block (NULL: there is
- * none). */
+/* Finds the oldest recorded block whose commands have completed, among @block and the newer ones.
+ * Returns NULL if there is none, or if @block is NULL. */
 static TarnBlock *
 find_done (const TarnPool *pool, TarnBlock *block)
 {
@@ -57,8 +60,8 @@ find_done (const TarnPool *pool, TarnBlock *block)
   return block;
 }
 
-/* Gets the oldest block that can be returned without a wait: the older one of a ready block and a
- * recorded block that is done (each NULL: there is none). */
+/* Gets the older one of @ready, a block that can be returned at any time, and @done, a recorded
+ * block whose commands have completed.  Each may be NULL. */
 static TarnBlock *
 get_oldest (TarnBlock *ready, TarnBlock *done)
 {
@@ -70,8 +73,8 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
 typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
                              gsize keep_bytes);
 
-/* Retires blocks that can be returned without a wait, the oldest first, as long as @shall_go
- * returns TRUE. */
+/* Retires blocks that can be returned without a wait, the oldest first, until @shall_go returns
+ * FALSE for the next one or no such block is left.  Appends them to a list. */
 static void
 take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
@@ -110,7 +113,7 @@ was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsiz
 }
 
 /* Retires blocks that can be returned without a wait, the oldest first, until the pool holds at
- * most @keep_bytes, or none of them is left.  Returns them as a list. */
+ * most @keep_bytes bytes or no such block is left.  Returns them as a list. */
 TarnBlock *
 _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
 {
@@ -121,7 +124,7 @@ _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
   return blocks;
 }
 
-/* Retires all blocks of a share (NULL: there is none). */
+/* Retires all blocks of a queue's share (NULL: the queue has none), and appends them to a list. */
 static void
 take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
 {
@@ -142,7 +145,7 @@ take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
       }
 }
 
-/* Retires all blocks of a share (NULL: there is none).  Returns them as a list. */
+/* Retires all blocks of a queue's share (NULL: the queue has none).  Returns them as a list. */
 TarnBlock *
 _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 {
@@ -153,8 +156,8 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Retires all blocks of a share (NULL: there is none), and recorded blocks that no command uses any
- * more.  Returns them as a list. */
+/* Retires the recorded blocks that no command uses any more, and all blocks of a queue's share
+ * (NULL: the queue has none).  Returns them as a list. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -172,7 +175,7 @@ _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Computes the most bytes that the pool may hold. */
+/* Computes the most bytes that the pool may hold, in bins, thread caches and transfer bins. */
 static gsize
 get_bound (const TarnPool *pool)
 {
@@ -187,9 +190,8 @@ subtract (gsize bytes, gsize other)
   return bytes - MIN (bytes, other);
 }
 
-/* Computes the most bytes that the pool's bins may hold.  The room for batches that threads hand
- * over counts against the bound, and so does the room of thread caches if the program set the
- * bound. */
+/* Computes the most bytes that the pool's own bins may hold: the bound on held bytes, less the room
+ * of transfer bins, and less the room of thread caches if the program has set the bound. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {
@@ -201,38 +203,38 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Computes by how many bytes the room of thread caches may grow.  Held blocks that cannot be freed
- * at any time take up room that caches cannot have. */
+/* Computes how many bytes more thread caches may have room for.  The pool could not free blocks to
+ * make that room if they are not in the ready list, so their bytes do not count as free room. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
   return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
-/* Returns TRUE if the pool holds more bytes than it may. */
+/* Returns TRUE if the pool's bins have more bytes than they may. */
 gboolean
 _tarn_pool_has_excess (const TarnPool *pool)
 {
   return pool->stats.held_bytes > _tarn_pool_get_room (pool);
 }
 
-/* Returns TRUE if a pool returns blocks that have not been used for a long time: a pool over a heap
- * does, because it decides by itself how much it holds. */
+/* Returns TRUE if the pool returns blocks that it has held for a long time.  It does so over a heap
+ * if the program has set no bound. */
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
   return pool->policy.hold_bytes == 0;
 }
 
-/* Returns TRUE if a block was held for TARN_USUAL_IDLE_TIME. */
+/* Returns TRUE if a block has been in its bin for TARN_USUAL_IDLE_TIME. */
 static gboolean
 is_expired (const TarnBlock *block, gint64 now)
 {
   return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
-/* Returns TRUE if the pool should ask whether recorded blocks are done: because it exceeds its
- * bound, or because it has held them for a long time. */
+/* Returns TRUE if the pool should ask the driver whether recorded blocks can be returned: because
+ * the pool holds more bytes than it may, or has held the oldest recorded block for a long time. */
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
@@ -243,9 +245,10 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Retires blocks that were held for a long time, because they keep pieces of a heap from becoming
- * idle.  Also moves the blocks in thread caches to the bins, where the next call finds them.  Does
- * nothing until some time has passed since the last call. */
+/* Retires blocks that the pool has held for a long time, because each keeps memory of the heap in
+ * use. Appends them to a list.  Then moves the blocks in thread caches to the bins, where the next
+ * call finds them.  Does
+ * nothing until TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the last time. */
 static void
 take_expired (TarnPool *pool, TarnBlock ***end)
 {
@@ -258,8 +261,8 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   _tarn_pool_flush (pool);
 }
 
-/* Retires the blocks that exceed the pool's bound.  Returns them as a list, or NULL if there are
- * none. */
+/* Retires the oldest blocks if the pool holds more bytes than it may, and blocks that were held for
+ * a long time.  Returns them as a list, or NULL if there are none. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
 {
@@ -271,14 +274,14 @@ _tarn_pool_take_excess (TarnPool *pool)
   if (is_to_expire (pool))
     take_expired (pool, &end);
   room = _tarn_pool_get_room (pool);
-  /* Some more than necessary, so that not every free has to return a block. */
+  /* Retires down to 7/8 of the room, so that not every free has to return a block. */
   if (pool->stats.held_bytes > room)
     take_oldest (pool, is_excess, 0, room - room / 8, &end);
   return blocks;
 }
 
-/* Retires the blocks that exceed the pool's bound.  Returns them as a list, followed by a list of
- * blocks that were already retired. */
+/* Retires the same blocks as _tarn_pool_take_excess ().  Returns them as a list, followed by
+ * @blocks, a list of blocks that the caller has already retired. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {
@@ -297,7 +300,7 @@ typedef struct
   guint32 number;
 } NumberedBin;
 
-/* Adds a table's bins to a list, after it has freed the unused ones. */
+/* Frees the unused bins of a table (NULL: there is none), and adds the other bins to a list. */
 static void
 list_bins (GArray *list, TarnBins *bins)
 {
@@ -316,7 +319,7 @@ list_bins (GArray *list, TarnBins *bins)
     }
 }
 
-/* Compares two bins, so that those of the largest sizes come first. */
+/* Compares the numbers of two bins, to sort bins of larger sizes first. */
 static gint
 compare_descending (gconstpointer a, gconstpointer b)
 {
@@ -325,8 +328,8 @@ compare_descending (gconstpointer a, gconstpointer b)
   return left > right ? -1 : left < right;
 }
 
-/* Lists all bins, those of the largest sizes first, and among those of one size the bins of no
- * queue. */
+/* Lists all bins of the pool, those of larger sizes first.  Of the bins of one size, the idle bin
+ * comes first, and queues' bins come last. */
 static GArray *
 list_largest_first (TarnPool *pool)
 {
@@ -343,8 +346,8 @@ list_largest_first (TarnPool *pool)
   return list;
 }
 
-/* Retires held blocks, the largest first, until they make up the wanted bytes or none is held.
- * Returns them and the stuck blocks as a list. */
+/* Retires the stuck blocks, and then held blocks, the largest first, until the latter have the
+ * wanted number of bytes or none is left.  Returns all of them as a list. */
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {

@@ -1,23 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests that wait until other threads free memory.  Frees usually take no lock, and wake no
- * thread.  So while a request waits for memory of a pool, the pool's door is closed: threads cache
- * no blocks, and each request and free takes the lock, where it sees that a request waits.
+ * Makes a request wait until other threads free memory.  Usually a free takes no lock, and wakes no
+ * thread.  So a request that waits for memory of a pool closes the pool's door: then threads cache
+ * no blocks, and every request and free takes the pool's lock, and sees under it that a request
+ * waits.
  *
- * A request may wait for several pools, those of a group, and sleeps without any of their locks.
- * It notes the pools' counts of frees before it tries to allocate, so it misses no free during the
- * attempt.  It does not count memory that it frees itself, as by a reclaim function, as a reason to
- * try again. */
+ * A request may wait for all pools of a reclaim group, and sleeps without the lock of any.  Before
+ * each attempt to allocate, the request reads the pools' counts of frees, so that it sees a free
+ * during the attempt.  Frees by the waiting thread itself, in a reclaim function for example, do
+ * not make it try again. */
 
 #include "pool/cache-private.h"
 
-/* All waiting threads sleep here. */
+/* The lock with which all waiting threads sleep on the condition freed. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnCond freed; /* signalled after a free in any pool */
+static TarnCond freed; /* signalled after a free in any pool for which a request waits */
 static TarnOnce once = TARN_ONCE_INIT;
 
-/* The wait of the calling thread, while it tries to allocate; else NULL. */
+/* The calling thread's wait, while the thread tries to allocate; NULL at other times. */
 static _Thread_local TarnRoomWait *current;
 
 static void
@@ -26,7 +27,8 @@ init (void)
   _tarn_cond_init (&freed);
 }
 
-/* Makes frees of a pool take the lock from now on.  The lock is held. */
+/* Closes a pool's door for a waiting request, so that frees take the lock from now on.  The caller
+ * holds the pool's lock. */
 static void
 begin (TarnPool *pool)
 {
@@ -38,8 +40,9 @@ begin (TarnPool *pool)
     _tarn_pool_flush_closed (pool);
 }
 
-/* Lets frees of a pool do without the lock again.  If other requests wait, too, it wakes them: they
- * may have seen memory in use that this request had for a while.  The lock is held. */
+/* Opens a pool's door again if this was the last waiting request.  Otherwise wakes the other ones,
+ * because memory that this request used for a while, and that they saw in use, may be free again.
+ * The caller holds the pool's lock. */
 static void
 end (TarnPool *pool)
 {
@@ -51,7 +54,8 @@ end (TarnPool *pool)
     _tarn_pool_tell_waiting (pool);
 }
 
-/* Calls a function for each of the pools, with its lock held. */
+/* Calls @func for each of the pools.  Takes the pool's lock before the call, and releases it
+ * after. */
 static void
 for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
 {
@@ -66,7 +70,7 @@ for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
     }
 }
 
-/* Adds up the pools' counts of frees. */
+/* Adds up the pools' counts of frees, modulo 2^32. */
 static guint
 count_freed (const TarnRoomWait *wait)
 {
@@ -78,8 +82,8 @@ count_freed (const TarnRoomWait *wait)
   return n;
 }
 
-/* Returns TRUE if any memory of the pools may be freed later: because it is in use as a block or as
- * a charge, or on its way from upstream or back. */
+/* Returns TRUE if memory of the pools may be freed later: some is in use by a block, is charged by
+ * the program, or is just being allocated from upstream or returned to it. */
 static gboolean
 is_any_in_use (const TarnRoomWait *wait)
 {
@@ -99,15 +103,16 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Returns TRUE if other threads have freed memory since the attempt began. */
+/* Returns TRUE if other threads have freed memory of the pools since the latest attempt to allocate
+ * began. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {
   return count_freed (wait) - wait->n_seen != wait->n_own;
 }
 
-/* Begins to wait for memory of some pools, on which the caller has references.  The thread holds no
- * lock. */
+/* Begins to wait for memory of the pools in @pools, on which the caller has references.  The caller
+ * holds no lock. */
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
 {
@@ -116,7 +121,8 @@ _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
   for_each (wait, begin);
 }
 
-/* Begins an attempt to allocate memory.  No free from here on is missed. */
+/* Begins an attempt to allocate memory.  _tarn_room_await () then notices each free from here
+ * on. */
 void
 _tarn_room_begin_attempt (TarnRoomWait *wait)
 {
@@ -125,16 +131,16 @@ _tarn_room_begin_attempt (TarnRoomWait *wait)
   current = wait;
 }
 
-/* Ends an attempt to allocate memory. */
+/* Ends the calling thread's attempt to allocate memory. */
 void
 _tarn_room_end_attempt (void)
 {
   current = NULL;
 }
 
-/* Waits until other threads have freed memory since the attempt began.  Returns FALSE if @end_time
- * has passed (as g_get_monotonic_time (); G_MAXINT64: never), or no memory is in use that could be
- * freed. */
+/* Waits until other threads have freed memory since the latest attempt to allocate began.  Returns
+ * FALSE if none was freed until @end_time, a time of g_get_monotonic_time () or G_MAXINT64 for no
+ * end, or if no memory is in use that could be freed. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
 {
@@ -150,15 +156,15 @@ _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
   return has_news (wait);
 }
 
-/* Ends a wait. */
+/* Ends a wait for memory, and lets frees of the pools do without the lock again. */
 void
 _tarn_room_end (const TarnRoomWait *wait)
 {
   for_each (wait, end);
 }
 
-/* Wakes the requests that wait for memory of a pool, because there may be some now.  The lock is
- * held. */
+/* Wakes the requests that wait for memory of a pool, so that they try again.  The caller holds the
+ * pool's lock. */
 void
 _tarn_pool_tell_waiting (TarnPool *pool)
 {

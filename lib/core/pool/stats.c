@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Public information on a pool: its counters, and the bins of sizes. */
+ * Public functions that return a pool's counters and other properties. */
 
 #include <tarn/heap.h>
 
@@ -29,14 +29,14 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   _tarn_struct_write (stats, &now, sizeof now);
 }
 
-/* Appends "1 request" or "2 requests". */
+/* Appends a number and a noun: "1 request" or "2 requests". */
 static void
 append_count (GString *line, guint64 n, const gchar *noun)
 {
   g_string_append_printf (line, "%" G_GUINT64_FORMAT " %s%s", n, noun, n == 1 ? "" : "s");
 }
 
-/* Appends bytes in human-readable units, the same in every locale. */
+/* Appends a number of bytes in units such as MiB, the same in every locale, and a label. */
 static void
 append_bytes (GString *line, gsize bytes, const gchar *label)
 {
@@ -135,7 +135,7 @@ tarn_pool_get_generation (TarnPool *pool)
                             : __atomic_load_n (&pool->generation, __ATOMIC_ACQUIRE);
 }
 
-/* Gets the counters of one moment. */
+/* Gets the counters of a pool, all at one moment. */
 static TarnPoolStats
 get_stats (TarnPool *pool)
 {

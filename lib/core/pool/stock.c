@@ -1,22 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The resources that a thread needs to make blocks without the lock (arenas.c): unused structs and,
- * in a pool with a limit, a grant of bytes that it may allocate. */
+ * Gives a thread what it needs to make blocks without the pool's lock (arenas.c): unused block
+ * structs and, in a pool with a limit, a grant.  A grant is a number of bytes that the thread may
+ * allocate before it has to take the lock again. */
 
 #include "pool/arenas-private.h"
 
-/* In a pool with a limit, the grant of a thread: the limit divided by GRANT_SHARE, and at most
- * MAX_GRANT bytes.  When it is used up, the thread has to take the lock. */
+/* The most bytes of a thread's grant: the pool's limit divided by GRANT_SHARE, or MAX_GRANT if that
+ * is less. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* The number of structs that a thread gets at a time. */
+/* The number of unused structs up to which a thread's cache is refilled. */
 #define N_SPARE 32
 
-/* Structs.  The lock is held, and the cache is this thread's, or the door is closed. */
+/* Structs.  The caller holds the pool's lock.  The cache is the calling thread's, or the caller has
+ * closed the pool's door. */
 
-/* Puts unused structs back until a cache has @n_kept. */
+/* Gives unused structs of a cache back to the pool's chunks until the cache has @n_kept of them. */
 void
 _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
 {
@@ -32,7 +34,7 @@ _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
     }
 }
 
-/* Makes sure that a thread has unused structs, but not too many. */
+/* Makes sure that a cache has from N_SPARE to TARN_MAX_SPARE / 2 unused structs. */
 void
 _tarn_cache_refill_spare (TarnCache *cache)
 {
@@ -48,10 +50,10 @@ _tarn_cache_refill_spare (TarnCache *cache)
     }
 }
 
-/* Sizes.  The lock is held. */
+/* Sizes.  The caller holds the pool's lock. */
 
-/* Gives each size its own bin from now on, because memory is short, or lets small sizes share bins
- * again. */
+/* If @is_exact, gives each size a bin of its own from now on, because memory is short.  Otherwise
+ * lets small sizes share bins again. */
 void
 _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 {
@@ -62,10 +64,9 @@ _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
     __atomic_store_n (&pool->leading_bits, bits, __ATOMIC_RELAXED);
 }
 
-/* Grants.  In a pool with a limit, a thread gets a grant: the number of bytes that it may allocate
- * before it has to take the lock again.  The lock is held in these functions. */
+/* Grants.  The caller holds the pool's lock. */
 
-/* Ends all grants, so that threads take the lock to get new ones. */
+/* Ends the grants of all threads, so that they have to take the lock to get new ones. */
 void
 _tarn_pool_end_grants (TarnPool *pool)
 {
@@ -79,8 +80,8 @@ _tarn_pool_end_grants (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Grants this thread some of the bytes that are left below the limit; nothing if the door is
- * closed, because other requests wait for memory. */
+/* Gives this thread a new grant: a part of the bytes that are left below the pool's limit.  If the
+ * door is closed, requests wait for memory, so the thread gets none. */
 void
 _tarn_cache_grant (TarnCache *cache)
 {
@@ -97,10 +98,11 @@ _tarn_cache_grant (TarnCache *cache)
   cache->granted_bytes += (gssize) MIN (most, left / 2);
 }
 
-/* The lock is not held. */
+/* The caller does not hold the pool's lock. */
 
-/* Gets structs for a thread that has none left, or puts some back if it has too many.  A thread
- * whose blocks other threads free needs this again and again.  The thread is in no read section. */
+/* Gets unused structs for a thread that has none left, or gives some back if the thread has too
+ * many.  A thread needs this again and again if other threads free the blocks that it allocates.
+ * The thread is in no read section. */
 void
 _tarn_cache_change_spare (TarnCache *cache)
 {

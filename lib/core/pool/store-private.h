@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The store: the blocks that a pool itself holds (bins.c), their ages (ages.c), and the choice of
- * blocks to return to upstream (retire.c).  The blocks that threads keep are in their caches
- * instead. */
+ * The store of a pool: the held (cached) blocks that are in the pool's own bins (bins.c), their
+ * ages (ages.c), and the choice of blocks to return to upstream (retire.c).  Thread caches hold
+ * blocks, too, which are not in the store. */
 
 #ifndef TARN_POOL_STORE_PRIVATE_H
 #define TARN_POOL_STORE_PRIVATE_H
@@ -12,74 +12,75 @@
 
 #include "allocator/block-private.h"
 
-/* A batch: blocks of a bin that a thread cache flushed together.  Another thread that may keep as
- * many takes all of them at once.  Their structs are in another processor's caches, so the thread
- * reads them only after it has released the lock. */
+/* A batch: blocks of one bin that a thread cache flushed together.  Another thread takes all of
+ * them at once, if its cache may keep as many.  Because the blocks' structs are in another
+ * processor's caches, the thread reads the structs only after it has released the lock. */
 typedef struct
 {
   TarnBlock *last;
   gsize n;
 } TarnBatch;
 
-/* A bin: a free list of blocks of one size, last in first out.  A pool keeps separate bins
- * depending on the commands that may still use a block:
+/* A bin: a free list of blocks of one size, last in first out.  A pool has three kinds of bins, for
+ * the commands that may still use a block:
  *
- *     idle bins       no known command may use them
- *     a queue's bins  its share: only commands of that in-order queue may use them, for which it
- *                     never has to wait, and no event covers them
- *     recorded bins   all others: each use has an event, or else no other queue can have the block
+ *     idle bins       no known command may use the blocks
+ *     a queue's bins  only commands of this in-order queue may use the blocks, and no event covers
+ *                     these commands; the queue itself can reuse the blocks without a wait.  The
+ *                     bins of a queue are the queue's share
+ *     recorded bins   all other blocks: each use has an event, or no other queue can have the block
  *                     yet
  *
- * A recorded bin also has the pool's information on the size as a whole.
+ * A recorded bin also has fields for all blocks of its size, in whatever bin they are.
  *
- * Invariants: the topmost blocks may be in batches; in recorded bins none are.  If blocks move
- * between queues, the recorded bin of the same number counts each queue's bin that has blocks, and
- * lists it unless it is wanted. */
+ * Invariants: batches are on top of a bin; recorded bins have none.  If blocks move between queues,
+ * a recorded bin counts in n_shares the queues' bins of its number that have blocks, and lists in
+ * unasked those of them that are not wanted. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
 {
   guint32 number;
-  TarnBlock *top; /* the block freed last; the others follow by TarnBlock.below */
+  TarnBlock *top; /* the block freed last; the others are linked by TarnBlock.below */
   gsize length;
   TarnBatch *batches; /* a stack: the last batch has the topmost blocks */
   gsize n_batches;
   gsize max_batches; /* the allocated length of batches */
 
-  TarnBins *bins; /* the table that it is in */
+  TarnBins *bins; /* the table that has this bin */
 
-  /* Only in bins of a queue */
-  TarnQueue *queue;   /* NULL: it is no queue's bin */
-  gboolean is_wanted; /* other queues have asked for an event on these blocks */
-  TarnBin *next;      /* the next in unasked, below */
-  TarnBin **link;     /* the pointer to this bin in that list; NULL: it is not there */
+  /* Fields of a queue's bin */
+  TarnQueue *queue;   /* the queue; NULL: this is an idle or a recorded bin */
+  gboolean is_wanted; /* other queues have asked for an event that covers these blocks */
+  TarnBin *next;      /* the next bin in the list unasked */
+  TarnBin **link;     /* the pointer in the list unasked that points here; NULL: not listed */
 
-  /* Only in recorded bins */
-  guint n_to_record; /* the number of next frees that record events, because blocks of the size are
-                        handed over from queue to queue */
-  guint n_shares;    /* the number of queues' bins of this size that have blocks, */
-  TarnBin *unasked;  /* and a list of those that no request has asked for */
+  /* Fields of a recorded bin.  The next n_to_record frees of this size record events, because
+   * blocks of this size are handed over from queue to queue. */
+  guint n_to_record;
+  guint n_shares;   /* the number of queues' bins of this number that have blocks */
+  TarnBin *unasked; /* the list of those of them whose blocks no request has asked for */
 };
 
-/* A list of the blocks in bins, the oldest first.  TarnAge has the links. */
+/* A list of the blocks in some bins by age, the oldest first.  TarnAge has the links. */
 typedef struct
 {
-  TarnBlock *oldest, *newest; /* NULL: there are none */
-  TarnBlock *asked_next;      /* the block to ask the driver about next; NULL: the oldest */
-  gsize bytes;                /* the sum of their alloc_size */
+  TarnBlock *oldest, *newest; /* NULL: the list is empty */
+  TarnBlock *asked_next;      /* the block whose event to ask the driver about next; NULL: oldest */
+  gsize bytes;                /* the sum of alloc_size over the list */
 } TarnAges;
 
-/* A table of bins by their numbers.  It remembers the latest bin, because a request or free looks
- * it up several times. */
+/* A table of bins by their numbers.  It remembers the bin that was looked up last, because a
+ * request or free looks up the same bin several times. */
 struct _TarnBins
 {
-  TarnQueue *queue;      /* the queue that they are the share of; NULL: none */
-  GHashTable *table;     /* number -> TarnBin, owned */
-  guint32 latest_number; /* the number that was looked up last, */
-  TarnBin *latest;       /* and its bin in the table; NULL: none */
-  guint n_empty;         /* bins that have no blocks */
-  guint many_empty;      /* the n_empty at which to look for useless bins */
-  TarnAges *ages;        /* the pool's list of their blocks; NULL: they are in none */
+  TarnQueue *queue;      /* the queue whose share this table is; NULL: idle or recorded bins */
+  GHashTable *table;     /* maps the number to the TarnBin, which it owns */
+  guint32 latest_number; /* the number that was looked up last */
+  TarnBin *latest;       /* the bin with latest_number; NULL: the table has none */
+  guint n_empty;         /* the number of bins without blocks */
+  guint many_empty;      /* the value of n_empty at which to free unused bins */
+  TarnAges *ages;        /* the pool's list by age for these blocks; NULL: they are in none */
 };
 
 #define TARN_RECORDED_COUNTS 64
@@ -88,8 +89,8 @@ struct _TarnBins
  *
  * Invariants; _tarn_pool_check () checks them:
  *
- *     a block in bin b has the size and the uses of that bin
- *     a block of an exact size is in no bin, and none is once has_ended is set
+ *     each block in a bin has the bin's size, and uses that fit the kind of bin
+ *     no block of an exact size is in a bin, and no block at all after has_ended is set
  *     each block in a bin is in one of the lists by age if there is a bound on the held bytes
  *     n_recorded counts the blocks in recorded bins */
 typedef struct
@@ -97,35 +98,42 @@ typedef struct
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
 
-  /* All blocks in bins, if there is a bound on the bytes that the pool holds. */
-  TarnAges ready;  /* blocks that can be returned at any time: those of no queue. Also those of
-                      queues, over a heap, which orders frees itself, or if upstream does; then
-                      recorded blocks, too */
-  TarnAges shares; /* other queues' blocks, which can be returned after the host has waited for the
-                      queues */
-  TarnAges recorded; /* other recorded blocks, which can be returned once their events are done */
-  TarnAges *share_ages; /* the list with queues' blocks: ready or shares; NULL: none, because there
-                           never was a bound */
-  /* The number of blocks in recorded bins.  The counts are indexed by the bin's number, modulo
-   * TARN_RECORDED_COUNTS.  Atomic: a request reads its count without a lock, and takes the lock if
-   * such a block might serve it. */
+  /* The lists by age have all blocks in bins, if there is a bound on the bytes that the pool holds.
+   *
+   * ready: blocks that the pool can return at any time: those of no queue.  Over a heap also the
+   * blocks in queues' shares, because a heap orders frees itself.  If upstream orders frees, also
+   * the blocks in queues' shares and the recorded blocks. */
+  TarnAges ready;
+  /* Blocks in queues' shares that are not in ready.  The pool can return them after the host has
+   * waited for the queues. */
+  TarnAges shares;
+  /* Recorded blocks that are not in ready.  The pool can return them when their events have
+   * completed. */
+  TarnAges recorded;
+  /* The list for blocks in queues' shares: ready or shares.  NULL: there never was a bound. */
+  TarnAges *share_ages;
+  /* The number of blocks in recorded bins whose number modulo TARN_RECORDED_COUNTS is the index.
+   * Atomic: a request reads its count without a lock, and takes the lock if such a block might
+   * serve the request. */
   guint n_recorded[TARN_RECORDED_COUNTS];
-  gboolean has_late; /* atomic: the pool exceeds its bound, and events may be done by now: tells
-                        requests without the lock to take it */
-  gboolean has_done; /* the events of some recorded blocks may be done */
-  gint64 look_at;   /* the time of the next check for blocks that have not been used for too long */
-  TarnBlock *stuck; /* held in no bin: could not be returned, because the pool could not tell
-                       whether they are still used; the next call that returns blocks tries again */
+  /* Atomic: TRUE tells requests without the lock to take it, because the pool exceeds its bound,
+   * and the events of recorded blocks may have completed. */
+  gboolean has_late;
+  gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
+  gint64 look_at;    /* the time at which to check next for blocks that were held for too long */
+  /* Held blocks in no bin, which the pool could not return, because the driver could not tell
+   * whether commands still use them.  The next call that returns blocks tries these again. */
+  TarnBlock *stuck;
   gsize n_stuck;
-  gboolean has_ended; /* the pool holds no blocks any more */
+  gboolean has_ended; /* TRUE: the pool must not hold blocks any more, except stuck ones */
 } TarnStore;
 
-/* ages.c.  The lock is held. */
+/* ages.c: the caller holds the pool's lock. */
 void _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last);
 void _tarn_ages_add_back (TarnAges *ages, TarnBlock *block);
 void _tarn_ages_remove (TarnAges *ages, TarnBlock *block);
 
-/* bins.c.  The lock is held. */
+/* bins.c: the caller holds the pool's lock. */
 TarnBins *_tarn_bins_new (TarnQueue *queue, TarnAges *ages);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
@@ -152,7 +160,7 @@ void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 void _tarn_bins_drop_empty (TarnBins *bins);
 void _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block);
 
-/* retire.c.  The lock is held. */
+/* retire.c: the caller holds the pool's lock. */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);

@@ -1,30 +1,34 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Transfer bins: batches of held blocks on their way from threads that free to threads that
- * allocate.  A thread whose bin is full puts its oldest blocks here, and a thread whose bin is
- * empty takes them.  Neither needs the pool's lock, which all pairs of a producer and a consumer
- * would share.  They do not share one transfer bin either: a thread hands over to the bin for its
- * own number, and takes from any.
+ * Transfer bins: batches of held (cached) blocks on their way from threads that free to threads
+ * that allocate.  A thread whose cache bin for a size and a queue is full puts the bin's oldest
+ * blocks into a transfer bin, and a thread whose cache bin is empty takes them.  Neither takes the
+ * pool's lock, on which all pairs of such threads would meet.  There are several transfer bins for
+ * each size and queue: a thread puts blocks into the one for its own number, and takes blocks from
+ * any.
  *
- * Each transfer bin has a lock of its own.  A thread in a read section holds it for a few
- * instructions, and gives up after a short wait, because a thread that closes the door would have
- * to wait for it; it then does without the bin.  A thread with the pool's lock that does not get
- * the bin's lock closes the door, after which no other thread has it. */
+ * Each transfer bin has a lock.  A thread in a read section holds this lock for a few instructions
+ * only, because a thread that closes the pool's door has to wait for it.  If the thread does not
+ * get the lock soon, it does without the transfer bin.  A thread that holds the pool's lock, and
+ * does not get the bin's lock, closes the door: after that, no other thread holds the bin's lock.
+ */
 
 #include "pool/cache-private.h"
 
-/* The most blocks in a batch.  If a batch would be larger, none are handed over, because a thread
- * that closes the door waits while they are counted off. */
+/* The most blocks in a batch.  If the pool's setting asks for larger batches, threads hand over
+ * none: a thread counts off a batch in a read section, and one that closes the door waits for
+ * that. */
 #define MAX_BATCH 256
 
-/* The most bytes on their way from thread to thread: the pool's bound divided by TRANSFER_SHARE; or
- * TRANSFER_BYTES if the bound varies with the pool. */
+/* The most bytes in all transfer bins: the pool's bound on held bytes divided by TRANSFER_SHARE, or
+ * TRANSFER_BYTES if the bound depends on the managed bytes. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
-/* Sets the most bytes that may be on their way at a time, from the bound on the bytes that the pool
- * holds.  None are on their way: the pool is new, or its lock is held and its door closed. */
+/* Computes the most bytes in all transfer bins from the pool's bound on held bytes.  Call this only
+ * when the transfer bins are empty, and the pool is new or the caller holds its lock and has closed
+ * its door. */
 void
 _tarn_pool_bound_transfers (TarnPool *pool)
 {
@@ -40,8 +44,8 @@ _tarn_pool_bound_transfers (TarnPool *pool)
         = policy->hold_bytes != 0 ? policy->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
 }
 
-/* Sets the number of blocks that threads hand over in one batch: as many as a thread's bin gets
- * from the pool at once; 0: they hand over none. */
+/* Sets the number of blocks that threads hand over in one batch to the number that a thread's cache
+ * takes from the pool at once, or to 0 if that is too large. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
@@ -51,8 +55,8 @@ _tarn_pool_init_transfers (TarnPool *pool)
   _tarn_pool_bound_transfers (pool);
 }
 
-/* Counts bytes that a thread is about to hand over.  Returns FALSE if they would exceed the
- * bound. */
+/* Adds the bytes of a batch to those in transfer bins.  Returns FALSE, and adds nothing, if they
+ * would exceed the bound. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
@@ -65,7 +69,7 @@ begin_transfer (TarnPool *pool, gsize bytes)
   return FALSE;
 }
 
-/* Subtracts bytes that are no longer on their way. */
+/* Subtracts the bytes of a batch that has left its transfer bin. */
 static void
 end_transfer (TarnPool *pool, gsize bytes)
 {
@@ -73,9 +77,9 @@ end_transfer (TarnPool *pool, gsize bytes)
     __atomic_sub_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Gets one of the transfer bins for blocks of a size and a queue, by their hash.  It may have
- * blocks of another size or queue at the moment.  A thread's own shard is its number; any number
- * will do. */
+/* Gets one of the transfer bins for the size and the queue whose hash is @spread.  At the moment
+ * the bin may have blocks of another size or queue.  @shard is any number, by which the bins for
+ * one size and queue are chosen; a thread uses its own number for the blocks that it hands over. */
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
@@ -94,7 +98,7 @@ is_for (const TarnTransferBin *bin, guint32 number, gpointer handle)
   return bin->number == number && bin->handle == handle;
 }
 
-/* Takes the lock of a transfer bin.  Returns FALSE if another thread holds it for too long. */
+/* Takes the lock of a transfer bin.  Returns FALSE if another thread does not release it soon. */
 static gboolean
 lock (TarnTransferBin *bin)
 {
@@ -121,7 +125,7 @@ set_n_batches (TarnPool *pool, TarnTransferBin *bin, guint n)
   __atomic_store_n (&bin->n_batches, n, __ATOMIC_RELAXED);
 }
 
-/* Gets the rest of a chain after its first @n blocks. */
+/* Gets the link to the rest of a chain of blocks, after its first @n blocks. */
 static TarnBlock **
 skip (TarnBlock **link, guint n)
 {
@@ -130,10 +134,11 @@ skip (TarnBlock **link, guint n)
   return link;
 }
 
-/* In a read section */
+/* Functions that a thread calls in a read section */
 
-/* Hands over the oldest blocks of a full bin.  Returns FALSE, and does nothing, if the bin is not
- * full, there is no room for a batch, or another thread holds the lock. */
+/* Hands over the oldest blocks of a full bin of the thread's cache.  Returns FALSE, and does
+ * nothing, if the bin is not full, its blocks are too large, the transfer bin has no room, or
+ * another thread holds the transfer bin's lock. */
 static gboolean
 hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -170,8 +175,8 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   return has_room;
 }
 
-/* Takes the newest batch for a size and a queue from a transfer bin.  Returns NULL if there is
- * none. */
+/* Takes the newest batch for a size and a queue from a transfer bin.  Returns NULL if the bin has
+ * none, or another thread holds its lock. */
 static TarnBlock *
 take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
 {
@@ -188,8 +193,9 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
   return first;
 }
 
-/* Fills an empty bin with a batch that this thread or another has handed over.  Returns FALSE if
- * there is none, it has more blocks than the bin has room for, or another thread holds the lock. */
+/* Fills an empty bin of the thread's cache with a batch that this thread or another has handed
+ * over. Returns FALSE if the bin has no room for a batch, or no transfer bin had one whose lock is
+ * free. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -211,8 +217,8 @@ receive (TarnCache *cache, TarnCacheBin *bin)
 
 /* Requests and frees that the thread's cache could not serve at once */
 
-/* Serves a request from the blocks that were handed over; @is_followed: the request is traced.
- * Returns NULL if the caller has to take the lock. */
+/* Serves a request with a block that another thread has handed over, if there is one.  Returns NULL
+ * if the caller has to take the pool's lock.  @is_followed: the request is traced. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
@@ -232,8 +238,9 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
   return block;
 }
 
-/* Puts a block that is being freed into the thread's cache, which hands other blocks over to make
- * room.  Returns FALSE, and does nothing, if the caller has to take the lock. */
+/* Puts a block that is being freed into the thread's cache, after it has handed over other blocks
+ * of the full cache bin.  Returns FALSE, and does nothing, if the caller has to take the pool's
+ * lock. @is_followed: the free is traced. */
 gboolean
 _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
@@ -254,10 +261,10 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
   return is_held;
 }
 
-/* The lock is held. */
+/* The caller of these functions holds the pool's lock. */
 
-/* Moves the blocks of a transfer bin to the pool's bins.  Its own lock is held, or the door is
- * closed. */
+/* Moves the blocks of a transfer bin to the pool's bins.  The caller holds the transfer bin's lock,
+ * or has closed the pool's door. */
 static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
@@ -273,9 +280,9 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (pool, bin, 0);
 }
 
-/* Moves the blocks of a size and a queue from one transfer bin to the queue's share.  @handle
- * points to the queue's handle, which is NULL for no queue; if @handle itself is NULL, any queue
- * matches.  Returns TRUE if there were any. */
+/* Moves the blocks of one size and one queue from a transfer bin to the share of that queue.
+ * @handle points to the queue's handle, which is NULL for blocks of no queue; if @handle itself is
+ * NULL, the queue may be any.  Returns TRUE if the bin had such blocks. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -286,7 +293,7 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
     return FALSE;
   is_mine = lock (place);
   if (!is_mine)
-    was_open = _tarn_pool_close (pool); /* after which no thread has it */
+    was_open = _tarn_pool_close (pool); /* after which no thread holds the bin's lock */
   is_any = place->n_batches > 0 && is_for (place, number, handle != NULL ? *handle : place->handle);
   if (is_any)
     empty (pool, place);
@@ -296,8 +303,9 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   return is_any;
 }
 
-/* Moves the blocks of a size and a queue that were handed over to the queue's share: this thread's
- * own blocks last, so that they lie on top.  Returns TRUE if there were any. */
+/* Moves the blocks of one size and one queue from the transfer bins to the queue's share.  Moves
+ * the blocks that this thread handed over last, so that they lie on top.  Returns TRUE if there
+ * were any. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -310,13 +318,13 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
     {
       TarnTransferBin *place = get_bin (pool, spread, own + i);
 
-      if (has_any (place)) /* usually none has */
+      if (has_any (place)) /* usually no bin has any */
         is_any = take_from (pool, place, number, &handle) || is_any;
     }
   return is_any;
 }
 
-/* Moves the blocks of a size that were handed over to the shares of their queues. */
+/* Moves the blocks of one size from all transfer bins to the shares of their queues. */
 void
 _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
 {
@@ -324,7 +332,8 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
     take_from (pool, &pool->transfers.bins[i], number, NULL);
 }
 
-/* Moves all blocks that were handed over to the pool's bins.  The door is closed. */
+/* Moves the blocks of all transfer bins to the pool's bins.  The caller has closed the pool's
+ * door. */
 void
 _tarn_pool_empty_transfers (TarnPool *pool)
 {
@@ -334,8 +343,8 @@ _tarn_pool_empty_transfers (TarnPool *pool)
     empty (pool, &pool->transfers.bins[i]);
 }
 
-/* Adds the blocks that were handed over to counters.  The door is closed; or this is a child of
- * fork (). */
+/* Adds the blocks in transfer bins to counters.  The caller has closed the pool's door, or runs in
+ * a child of fork (). */
 void
 _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
 {
