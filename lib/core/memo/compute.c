@@ -1,19 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Computes an entry once.  The first thread that needs it adds a computation to the memo's table
- * and computes, with no lock held.  Other threads that find the computation there wait for it.  If
- * a thread waited for a computation that itself waits, possibly through other threads, for one of
- * this thread, it would wait for ever.  So all waits are recorded under one lock, and such a wait
- * is refused. */
+ * Computes an entry of a memo once.  The first thread that needs the entry adds a computation to
+ * the memo's table and computes, while it holds no lock.  Other threads that find the computation
+ * in the table wait for it.
+ *
+ * A wait would never end if the computation itself waits, possibly through other threads, for a
+ * computation of the waiting thread.  So threads note all waits under one lock, and refuse such a
+ * wait. */
 
 #include "memo/memo-private.h"
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* guards waiting_for, and is_done of computations */
+/* Guards waiting_for of threads, and is_done of computations. */
+static TarnMutex lock = TARN_MUTEX_INIT;
 
-static _Thread_local TarnComputer current; /* the calling thread */
+static _Thread_local TarnComputer current; /* the state of the calling thread */
 
-/* Makes a computation of the calling thread, which may turn out not to be needed. */
+/* Makes a computation of the calling thread.  The caller frees it if no computation is needed. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -28,7 +31,7 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return computation;
 }
 
-/* Drops a reference.  With the last one, releases a value that was not kept. */
+/* Drops a reference to a computation.  The last one releases its value if no entry has taken it. */
 static void
 computation_unref (TarnComputation *computation)
 {
@@ -46,7 +49,7 @@ computation_unref (TarnComputation *computation)
 
 /* Recursion */
 
-/* Sets the error of a computation that asks for its own entry. */
+/* Sets the error for a call that would wait for itself, directly or through other threads. */
 static gboolean
 refuse_recursion (GError **error)
 {
@@ -55,8 +58,8 @@ refuse_recursion (GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if the calling thread is computing an entry, even if the entry was forgotten
- * meanwhile and is not in the table any more. */
+/* Returns TRUE if the calling thread is computing the entry of @probe.  Finds the computation even
+ * if the program forgot the entry meanwhile, so that the memo's table does not have it any more. */
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -68,8 +71,8 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
   return computation != NULL;
 }
 
-/* Returns TRUE if a computation waits for a thread, directly or through others.  The lock is
- * held. */
+/* Returns TRUE if the end of @computation depends on @thread: @thread computes it, or the computing
+ * thread waits, maybe through other threads, for @thread.  The caller holds this file's lock. */
 static gboolean
 depends_on (const TarnComputation *computation, const TarnComputer *thread)
 {
@@ -79,8 +82,7 @@ depends_on (const TarnComputation *computation, const TarnComputer *thread)
   return computation != NULL && !computation->is_done;
 }
 
-/* Waits for another thread's computation.  Returns FALSE with an error if the wait would never
- * end. */
+/* Waits until another thread's computation ends.  Returns FALSE with an error if it never would. */
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
@@ -99,8 +101,7 @@ await (const TarnComputation *computation, GError **error)
 
 /* Computing */
 
-/* Releases a value that a function returned together with an error: it may return only one of
- * them. */
+/* Releases a value that a function of the program returned together with an error. */
 void
 _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                          const GError *error)
@@ -112,8 +113,8 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   *value = NULL;
 }
 
-/* Makes an entry from a result.  Returns NULL if its value or its first argument cannot be
- * referenced. */
+/* Makes an entry from the value of a computation.  Returns NULL if the program's functions can take
+ * no reference to the value or to the first argument. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
@@ -138,8 +139,8 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
   return entry;
 }
 
-/* Adds an entry to the existing group of its first argument, or else adds the group that came with
- * the entry.  Returns that group if it is not needed.  The lock is held. */
+/* Adds an entry to the memo's group for its first argument.  If there is none, adds the entry's new
+ * group; else returns that group, to be freed.  The caller holds the memo's lock. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -157,8 +158,8 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   return link != NULL ? fresh : NULL;
 }
 
-/* Removes the least recently used entry if a group has too many.  Returns it, or NULL if there are
- * not too many.  The lock is held. */
+/* Removes the least recently used entry of a group that has more than max_entries.  Returns that
+ * entry, which the caller frees, or NULL.  The caller holds the memo's lock. */
 static TarnMemoEntry *
 evict (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -173,8 +174,8 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
   return last->data;
 }
 
-/* Removes a computation from the table.  Returns TRUE if its result should be kept.  The lock is
- * held. */
+/* Removes a computation from the memo's table.  Returns TRUE if the memo should keep its result: no
+ * error, and the entry was not forgotten meanwhile.  The caller holds the memo's lock. */
 static gboolean
 end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -189,7 +190,7 @@ end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   return is_wanted && computation->error == NULL;
 }
 
-/* Wakes all threads that wait for a result. */
+/* Marks a computation as done, and wakes all threads that wait for it. */
 static void
 finish (TarnComputation *computation)
 {
@@ -200,7 +201,7 @@ finish (TarnComputation *computation)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Ends a computation whose result will not be kept. */
+/* Ends a computation whose result the memo does not keep. */
 static void
 drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -211,8 +212,8 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   finish (computation);
 }
 
-/* Makes an entry from a result, unless it was forgotten meanwhile.  Releases the objects that are
- * left over once no thread waits. */
+/* Ends a computation.  Makes an entry from its value, unless the program has forgotten the entry
+ * meanwhile.  Frees the unneeded objects after it has woken the waiting threads. */
 static void
 keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -253,7 +254,7 @@ keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
     _tarn_memo_group_free (memo, group);
 }
 
-/* Computes an entry. */
+/* Calls the memo's function for a computation, and ends the computation. */
 static void
 compute_entry (TarnMemo *memo, TarnComputation *computation)
 {
@@ -273,7 +274,7 @@ compute_entry (TarnMemo *memo, TarnComputation *computation)
     keep_result (memo, computation, elapsed);
 }
 
-/* Returns the result of a computation to the caller, or a copy of its error. */
+/* Gives the caller of the memo a reference to a computation's value, or a copy of its error. */
 static gboolean
 take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
              gpointer *value, GError **error)
@@ -297,8 +298,8 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
   return TRUE;
 }
 
-/* Finds the computation of an entry.  Returns @own if this call has to compute it; a reference to
- * another call's computation; or NULL if the entry is there by now. */
+/* If this call has to compute the entry, adds @own to the memo's table and returns it.  Otherwise
+ * returns another call's computation, with a reference, or NULL if the memo has the entry. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
 {
@@ -325,7 +326,7 @@ begin (TarnMemo *memo, TarnComputation *own)
   return computation;
 }
 
-/* Computes an entry, or waits for the call that computes it. */
+/* Computes an entry, or waits for the call that computes it, and gives the caller the value. */
 static gboolean
 compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {
@@ -337,7 +338,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* Another thread has computed it meanwhile: a hit. */
+  /* Another thread has added the entry meanwhile, so this is a hit. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -347,7 +348,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
   return is_there;
 }
 
-/* Counts a call that was refused. */
+/* Counts a call that was refused, as one that waited. */
 static void
 count_refusal (TarnMemo *memo)
 {
@@ -356,7 +357,7 @@ count_refusal (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Gets an entry that was not there, or was being computed, a moment ago (the slow path). */
+/* Gets the value of an entry that was not found: computes it, or waits for a call that does. */
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {

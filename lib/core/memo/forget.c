@@ -1,22 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Forgets entries.  It removes them under the lock, and frees them after it has released the lock.
- * It also removes computations in progress: their results are returned to the threads that wait,
- * and not kept. */
+ * Forgets entries of memos.  Functions remove the entries under the memo's lock, and free them
+ * after they have released the lock.  They also remove computations in progress from the memo's
+ * table: the threads that wait still get the results, but the memo does not keep them. */
 
 #include "memo/memo-private.h"
 
 #include "base/fork-private.h"
 
-/* A set of first arguments. */
+/* A set of first arguments.  Without a flag, it contains only first_arg with this id. */
 typedef struct
 {
   gpointer first_arg;
   guint64 id;
-  gboolean is_any;      /* matches all first arguments */
-  gboolean is_any_id;   /* matches first_arg with any id */
-  gboolean is_other_id; /* matches first_arg with any other id than @id */
+  gboolean is_any;      /* TRUE: the set contains all first arguments */
+  gboolean is_any_id;   /* TRUE: the set contains first_arg with any id */
+  gboolean is_other_id; /* TRUE: the set contains first_arg with any id except this one */
 } Which;
 
 /* Returns TRUE if a first argument is in the set. */
@@ -30,7 +30,7 @@ matches (const Which *which, gpointer first_arg, guint64 id)
 
 /* Entries */
 
-/* Frees an entry.  The lock is not held. */
+/* Frees an entry that is not in the memo any more.  The caller does not hold the memo's lock. */
 void
 _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -44,14 +44,14 @@ _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
   g_free (entry);
 }
 
-/* Returns TRUE if two groups have the same first argument. */
+/* Returns TRUE if two groups have the same first argument and id. */
 gboolean
 _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
 {
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
-/* Makes a group for a first argument.  Returns NULL if the first argument cannot be referenced. */
+/* Makes a group for a probe's first argument.  Returns NULL if ref_first_arg returns NULL. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -67,7 +67,7 @@ _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return group;
 }
 
-/* Frees a group with its entries.  The lock is not held. */
+/* Frees a group and its entries.  The caller does not hold the memo's lock. */
 void
 _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -82,7 +82,8 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
-/* Removes groups from a memo, with their entries.  The memo is closed. */
+/* Removes the groups of a set of first arguments from a memo, and their entries from its table.
+ * Returns the groups as a list.  The caller has called _tarn_memo_close (). */
 static GSList *
 take_groups (TarnMemo *memo, const Which *which)
 {
@@ -118,7 +119,7 @@ is_of (gpointer key, gpointer unused, gpointer which)
   return matches (which, probe->first_arg, probe->id);
 }
 
-/* Forgets the entries of a set of first arguments, and computations for them. */
+/* Forgets the entries of a set of first arguments, and the results that are being computed. */
 static void
 forget (TarnMemo *memo, Which *which)
 {
@@ -134,15 +135,14 @@ forget (TarnMemo *memo, Which *which)
   g_slist_free (groups);
 }
 
-/* Forgets everything. */
+/* Forgets all entries of a memo. */
 void
 _tarn_memo_forget_all (TarnMemo *memo)
 {
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for a set of first arguments.  Avoids closing the memo without
- * need. */
+/* Returns TRUE if a memo has entries for a set of first arguments: else no need to close it. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
 {
@@ -158,8 +158,8 @@ has_any (TarnMemo *memo, const Which *which)
   return link != NULL;
 }
 
-/* Forgets first arguments that had this one's address before, and are gone.  It cannot check other
- * addresses: their objects may be gone, and only an object that is alive can be asked. */
+/* Forgets the entries of destroyed first arguments whose address the probe's first argument has
+ * now. Other addresses are not checked, because first_arg_id needs an object that is alive. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -186,8 +186,7 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (memo->ops.upstream != NULL)
     {
       tarn_memo_forget (memo->ops.upstream, first_arg);
-      /* Results that were computed meanwhile may depend on entries that upstream has just
-       * forgotten. */
+      /* Threads may have computed results from entries that upstream has only now forgotten. */
       forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
     }
   _tarn_memo_end_call (memo, has_begun);
@@ -215,10 +214,10 @@ tarn_memo_clear (TarnMemo *memo)
 /* All memos of the process */
 
 static TarnMutex lock
-    = TARN_MUTEX_INIT; /* guards the list: the first memo, and all previous and next */
+    = TARN_MUTEX_INIT; /* guards the list of all memos: memos, previous and next */
 static TarnMemo *memos;
 
-/* Adds a memo to the list of all. */
+/* Adds a memo to the list of all memos of the process. */
 void
 _tarn_memo_register (TarnMemo *memo)
 {
@@ -230,7 +229,7 @@ _tarn_memo_register (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Removes a memo from the list of all. */
+/* Removes a memo from the list of all memos of the process. */
 void
 _tarn_memo_unregister (TarnMemo *memo)
 {
@@ -244,8 +243,7 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Makes a list of references to all memos of a kind (NULL: of any kind), for g_ptr_array_unref
- * (). */
+/* Lists all memos of a kind (NULL: of any kind), with references.  Free: g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {
@@ -260,7 +258,7 @@ list_memos (const gchar *kind)
   return list;
 }
 
-/* Clears the memos of a kind (NULL: of any kind). */
+/* Clears all memos of a kind (NULL: of any kind). */
 static void
 clear_kind (const gchar *kind)
 {

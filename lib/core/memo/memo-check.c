@@ -5,8 +5,7 @@
 
 #include "memo/memo-private.h"
 
-/* Checks a group and its entries.  Returns NULL if all invariants hold, or a text about one that
- * does not. */
+/* Checks a group and its entries.  Returns a text about a violated invariant, or NULL. */
 static const gchar *
 check_group (const TarnMemo *memo, const GSList *link)
 {
@@ -30,7 +29,7 @@ check_group (const TarnMemo *memo, const GSList *link)
   return NULL;
 }
 
-/* Checks the table of computations.  Returns NULL or a text, as check_group () does. */
+/* Checks the table of computations.  Returns a text about a violated invariant, or NULL. */
 static const gchar *
 check_computations (const TarnMemo *memo)
 {
@@ -46,7 +45,8 @@ check_computations (const TarnMemo *memo)
   return NULL;
 }
 
-/* Checks all invariants.  Returns NULL or a text, as check_group () does.  The lock is held. */
+/* Checks a memo, whose lock the caller holds.  Returns a text about a violated invariant, or
+ * NULL. */
 static const gchar *
 find_violation (const TarnMemo *memo)
 {
@@ -63,7 +63,7 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* Checks all invariants.  Returns NULL or a text, as check_group () does. */
+/* Takes a memo's lock and checks it.  Returns a text about a violated invariant, or NULL. */
 const gchar *
 _tarn_memo_check (TarnMemo *memo)
 {
@@ -75,7 +75,7 @@ _tarn_memo_check (TarnMemo *memo)
   return violation;
 }
 
-/* Ends the program if an invariant does not hold.  The lock is held. */
+/* Ends the program if an invariant of a memo does not hold.  The caller holds the memo's lock. */
 void
 _tarn_memo_assert_valid (TarnMemo *memo)
 {

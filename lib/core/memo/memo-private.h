@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Types and functions that the parts of a memo share:
+ * Types and functions that the files of this folder share.  A memo memoizes a function of a first
+ * argument (a context, say) and a key: it keeps an entry with the value for each such pair.
  *
- *     memo.c          making and freeing memos, hits, counters
- *     compute.c       computing once, waiting, recursion
- *     forget.c        forgetting a first argument, or a dead one
+ *     memo.c          makes and frees memos; hits; counters
+ *     compute.c       computes an entry once, lets other threads wait, refuses recursion
+ *     forget.c        forgets the entries of a first argument, or of destroyed first arguments
  *     own.c           values that are different for each thread
  *     memo-check.c    checks the invariants
  *     tuple.c         keys of several values */
@@ -18,113 +19,123 @@
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
-/* The key by which an entry is found: its first argument and the caller's key. */
+/* A probe: the first argument and the key by which a lookup finds an entry. */
 typedef struct
 {
   gpointer first_arg;
-  guint64 id; /* its id, if memos of this kind have ids; else 0 */
+  guint64 id; /* the id of first_arg, or 0 if the memo has no first_arg_id function */
   gconstpointer key;
-  GEqualFunc equal; /* compares keys */
-  guint hash;       /* over all fields */
+  GEqualFunc equal; /* the function that compares keys */
+  guint hash;       /* the hash of first_arg, id and key */
 } TarnMemoProbe;
 
 typedef struct _TarnComputation TarnComputation;
 
-/* The state of a thread that computes or waits, in all memos; threads that are ending have one,
- * too. */
+/* The state of a thread that computes or waits, in all memos together.  A thread that is ending,
+ * and has no TarnThread any more, still has this state. */
 typedef struct
 {
-  TarnComputation *innermost;         /* its latest computation; only the thread reads it */
-  const TarnComputation *waiting_for; /* under the lock of all computations */
+  /* The latest computation that the thread began, and has not ended; only the thread reads this. */
+  TarnComputation *innermost;
+  /* The computation that the thread waits for; guarded by the lock in compute.c. */
+  const TarnComputation *waiting_for;
 } TarnComputer;
 
-/* A call that computes an entry.  The call has a reference, and so has each thread that waits. */
+/* A call that computes an entry.  The call and each thread that waits for it have a reference. */
 struct _TarnComputation
 {
-  TarnMemoProbe probe;            /* first: see TarnMemo.computations; the key is the caller's */
-  gint ref_count;                 /* atomic */
-  TarnMemo *memo;                 /* no reference, because the callers have one */
-  TarnComputer *thread;           /* the thread that computes; valid until it is done */
-  struct _TarnComputation *outer; /* the one that thread was in before; only it reads this */
+  /* First: a key of TarnMemo.computations.  probe.key belongs to the caller of tarn_memo_get (). */
+  TarnMemoProbe probe;
+  gint ref_count;       /* atomic */
+  TarnMemo *memo;       /* without a reference, because the calls that compute or wait have one */
+  TarnComputer *thread; /* the thread that computes; valid until is_done */
+  /* The computation of the same thread that called for this one; only that thread reads this. */
+  struct _TarnComputation *outer;
 
-  /* Written by the thread that computes, and constant once is_done, which the lock of all
-   * computations guards. */
+  /* Written by the computing thread; constant after is_done, which the lock in compute.c guards. */
   gpointer value;
-  gboolean owns_value; /* value is a reference, or the only one that there is */
+  gboolean owns_value; /* TRUE: release value, or the reference that it is, with this struct */
   GError *error;
   gboolean is_done;
   TarnCond done; /* signalled when is_done changes */
 };
 
-/* The entries of one first argument. */
+/* A group: all entries of one first argument. */
 typedef struct
 {
-  gpointer first_arg; /* a reference, if they can be referenced */
+  gpointer first_arg; /* with a reference, if the memo has ref_first_arg */
   guint64 id;
-  GQueue entries; /* TarnMemoEntrys; in a memo with max_entries, the most recently used first */
+  /* A list of TarnMemoEntry.  In a memo with max_entries, the most recently used one is first. */
+  GQueue entries;
 } TarnMemoGroup;
 
 typedef struct
 {
-  TarnMemoProbe probe; /* first: see TarnMemo.entries; the key is its own */
-  gpointer value;      /* a reference, or the only one that there is */
-  gpointer *own;       /* references, indexed by the thread's number; NULL: none yet */
+  /* First: a key of TarnMemo.entries.  The entry owns probe.key. */
+  TarnMemoProbe probe;
+  gpointer value; /* a reference to the value, or the value itself if the memo has no ref_value */
+  /* References to threads' own values, by TarnThread.number; NULL: no thread has one yet. */
+  gpointer *own;
   guint n_own;
   TarnMemoGroup *group;
-  GList link; /* in group->entries */
+  GList link; /* the link in group->entries */
 } TarnMemoEntry;
 
-/* A memo's counters for one thread number, in a cache line of their own. */
+/* A memo's counters for the thread with one number, in a cache line of their own. */
 typedef struct
 {
-  guint64 hits TARN_WHOLE; /* atomic, written by that thread alone */
+  guint64 hits TARN_WHOLE; /* atomic; only that thread writes it */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
 /* A memo.
  *
- * Hits only read: they are read sections (thread-private.h), and the fields that they read change
- * only while the door is closed.  In a memo where each hit changes the order of entries, the door
- * is always closed, and hits take the lock. hash, equal and ref_value are called in a read section,
- * or under the lock.
+ * A hit is a read section (thread-private.h), which only reads.  The fields that hits read change
+ * only while the door is closed: no thread is in a read section then.  In a memo with max_entries
+ * each hit changes the order of entries, so the door stays closed, and hits take the lock.  The
+ * program's functions hash, equal and ref_value are called in a read section or with the lock held.
  *
- * Invariants, whenever the lock can be taken; _tarn_memo_check () checks them: each entry is in the
- * table once, by its probe, and in the queue of its group.  No group is empty, and no two have the
- * same first argument and id.  With max_entries, no group has more.  No entry in the table is also
- * in the table of computations. */
+ * Invariants, at each moment when no thread holds the lock; _tarn_memo_check () checks them:
+ *
+ *     each entry is in the table entries once, by its probe, and in the queue of its group
+ *     no group is empty, and no two groups have the same first argument and id
+ *     no group has more than max_entries entries, if max_entries is not 0
+ *     no entry has the same probe as a computation in the table computations */
 struct _TarnMemo
 {
-  /* Constant */
-  TarnMemoOps ops; /* ops.first_arg_kind is ours, ops.upstream a reference */
+  /* Constant fields */
+  TarnMemoOps ops; /* ops.first_arg_kind is a copy; ops.upstream has a reference */
   TarnMemoFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
 
-  /* Fields that hits read */
+  /* Fields that hits read, and that change only with the lock held and the door closed */
   TarnDoor door;
-  GHashTable *entries; /* set of TarnMemoEntry, owned */
+  GHashTable *entries; /* a set of TarnMemoEntry, which it owns */
   TarnMemoLocal **locals;
   guint n_locals;
 
-  TarnMutex lock;           /* guards the fields below, and changes of the fields that hits read */
-  GHashTable *computations; /* computations whose result should be kept */
-  GSList *groups;           /* TarnMemoGroups */
-  TarnMemoStats stats;      /* without the number of entries, and the hits that took no lock */
+  TarnMutex lock; /* guards the fields below */
+  /* A set of TarnComputation: those in progress whose results the memo will keep. */
+  GHashTable *computations;
+  GSList *groups;      /* of TarnMemoGroup */
+  TarnMemoStats stats; /* without the number of entries, and without the hits that took no lock */
 
   gint ref_count;            /* atomic; each call that computes or waits has a reference */
-  TarnMemo *previous, *next; /* in the list of all memos, under its lock */
+  TarnMemo *previous, *next; /* in the list of all memos; guarded by that list's lock */
 };
 
 typedef enum
 {
-  TARN_MEMO_ABSENT, /* not there, or being computed */
+  TARN_MEMO_ABSENT, /* the memo has no such entry, or a thread is still computing it */
   TARN_MEMO_HIT,
-  TARN_MEMO_NONE_OF_OWN,  /* it is there, but has no value for this thread */
-  TARN_MEMO_UNREFERENCED, /* it is there, but cannot be referenced for the caller */
-  TARN_MEMO_NEWCOMER      /* this thread has no TarnMemoLocal yet */
+  TARN_MEMO_NONE_OF_OWN,  /* the memo has the entry, but no value for this thread */
+  TARN_MEMO_UNREFERENCED, /* the memo has the entry, but ref_value could not reference its value */
+  TARN_MEMO_NEWCOMER      /* this thread has no TarnMemoLocal in this memo yet */
 } TarnMemoLookup;
 
 /* memo.c */
-void _tarn_memo_close (TarnMemo *memo); /* takes the lock; no thread is inside then */
+/* Takes the lock; afterwards no thread is in a read section. */
+void _tarn_memo_close (TarnMemo *memo);
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);
 gboolean _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref);
@@ -132,8 +143,9 @@ gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
-/* Keep a memo alive during a callback, in which its last owner may drop it.  The first returns
- * FALSE if that has happened already; the memo is then not kept alive. */
+/* Take and drop a reference, which keeps a memo alive during a call of the program's functions: the
+ * program may drop its last reference in these.  _tarn_memo_try_ref () returns FALSE if the last
+ * reference is already gone; then it takes none. */
 gboolean _tarn_memo_try_ref (TarnMemo *memo);
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
@@ -161,8 +173,8 @@ gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, 
 const gchar *_tarn_memo_check (TarnMemo *memo);
 void _tarn_memo_assert_valid (TarnMemo *memo);
 
-/* Checks the invariants, in builds with --enable-debug=full.  Called after every operation except
- * hits, with the lock held. */
+/* Checks the invariants, but only in builds with --enable-debug=full.  The caller holds the memo's
+ * lock.  Every operation except a hit calls this at its end. */
 static inline void
 _tarn_memo_check_if_full_debug (TarnMemo *memo)
 {

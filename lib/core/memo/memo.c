@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memoized functions: how memos are made and freed, hits, and counters.  A hit takes no lock, and
- * writes only to its thread's own counters and to the value's reference count. */
+ * Memoized functions: makes and frees memos, serves hits, and counts.  A hit takes no lock, and
+ * writes only to its thread's own counter and to the reference count of the value. */
 
 #include "common/argument-private.h"
 #include "memo/memo-private.h"
@@ -23,7 +23,7 @@ hash_probe (gconstpointer probe)
   return ((const TarnMemoProbe *) probe)->hash;
 }
 
-/* Compares two probes. */
+/* Returns TRUE if two probes have equal first arguments, ids and keys. */
 gboolean
 _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
 {
@@ -33,7 +33,7 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
-/* Takes the lock, and closes the door.  No thread is in a read section afterwards. */
+/* Takes a memo's lock, and closes its door.  Afterwards no thread is in a read section. */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -42,7 +42,7 @@ _tarn_memo_close (TarnMemo *memo)
     _tarn_door_close (&memo->door);
 }
 
-/* Opens the door, and releases the lock. */
+/* Opens a memo's door, and releases its lock. */
 void
 _tarn_memo_open (TarnMemo *memo)
 {
@@ -53,7 +53,8 @@ _tarn_memo_open (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Makes a probe.  Returns FALSE with an error if there is no such first argument. */
+/* Makes a probe.  If first_arg is NULL, uses the current first argument if the memo has a function
+ * for that.  Returns FALSE with an error if there is none, or first_arg was destroyed. */
 static gboolean
 make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)
@@ -81,8 +82,8 @@ make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-/* Stores a reference to a value, or the value itself if values have no references.  Returns FALSE
- * if the value cannot be referenced. */
+/* Stores a reference to a value, or the value itself if the memo has no ref_value.  Returns FALSE
+ * if ref_value returned NULL. */
 gboolean
 _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
@@ -92,7 +93,7 @@ _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
   return value == NULL || *ref != NULL;
 }
 
-/* Sets the error of a value that cannot be referenced. */
+/* Sets the error for a value to which ref_value took no reference.  Returns FALSE. */
 gboolean
 _tarn_memo_set_unreferenced (GError **error)
 {
@@ -102,7 +103,7 @@ _tarn_memo_set_unreferenced (GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if a first argument is gone. */
+/* Returns TRUE if the first argument that had this id was destroyed. */
 gboolean
 _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
 {
@@ -110,7 +111,7 @@ _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
          && memo->ops.first_arg_id (memo->user_data, first_arg) != id;
 }
 
-/* Releases a value, or a reference to it. */
+/* Releases a value, or a reference to a value, with the memo's function unref_value. */
 void
 _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe)
 {
@@ -119,7 +120,8 @@ _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *pro
                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
-/* Makes an entry the most recently used one, if the memo has max_entries.  The lock is held. */
+/* If the memo has max_entries, makes an entry the most recently used one of its group.  The caller
+ * holds the memo's lock. */
 static void
 touch (const TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -131,9 +133,9 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference for the caller: to the value of its thread, or to the
- * shared one if the thread has none (NULL: the thread is ending).  The thread is in a read section,
- * or has the lock. */
+/* Finds an entry, and stores a reference to its value in *value: to that of @thread, or, if there
+ * is none or @thread is NULL (an ending thread), to the shared value.  The caller is in a read
+ * section, or holds the memo's lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -155,7 +157,7 @@ find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe
   return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
 }
 
-/* Finds an entry without the lock.  The thread is in a read section. */
+/* Finds an entry without the lock, and counts a hit.  The calling thread is in a read section. */
 static TarnMemoLookup
 find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -170,7 +172,7 @@ find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Takes the lock, and finds an entry. */
+/* Takes the memo's lock, finds an entry, and counts a hit. */
 static TarnMemoLookup
 find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -185,7 +187,7 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Makes a counter of hits for a thread, so that it can use read sections from now on. */
+/* Makes the counter that a thread needs in a memo to find entries in read sections. */
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
@@ -203,7 +205,7 @@ admit (TarnMemo *memo, const TarnThread *thread)
   _tarn_memo_open (memo);
 }
 
-/* Finds an entry, without the lock if possible. */
+/* Finds an entry, in a read section if possible, or else with the memo's lock. */
 static TarnMemoLookup
 look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -221,7 +223,7 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   return find_locked (memo, thread, probe, value);
 }
 
-/* Returns TRUE if a key is valid.  Hits need not check it, because an invalid key equals none. */
+/* Returns TRUE if a key is valid.  A hit needs no check, because no entry has an invalid key. */
 static gboolean
 is_fit (const TarnMemo *memo, gconstpointer key)
 {
@@ -266,9 +268,9 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     }
 }
 
-/* How memos begin and end */
+/* Making and freeing memos */
 
-/* Sets the functions for keys, if the type of key has predefined ones. */
+/* Sets the functions for keys in @ops: predefined ones if the type of key has any, or defaults. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {
@@ -302,7 +304,7 @@ choose_key_functions (TarnMemoOps *ops)
     ops->equal = g_direct_equal;
 }
 
-/* Makes a memo from options that are complete. */
+/* Makes a memo from options that the caller has checked. */
 static TarnMemo *
 new_with_ops (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDestroyNotify destroy)
 {
@@ -358,7 +360,7 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* Takes a reference.  Returns FALSE if the last one is gone. */
+/* Takes a reference to a memo.  Returns FALSE, and takes none, if the last one is already gone. */
 gboolean
 _tarn_memo_try_ref (TarnMemo *memo)
 {
@@ -373,7 +375,7 @@ _tarn_memo_try_ref (TarnMemo *memo)
   return FALSE;
 }
 
-/* Ends a call that began with _tarn_memo_try_ref ().  @has_begun: its result. */
+/* Drops the reference that _tarn_memo_try_ref () took, if it took one.  @has_begun: its result. */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {
@@ -381,13 +383,13 @@ _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
     tarn_memo_unref (memo);
 }
 
-/* Frees a memo whose last reference is gone, with all its entries. */
+/* Frees a memo and its entries, after its last reference is gone. */
 static void
 memo_free (TarnMemo *memo)
 {
   g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
-  /* A function that frees a value may ask the memo for another one. */
+  /* The function that releases a value may make the memo compute another one, so check again. */
   while (memo->groups != NULL)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);
@@ -412,7 +414,7 @@ tarn_memo_unref (TarnMemo *memo)
     memo_free (memo);
 }
 
-/* Reads a memo's counters. */
+/* Reads a memo's counters, and adds up the hits of all threads. */
 static void
 read_stats (TarnMemo *memo, TarnMemoStats *stats)
 {

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Values that are different for each thread.  Their entry stores them by the thread's number.  A
- * thread that ends leaves its number, and its values, to a later thread.  So no driver is called
- * when a thread ends, and there are no more values than there were threads at the same time. */
+ * Values that are different for each thread.  A memo's entry has an array of these values, indexed
+ * by the threads' numbers.  When a thread ends, a later thread gets its number, and so its values.
+ * Therefore no driver is called when a thread ends, and an entry has at most as many values as
+ * there were threads at the same time. */
 
 #include "memo/memo-private.h"
 
-/* Keeps a value for later calls of this thread, unless the thread is ending, or the entry was
- * forgotten meanwhile. */
+/* Keeps a value in the entry, for later calls of this thread.  Does nothing if the thread is
+ * ending, or if the program has forgotten the entry meanwhile. */
 static void
 keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {
@@ -22,8 +23,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   number = thread->number;
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
-  /* The reference to the shared value keeps its address from being reused, so no other entry has
-   * the same one. */
+  /* The caller's reference to the shared value keeps the value's address from being reused.  So an
+   * entry with this address is the one from which the caller made @own. */
   if (entry != NULL && entry->value == shared)
     {
       if (number >= entry->n_own)
@@ -38,7 +39,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   _tarn_memo_open (memo);
 }
 
-/* Makes this thread's value from the shared one.  Takes over a reference to the shared one. */
+/* Makes this thread's own value from the shared value, and stores it in *value for the caller.
+ * Drops the caller's reference to the shared value.  Returns FALSE with an error if that failed. */
 gboolean
 _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                            gpointer *value, GError **error)

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keys of several values, and the other predefined keys of memos. */
+ * The predefined types of keys of memos: tuples of several values, strings, numbers and bytes. */
 
 #include "memo/tuple-private.h"
 
 #include <string.h>
 
-/* Mixes two words, so that all bits of both affect the upper half. */
+/* Mixes two words, so that every bit of each word affects the upper half of the result. */
 static guint64
 mix (guint64 a, guint64 b)
 {
@@ -25,7 +25,7 @@ read_word (const guint8 *data)
   return word;
 }
 
-/* Mixes bytes into a hash by words. */
+/* Mixes bytes into a hash, one 64-bit word at a time. */
 static guint64
 mix_words (guint64 hash, const guint8 *data, gsize size)
 {
@@ -39,16 +39,16 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
     }
   for (gsize i = 0; i < size - sizeof word; i += sizeof word)
     hash = mix (hash, read_word (data + i));
-  /* The last word overlaps the one before it. */
+  /* The last word overlaps the one before, unless the size is a multiple of a word's size. */
   return mix (hash, read_word (data + size - sizeof word));
 }
 
-/* The number of lanes, in which multiplications do not wait for each other. */
+/* The number of lanes: independent hashes, so that their multiplications run in parallel. */
 #define N_LANES 4
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
-/* Hashes bytes.  Many bytes are hashed in four lanes, because a multiplication has to wait for the
- * one before it, but not for its neighbours. */
+/* Hashes bytes.  Hashes long data in four independent lanes, because each multiplication has to
+ * wait for the one before it in the same lane, but not for those in other lanes. */
 guint64
 _tarn_hash_data (gconstpointer data, gsize size)
 {
@@ -66,13 +66,14 @@ _tarn_hash_data (gconstpointer data, gsize size)
   return mix_words (hash, bytes, size);
 }
 
-/* The hash of longer data covers its ends, and samples in between.  An image of a megabyte is
- * looked up before every launch, and is found equal by its address. */
+/* The hash of data longer than WHOLE_SIZE bytes covers END_SIZE bytes at each end, and samples in
+ * between.  A program may look up an image (a compiled kernel) of a megabyte before every launch,
+ * and _tarn_bytes_equal () then compares only its address. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64
 
-/* Hashes the ends of long data, and samples in between. */
+/* Hashes the two ends of long data, and samples in between. */
 static guint64
 hash_samples (gconstpointer data, gsize size)
 {
@@ -102,7 +103,7 @@ _tarn_hash_bytes (gconstpointer bytes)
   return (guint) (hash >> 32);
 }
 
-/* Compares bytes.  Those at the same address are equal without a comparison of their contents. */
+/* Compares the contents of two GBytes, unless they have the same address: then they are equal. */
 gboolean
 _tarn_bytes_equal (gconstpointer a, gconstpointer b)
 {
@@ -140,7 +141,7 @@ _tarn_free_bytes (gpointer bytes)
   g_bytes_unref (bytes);
 }
 
-/* Hashes a value of a tuple by its type. */
+/* Hashes one value of a tuple, as its type requires. */
 static guint64
 hash_part (const TarnMemoKeyPart *part)
 {
@@ -162,7 +163,7 @@ hash_part (const TarnMemoKeyPart *part)
     }
 }
 
-/* Compares two values of tuples, which may be of different types. */
+/* Compares one value of each of two tuples.  Values of different types are not equal. */
 static gboolean
 parts_equal (const TarnMemoKeyPart *a, const TarnMemoKeyPart *b)
 {

@@ -28,8 +28,8 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
   return block;
 }
 
-/* Asks upstream for a part of the extent that a request has taken, and makes a block of that part.
- * If this fails, frees the extent and returns NULL: the caller has to take the lock.  The calling
+/* Asks upstream for a part of the extent that a request has taken, and makes a block of the part.
+ * On failure frees the extent and returns NULL: the caller has to take the lock.  The calling
  * thread is in no read section. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,

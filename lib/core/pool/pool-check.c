@@ -14,8 +14,7 @@ typedef struct
   gsize listed_blocks, listed_bytes; /* blocks in the lists by age */
 } Sums;
 
-/* Returns TRUE, and sets *violation, if a counter differs from @counted, the value that was
- * computed from the blocks. */
+/* Returns TRUE, and sets *violation, if @counter is not @counted, which the blocks say. */
 static gboolean
 differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
@@ -26,8 +25,7 @@ differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
   return TRUE;
 }
 
-/* Checks that each block in the pool's chunks belongs to the pool, and adds all of them to
- * *sums. */
+/* Checks that each block in the pool's chunks belongs to the pool, and adds it to *sums. */
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -55,8 +53,7 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Returns TRUE if the chain that begins with @top reaches the batch's last block after batch->n
- * blocks. */
+/* Returns TRUE if the batch's last block is the batch->n-th block of the chain from @top on. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -144,8 +141,8 @@ count_listed (const TarnAges *ages)
   return ages->newest == older ? n : 0;
 }
 
-/* Checks the bins of a table (NULL: there is none), and adds up their lengths.  @share: the share
- * that each block must have. */
+/* Checks the bins of a table (NULL: none), whose blocks must have @share.  Adds up their
+ * lengths. */
 static gboolean
 check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, gchar **violation)
 {
@@ -223,8 +220,7 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the correct bins in the list unasked of a recorded bin.  A correct bin has blocks and the
- * right number, and is not wanted. */
+/* Counts the bins in the list unasked that have blocks and the right number, and are not wanted. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -235,8 +231,8 @@ count_unasked (const TarnBin *of_all, guint32 number)
   return n;
 }
 
-/* Counts the queues' bins with a given number that have blocks.  Sets *n_unasked to the number of
- * those of them that are not wanted. */
+/* Counts the queues' bins of a number that have blocks.  Sets *n_unasked to the number of those
+ * that no request has asked for. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -365,8 +361,7 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* Returns TRUE if a bin of a thread's cache has no blocks and no room for any.  Most of the more
- * than 512 bins are unused. */
+/* Returns TRUE if a bin of a thread's cache has no blocks and no room, as most bins have none. */
 static gboolean
 is_unused (const TarnCacheBin *bin)
 {
@@ -397,8 +392,7 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
-/* Checks the blocks that a thread's cache keeps for temporaries.  The caller has closed the pool's
- * door. */
+/* Checks the blocks that a thread keeps for temporaries.  The caller has closed the pool's door. */
 static gboolean
 check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -494,8 +488,7 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the blocks that were freed while the program retained their memory (aside), and the blocks
- * with several references (shared). */
+/* Checks the lists of blocks that the program retains (aside), and that have several references. */
 static gboolean
 check_handles (TarnPool *pool, gchar **violation)
 {
@@ -524,8 +517,7 @@ check_handles (TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks every invariant of the pool.  The caller holds the lock, and has closed the door so that
- * no thread changes a counter. */
+/* Checks every invariant of the pool.  The caller holds its lock and has closed its door. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
 {
@@ -558,8 +550,7 @@ check_closed (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Closes the door, checks every invariant of the pool, and opens the door again if it was open.
- * The caller holds the lock. */
+/* Closes the door, checks every invariant, and reopens the door.  The caller holds the lock. */
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -597,8 +588,7 @@ _tarn_pool_check (TarnPool *pool, gchar **violation)
   return valid;
 }
 
-/* Ends the program with a message if an invariant of the pool does not hold.  The caller holds the
- * lock. */
+/* Ends the program if an invariant of the pool does not hold.  The caller holds the pool's lock. */
 void
 _tarn_pool_assert_valid (TarnPool *pool)
 {

@@ -61,9 +61,8 @@ typedef struct
   TarnBlock *first, *last;
 } TarnTransfer;
 
-/* A transfer bin: batches of blocks of one size and one queue that threads hand over to other
- * threads (transfer.c).  A block in a transfer bin is in no thread cache, and in none of the pool's
- * bins. */
+/* A transfer bin: batches of blocks of one size and one queue that threads hand over to others
+ * (transfer.c).  These blocks are in no thread cache, and in none of the pool's own bins. */
 typedef struct
 {
   /* Atomic: the bin's own lock.  A thread may access the fields below if it holds this lock, or if
@@ -85,9 +84,8 @@ typedef struct
   guint n_batches; /* atomic: number of batches in all transfer bins */
 } TarnTransfers;
 
-/* A call that is returning blocks to the upstream allocator.  The struct is on the stack of the
- * calling thread.  A request that runs out of memory waits for such calls, because their memory
- * will soon be free. */
+/* A call that is returning blocks to the upstream allocator, on the stack of its thread.  A request
+ * that runs out of memory waits for such calls, because their memory will soon be free. */
 typedef struct
 {
   /* The call's place in TarnReturning.calls; first, so that a cast gives the struct. */
@@ -95,9 +93,9 @@ typedef struct
   TarnTicket group_ticket; /* the call's place in the reclaim group's list, if there is a group */
   TarnReclaimGroup *group; /* the pool's reclaim group, with a reference; NULL: none */
   TarnBlock *blocks;       /* the blocks to return, which are retired; linked by TarnBlock.below */
-  TarnBlock *stuck; /* blocks whose use the driver does not know, so that they cannot be returned */
-  gsize n_untold;   /* number of stuck blocks that no message has reported yet */
-  gsize untold_bytes;     /* sum of the alloc_size of these unreported blocks */
+  TarnBlock *stuck;   /* blocks not returned, because the driver cannot tell if commands use them */
+  gsize n_untold;     /* number of stuck blocks that no message has reported yet */
+  gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
   gsize unreserved_bytes; /* bytes of the blocks that no waiting request has reserved for itself */
   /* TRUE: another pool of the group makes the call, and has no reference on this pool. */
   gboolean is_foreign;
@@ -108,10 +106,10 @@ typedef struct
  * pool holds, with the lock held and the door closed. */
 typedef struct
 {
-  /* TRUE: a block in one queue's share may move to another queue's.  FALSE over a heap, because a
-   * heap moves memory between queues itself. */
+  /* TRUE: a block may move from one queue's share to another's.  FALSE over a heap, because a heap
+   * moves memory between queues itself. */
   gboolean moves_blocks;
-  gboolean has_addresses; /* FALSE: upstream makes an object for each piece of the heap's memory */
+  gboolean has_addresses; /* FALSE: each piece of the heap's memory is an object of upstream's */
   gboolean is_findable;   /* TRUE: the pool's index has all blocks in use */
   /* TRUE: print the counters when the last reference is dropped, or at exit. */
   gboolean prints_stats;
@@ -142,8 +140,8 @@ typedef struct
 typedef struct
 {
   gsize bytes; /* the limit; 0: there is none */
-  /* The limit; or more, if the pool had more bytes when the limit was lowered, or when blocks could
-   * not be returned.  Reset by the next request that fits within the limit. */
+  /* The effective limit.  It exceeds bytes if the pool had more when the limit was lowered, or when
+   * blocks could not be returned, until a request fits within bytes again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
   gsize charged_bytes;  /* bytes that the program allocates without the pool */
@@ -193,8 +191,8 @@ typedef struct
 
 /* The queues that a pool knows (order/queue.c).
  *
- * Invariants: table contains exactly the queues with is_known set, and unrecorded exactly those
- * with has_unrecorded set. */
+ * Invariants: table has the queues whose is_known is set.  unrecorded has those whose
+ * has_unrecorded is set. */
 typedef struct
 {
   GHashTable *table;   /* handle -> TarnQueue */
@@ -244,8 +242,7 @@ typedef struct
   GPtrArray *aside;      /* of TarnBlock: freed while the program retains their memory (aside.c) */
   guint n_aside;         /* atomic: the length of aside, for threads without the lock */
   guint next_aside;      /* the index in aside of the next block to ask the backend about */
-  /* Maps TarnBlock to the number of its references beyond the first.  NULL: no block ever had
-   * any. */
+  /* Maps a TarnBlock with several references to their number minus 1; NULL: there never was one. */
   GHashTable *shared;
 } TarnBlocks;
 
@@ -291,9 +288,8 @@ struct _TarnPool
   guint n_unchecked;
   TarnStore store;
   TarnCaches caches;
-  /* Atomic: the function that chooses the pool which serves a request; NULL: none.  While there is
-   * one, the door is open to fenced read sections only, so that no request bypasses the
-   * function. */
+  /* Atomic: the function that chooses the pool for a request; NULL: none.  While it is set, the
+   * door is open to fenced read sections only, so that no request bypasses the function. */
   TarnRedirect *redirect;
   /* Atomic: a pool that redirects requests to this one, with a reference; NULL: none yet.  Its
    * index also has this pool's blocks in use. */
@@ -306,15 +302,14 @@ struct _TarnPool
 
   /* If stats.active_bytes exceeds this, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
-  /* The pool's own counters, without those of thread caches, which _tarn_pool_sum () adds.
-   * active_blocks is never set. */
+  /* The pool's own counters; _tarn_pool_sum () adds those of caches.  active_blocks is unused. */
   TarnPoolStats stats;
   /* Atomic: counts the times that a thread returns memory to upstream, each before it happens.  A
    * pool over a heap uses the heap's counter instead. */
   guint64 generation TARN_WHOLE;
   guint64 n_after_driver_calls; /* number of hits and misses for which the driver was called */
   TarnBlocks blocks;
-  /* All blocks in use if policy.is_findable, else only those of tarn_allocator_allocate_memory ().
+  /* All blocks in use if policy.is_findable, else those whose memory alone was allocated (bare.c).
    * The index has locks of its own. */
   TarnIndex index;
   TarnQueues queues;
@@ -397,7 +392,7 @@ _tarn_pool_check_if_full_debug (TarnPool *pool)
 #endif
 }
 
-/* Takes the pool's lock and checks the invariants, but only in builds with --enable-debug=full. */
+/* Takes the lock and checks the invariants, but only in builds with --enable-debug=full. */
 static inline void
 _tarn_pool_check_fast_if_full_debug (TarnPool *pool)
 {

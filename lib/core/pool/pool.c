@@ -6,8 +6,7 @@
 
 #include "pool/cache-private.h"
 
-/* Puts a block that is being freed into the thread's cache.  Returns FALSE if the cache must not or
- * cannot keep the block. */
+/* Puts a freed block into the thread's cache.  Returns FALSE if the cache did not take it. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -32,9 +31,8 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
-/* Holds a block that is being freed: in the thread's cache (NULL: the thread has none) if the cache
- * can keep it, or else in the pool's bin.  Returns FALSE if the caller should return the block to
- * upstream. */
+/* Holds a freed block: in the thread's cache (NULL: the thread has none) if the cache can keep it,
+ * or else in the pool's bin.  Returns FALSE if the caller should return the block to upstream. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -51,8 +49,7 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes a block from a bin of a thread cache, and counts a hit.  Resets the block's flags, which
- * described the previous request. */
+/* Takes a block from a thread cache as a hit.  Resets the flags that its last request has set. */
 static TarnBlock *
 pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {

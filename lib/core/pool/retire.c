@@ -9,9 +9,9 @@
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
 
-/* The most bytes that a pool over a heap holds, if the program sets no bound: the managed bytes
- * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  With HOLD_SHARE 100 a language model
- * needed 5 % more memory. */
+/* The most bytes that a pool over a heap holds, if the program sets no bound: managed bytes /
+ * HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  Twice that cost a language model 5 % of its
+ * memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
@@ -203,8 +203,8 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Computes how many bytes more thread caches may have room for.  The pool could not free blocks to
- * make that room if they are not in the ready list, so their bytes do not count as free room. */
+/* Computes by how many bytes the room of thread caches may grow.  Held blocks that are not in the
+ * ready list lower it, because the pool cannot return them at any time to make room. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
@@ -218,8 +218,8 @@ _tarn_pool_has_excess (const TarnPool *pool)
   return pool->stats.held_bytes > _tarn_pool_get_room (pool);
 }
 
-/* Returns TRUE if the pool returns blocks that it has held for a long time.  It does so over a heap
- * if the program has set no bound. */
+/* Returns TRUE if the pool returns blocks that it has held for a long time: a pool over a heap
+ * does, if the program has set no bound. */
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
@@ -280,8 +280,8 @@ _tarn_pool_take_excess (TarnPool *pool)
   return blocks;
 }
 
-/* Retires the same blocks as _tarn_pool_take_excess ().  Returns them as a list, followed by
- * @blocks, a list of blocks that the caller has already retired. */
+/* Does the same as _tarn_pool_take_excess (), and appends @blocks, which the caller has already
+ * retired, to the list that it returns. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {

@@ -27,8 +27,8 @@ init (void)
   _tarn_cond_init (&freed);
 }
 
-/* Closes a pool's door for a waiting request, so that frees take the lock from now on.  The caller
- * holds the pool's lock. */
+/* Closes a pool's door for a waiting request, so that frees take the pool's lock, which the caller
+ * holds. */
 static void
 begin (TarnPool *pool)
 {
@@ -40,9 +40,8 @@ begin (TarnPool *pool)
     _tarn_pool_flush_closed (pool);
 }
 
-/* Opens a pool's door again if this was the last waiting request.  Otherwise wakes the other ones,
- * because memory that this request used for a while, and that they saw in use, may be free again.
- * The caller holds the pool's lock. */
+/* Opens a pool's door again if this was the last waiting request.  Otherwise wakes the others,
+ * because memory that this one used for a while may be free again.  The caller holds the lock. */
 static void
 end (TarnPool *pool)
 {
@@ -54,8 +53,7 @@ end (TarnPool *pool)
     _tarn_pool_tell_waiting (pool);
 }
 
-/* Calls @func for each of the pools.  Takes the pool's lock before the call, and releases it
- * after. */
+/* Calls @func for each of the pools, and holds that pool's lock during the call. */
 static void
 for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
 {
@@ -103,16 +101,14 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Returns TRUE if other threads have freed memory of the pools since the latest attempt to allocate
- * began. */
+/* Returns TRUE if other threads have freed memory of the pools since the latest attempt began. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {
   return count_freed (wait) - wait->n_seen != wait->n_own;
 }
 
-/* Begins to wait for memory of the pools in @pools, on which the caller has references.  The caller
- * holds no lock. */
+/* Begins to wait for memory of @pools, which the caller references.  The caller holds no lock. */
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
 {
@@ -121,8 +117,7 @@ _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
   for_each (wait, begin);
 }
 
-/* Begins an attempt to allocate memory.  _tarn_room_await () then notices each free from here
- * on. */
+/* Begins an attempt to allocate memory.  _tarn_room_await () then notices each later free. */
 void
 _tarn_room_begin_attempt (TarnRoomWait *wait)
 {
@@ -163,8 +158,7 @@ _tarn_room_end (const TarnRoomWait *wait)
   for_each (wait, end);
 }
 
-/* Wakes the requests that wait for memory of a pool, so that they try again.  The caller holds the
- * pool's lock. */
+/* Wakes requests that wait for memory of a pool, to try again.  The caller holds its lock. */
 void
 _tarn_pool_tell_waiting (TarnPool *pool)
 {

@@ -104,20 +104,17 @@ typedef struct
    * blocks in queues' shares, because a heap orders frees itself.  If upstream orders frees, also
    * the blocks in queues' shares and the recorded blocks. */
   TarnAges ready;
-  /* Blocks in queues' shares that are not in ready.  The pool can return them after the host has
-   * waited for the queues. */
+  /* Blocks in queues' shares, if not in ready.  To return one, the host must wait for its queue. */
   TarnAges shares;
-  /* Recorded blocks that are not in ready.  The pool can return them when their events have
-   * completed. */
+  /* Recorded blocks, if not in ready.  The pool can return one when its events have completed. */
   TarnAges recorded;
   /* The list for blocks in queues' shares: ready or shares.  NULL: there never was a bound. */
   TarnAges *share_ages;
-  /* The number of blocks in recorded bins whose number modulo TARN_RECORDED_COUNTS is the index.
-   * Atomic: a request reads its count without a lock, and takes the lock if such a block might
-   * serve the request. */
+  /* Numbers of blocks in recorded bins, by the bin's number modulo TARN_RECORDED_COUNTS. Atomic: a
+   * request reads one without a lock, and takes the lock if such a block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
-  /* Atomic: TRUE tells requests without the lock to take it, because the pool exceeds its bound,
-   * and the events of recorded blocks may have completed. */
+  /* Atomic: asks threads that take no lock to call _tarn_pool_look_after (), because the pool
+   * exceeds its bound, and events of recorded blocks may have completed. */
   gboolean has_late;
   gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
   gint64 look_at;    /* the time at which to check next for blocks that were held for too long */

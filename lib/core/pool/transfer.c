@@ -11,14 +11,12 @@
  * Each transfer bin has a lock.  A thread in a read section holds this lock for a few instructions
  * only, because a thread that closes the pool's door has to wait for it.  If the thread does not
  * get the lock soon, it does without the transfer bin.  A thread that holds the pool's lock, and
- * does not get the bin's lock, closes the door: after that, no other thread holds the bin's lock.
- */
+ * does not get the bin's lock, closes the door.  After that, no other thread has the bin's lock. */
 
 #include "pool/cache-private.h"
 
-/* The most blocks in a batch.  If the pool's setting asks for larger batches, threads hand over
- * none: a thread counts off a batch in a read section, and one that closes the door waits for
- * that. */
+/* The most blocks in a batch.  If batches would be larger, threads hand over none: a thread counts
+ * off a batch in a read section, and a thread that closes the door has to wait for that. */
 #define MAX_BATCH 256
 
 /* The most bytes in all transfer bins: the pool's bound on held bytes divided by TRANSFER_SHARE, or
@@ -26,9 +24,8 @@
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
-/* Computes the most bytes in all transfer bins from the pool's bound on held bytes.  Call this only
- * when the transfer bins are empty, and the pool is new or the caller holds its lock and has closed
- * its door. */
+/* Computes the most bytes in all transfer bins, which are empty, from the bound on held bytes.
+ * Either the pool is new, or the caller holds its lock and has closed its door. */
 void
 _tarn_pool_bound_transfers (TarnPool *pool)
 {
@@ -55,8 +52,7 @@ _tarn_pool_init_transfers (TarnPool *pool)
   _tarn_pool_bound_transfers (pool);
 }
 
-/* Adds the bytes of a batch to those in transfer bins.  Returns FALSE, and adds nothing, if they
- * would exceed the bound. */
+/* Adds a batch's bytes to those in transfer bins.  Returns FALSE if they exceed the bound. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
@@ -193,9 +189,8 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
   return first;
 }
 
-/* Fills an empty bin of the thread's cache with a batch that this thread or another has handed
- * over. Returns FALSE if the bin has no room for a batch, or no transfer bin had one whose lock is
- * free. */
+/* Fills an empty bin of the thread's cache with a batch that any thread has handed over.  Returns
+ * FALSE if the bin has no room for a batch, or no transfer bin had one and was not locked. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -263,8 +258,8 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
 
 /* The caller of these functions holds the pool's lock. */
 
-/* Moves the blocks of a transfer bin to the pool's bins.  The caller holds the transfer bin's lock,
- * or has closed the pool's door. */
+/* Moves the blocks of a transfer bin to the pool's bins.  The caller holds the lock of the transfer
+ * bin, or has closed the pool's door. */
 static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
@@ -303,9 +298,8 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   return is_any;
 }
 
-/* Moves the blocks of one size and one queue from the transfer bins to the queue's share.  Moves
- * the blocks that this thread handed over last, so that they lie on top.  Returns TRUE if there
- * were any. */
+/* Moves the blocks of one size and one queue from the transfer bins to the queue's share, those of
+ * this thread's own transfer bin last, so that they lie on top.  Returns TRUE if there were any. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -332,8 +326,7 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
     take_from (pool, &pool->transfers.bins[i], number, NULL);
 }
 
-/* Moves the blocks of all transfer bins to the pool's bins.  The caller has closed the pool's
- * door. */
+/* Moves the blocks of all transfer bins to the pool's bins.  The caller has closed the door. */
 void
 _tarn_pool_empty_transfers (TarnPool *pool)
 {
@@ -343,8 +336,7 @@ _tarn_pool_empty_transfers (TarnPool *pool)
     empty (pool, &pool->transfers.bins[i]);
 }
 
-/* Adds the blocks in transfer bins to counters.  The caller has closed the pool's door, or runs in
- * a child of fork (). */
+/* Adds the blocks in transfer bins to *stats.  The door is closed, or the process was forked. */
 void
 _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
 {
