@@ -31,7 +31,7 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return computation;
 }
 
-/* Drops a reference to a computation.  The last one releases its value if no entry has taken it. */
+/* Drops a reference to a computation, and with the last one the value that the computation owns. */
 static void
 computation_unref (TarnComputation *computation)
 {
@@ -174,8 +174,9 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
   return last->data;
 }
 
-/* Removes a computation from the memo's table.  Returns TRUE if the memo should keep its result: no
- * error, and the entry was not forgotten meanwhile.  The caller holds the memo's lock. */
+/* Removes a computation from the memo's table.  Returns TRUE if the memo should keep the result:
+ * there is no error, and the program has not forgotten the entry meanwhile.  The caller holds the
+ * memo's lock. */
 static gboolean
 end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {

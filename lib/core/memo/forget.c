@@ -119,7 +119,8 @@ is_of (gpointer key, gpointer unused, gpointer which)
   return matches (which, probe->first_arg, probe->id);
 }
 
-/* Forgets the entries of a set of first arguments, and the results that are being computed. */
+/* Forgets the entries of a set of first arguments, and keeps no results that threads are just
+ * computing for these. */
 static void
 forget (TarnMemo *memo, Which *which)
 {
@@ -142,7 +143,8 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for a set of first arguments: else no need to close it. */
+/* Returns TRUE if a memo has entries for a set of first arguments.  If it has none, the caller need
+ * not close the memo. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
 {
@@ -159,7 +161,7 @@ has_any (TarnMemo *memo, const Which *which)
 }
 
 /* Forgets the entries of destroyed first arguments whose address the probe's first argument has
- * now. Other addresses are not checked, because first_arg_id needs an object that is alive. */
+ * now.  Other addresses are not checked, because first_arg_id needs an object that is alive. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -243,7 +245,8 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Lists all memos of a kind (NULL: of any kind), with references.  Free: g_ptr_array_unref (). */
+/* Lists all memos of a kind (NULL: of any kind), with a reference to each.  The caller frees the
+ * list with g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {

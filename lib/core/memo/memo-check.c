@@ -63,7 +63,7 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* Takes a memo's lock and checks it.  Returns a text about a violated invariant, or NULL. */
+/* Checks a memo, whose lock it takes.  Returns a text about a violated invariant, or NULL. */
 const gchar *
 _tarn_memo_check (TarnMemo *memo)
 {

@@ -41,7 +41,8 @@ typedef struct
   const TarnComputation *waiting_for;
 } TarnComputer;
 
-/* A call that computes an entry.  The call and each thread that waits for it have a reference. */
+/* A call that computes an entry.  That call and each waiting thread have a reference to the
+ * struct. */
 struct _TarnComputation
 {
   /* First: a key of TarnMemo.computations.  probe.key belongs to the caller of tarn_memo_get (). */
@@ -49,12 +50,14 @@ struct _TarnComputation
   gint ref_count;       /* atomic */
   TarnMemo *memo;       /* without a reference, because the calls that compute or wait have one */
   TarnComputer *thread; /* the thread that computes; valid until is_done */
-  /* The computation of the same thread that called for this one; only that thread reads this. */
+  /* The computation in which the same thread began this one; NULL: none.  Only that thread reads
+   * it. */
   struct _TarnComputation *outer;
 
-  /* Written by the computing thread; constant after is_done, which the lock in compute.c guards. */
+  /* The computing thread writes these fields; they are constant after is_done is set.  The lock in
+   * compute.c guards is_done. */
   gpointer value;
-  gboolean owns_value; /* TRUE: release value, or the reference that it is, with this struct */
+  gboolean owns_value; /* TRUE: this struct owns value, or the reference to it */
   GError *error;
   gboolean is_done;
   TarnCond done; /* signalled when is_done changes */
@@ -74,14 +77,15 @@ typedef struct
   /* First: a key of TarnMemo.entries.  The entry owns probe.key. */
   TarnMemoProbe probe;
   gpointer value; /* a reference to the value, or the value itself if the memo has no ref_value */
-  /* References to threads' own values, by TarnThread.number; NULL: no thread has one yet. */
+  /* References to the threads' own values, indexed by TarnThread.number; NULL: there are none
+   * yet. */
   gpointer *own;
   guint n_own;
   TarnMemoGroup *group;
   GList link; /* the link in group->entries */
 } TarnMemoEntry;
 
-/* A memo's counters for the thread with one number, in a cache line of their own. */
+/* A memo's counters for the thread with a certain number, in a cache line of their own. */
 typedef struct
 {
   guint64 hits TARN_WHOLE; /* atomic; only that thread writes it */
@@ -110,7 +114,7 @@ struct _TarnMemo
 
   /* Fields that hits read, and that change only with the lock held and the door closed */
   TarnDoor door;
-  GHashTable *entries; /* a set of TarnMemoEntry, which it owns */
+  GHashTable *entries; /* a set of TarnMemoEntry, which the memo owns */
   TarnMemoLocal **locals;
   guint n_locals;
 
@@ -134,7 +138,6 @@ typedef enum
 } TarnMemoLookup;
 
 /* memo.c */
-/* Takes the lock; afterwards no thread is in a read section. */
 void _tarn_memo_close (TarnMemo *memo);
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);

@@ -54,7 +54,7 @@ _tarn_memo_open (TarnMemo *memo)
 }
 
 /* Makes a probe.  If first_arg is NULL, uses the current first argument if the memo has a function
- * for that.  Returns FALSE with an error if there is none, or first_arg was destroyed. */
+ * for that.  Returns FALSE with an error if there is no current one, or it was destroyed. */
 static gboolean
 make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)
@@ -133,9 +133,9 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference to its value in *value: to that of @thread, or, if there
- * is none or @thread is NULL (an ending thread), to the shared value.  The caller is in a read
- * section, or holds the memo's lock. */
+/* Finds an entry, and stores a reference for the caller in *value: to @thread's own value, or to
+ * the shared value if there is no own one or @thread is NULL (the calling thread is ending).  The
+ * caller is in a read section, or holds the memo's lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {

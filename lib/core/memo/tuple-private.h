@@ -11,7 +11,8 @@
 /* Hashes bytes.  The upper 32 bits of the hash are better mixed than the lower ones. */
 guint64 _tarn_hash_data (gconstpointer data, gsize size);
 
-/* Hash a string and a GBytes, by words: g_str_hash () and g_bytes_hash () are slower, by bytes. */
+/* Hash a string and a GBytes, faster than g_str_hash () and g_bytes_hash (), which read one byte at
+ * a time. */
 guint _tarn_hash_string (gconstpointer string);
 guint _tarn_hash_bytes (gconstpointer bytes);
 gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);

@@ -14,7 +14,8 @@ typedef struct
   gsize listed_blocks, listed_bytes; /* blocks in the lists by age */
 } Sums;
 
-/* Returns TRUE, and sets *violation, if @counter is not @counted, which the blocks say. */
+/* Returns TRUE, and sets *violation, if @counter differs from @counted, the value computed from the
+ * blocks. */
 static gboolean
 differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
@@ -220,7 +221,8 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the bins in the list unasked that have blocks and the right number, and are not wanted. */
+/* Counts the bins in a recorded bin's list unasked that are correct: they have blocks and the right
+ * number, and are not wanted. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -361,7 +363,8 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* Returns TRUE if a bin of a thread's cache has no blocks and no room, as most bins have none. */
+/* Returns TRUE if a bin of a thread's cache has no blocks and no room for any.  Most of a cache's
+ * TARN_CACHE_BINS bins are unused like this. */
 static gboolean
 is_unused (const TarnCacheBin *bin)
 {
@@ -488,7 +491,8 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the lists of blocks that the program retains (aside), and that have several references. */
+/* Checks the blocks that were freed while the program retains their memory (aside), and the blocks
+ * with several references (shared). */
 static gboolean
 check_handles (TarnPool *pool, gchar **violation)
 {

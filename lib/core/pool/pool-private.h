@@ -102,7 +102,7 @@ typedef struct
 } TarnGiveBack;
 
 /* The settings of a pool.  order/life.c sets them from the pool's options and its upstream
- * allocator. Later only order/hold.c changes some of them, namely the bounds on what the
+ * allocator.  Later only order/hold.c changes some of them, namely the bounds on what the
  * pool holds, with the lock held and the door closed. */
 typedef struct
 {
@@ -144,7 +144,7 @@ typedef struct
    * blocks could not be returned, until a request fits within bytes again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
-  gsize charged_bytes;  /* bytes that the program allocates without the pool */
+  gsize charged_bytes;  /* bytes that the program allocates without the pool, and charges to it */
   guint64 n_came_back;  /* calls that had to hold blocks again which they could not return */
   guint64 ended_reservations;
   guint n_awaiting; /* threads that wait until a reservation ends or the limit changes */
@@ -200,7 +200,7 @@ typedef struct
   guint n_unused;      /* queues in the table without a reference */
   GQueue unrecorded;   /* a list of TarnQueue, linked by unrecorded_link */
   GPtrArray *released; /* of TarnQueue: queues removed from TarnMet, with references to drop */
-  TarnQueue *gone;     /* without a reference, for _tarn_pool_unlock_and_sweep () to release */
+  TarnQueue *gone;     /* queues and events that _tarn_pool_unlock_and_sweep () releases */
   TarnEvent *gone_events;
   TarnCond recording_ended; /* signalled when n_recording of a forgotten queue becomes 0 */
 } TarnQueues;
@@ -242,7 +242,8 @@ typedef struct
   GPtrArray *aside;      /* of TarnBlock: freed while the program retains their memory (aside.c) */
   guint n_aside;         /* atomic: the length of aside, for threads without the lock */
   guint next_aside;      /* the index in aside of the next block to ask the backend about */
-  /* Maps a TarnBlock with several references to their number minus 1; NULL: there never was one. */
+  /* Maps a TarnBlock that has several references to the number of its references minus 1.  NULL: no
+   * block ever had several. */
   GHashTable *shared;
 } TarnBlocks;
 
@@ -268,8 +269,8 @@ struct _TarnPool
   TarnAllocator base; /* first, as TARN_ALLOCATOR () requires */
 
   /* Fields that every hit reads.  They share no cache line with fields that threads write often,
-   * such as the reference count.  met changes only while the door is closed. */
-  /* The index of the pool in TarnThread.items. */
+   * such as the reference count.  The table met changes only while the door is closed. */
+  /* The index in TarnThread.items of the thread's cache for this pool. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
   guint leading_bits; /* atomic: a thread with the lock may change it even while the door is open */
   TarnDoor door;
@@ -283,7 +284,7 @@ struct _TarnPool
   /* Fields that are guarded by the lock, and seldom written */
   gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
-  gboolean was_open; /* the door was open before reclaim-group.c or a snapshot closed it */
+  gboolean was_open; /* TRUE: the door was open before a snapshot or reclaim-group.c closed it */
   /* Atomic: counts requests; one in policy.check_interval checks the invariants. */
   guint n_unchecked;
   TarnStore store;
@@ -302,7 +303,8 @@ struct _TarnPool
 
   /* If stats.active_bytes exceeds this, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
-  /* The pool's own counters; _tarn_pool_sum () adds those of caches.  active_blocks is unused. */
+  /* The pool's own counters.  _tarn_pool_sum () adds those of thread caches.  active_blocks is
+   * never set. */
   TarnPoolStats stats;
   /* Atomic: counts the times that a thread returns memory to upstream, each before it happens.  A
    * pool over a heap uses the heap's counter instead. */

@@ -63,7 +63,7 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 /* Takes a block from the share of a queue (NULL: a block that no queue uses), for a request that
  * the thread's cache did not serve without the lock.  Looks in that cache again (NULL: the thread
  * has none), in transfer bins, in the pool's bins, and in caches whose threads have ended or are
- * idle. Returns NULL if there is no such block. */
+ * idle.  Returns NULL if there is no such block. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)
@@ -89,9 +89,9 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
 }
 
 /* Ends the use of a block that is being freed: holds it in @cache or in the pool's bin, or retires
- * it. Returns a list of retired blocks, which the caller has to return to upstream, or NULL: the
- * block itself if it was retired, and other held blocks that the pool has to return now.  @cache is
- * the calling thread's, or NULL if only the pool's bin may get the block. */
+ * it.  Returns NULL or a list of retired blocks, which the caller has to return to upstream: this
+ * block if it was retired, and held blocks that the pool has to return now.  @cache is the calling
+ * thread's, or NULL if only the pool's bin may get the block. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -9,9 +9,9 @@
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
 
-/* The most bytes that a pool over a heap holds, if the program sets no bound: managed bytes /
- * HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  Twice that cost a language model 5 % of its
- * memory. */
+/* The most bytes that a pool over a heap holds, if the program sets no bound: the managed bytes
+ * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  A bound twice as high cost a language
+ * model 5 % of its memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
@@ -23,7 +23,7 @@ append (TarnBlock ***end, TarnBlock *block)
   *end = &block->below;
 }
 
-/* Retires the stuck blocks: held blocks that an earlier call could not return to upstream. Returns
+/* Retires the stuck blocks: held blocks that an earlier call could not return to upstream.  Returns
  * them as a list, so that the caller tries again to return them. */
 TarnBlock *
 _tarn_pool_take_stuck (TarnPool *pool)
@@ -204,7 +204,7 @@ _tarn_pool_get_room (const TarnPool *pool)
 }
 
 /* Computes by how many bytes the room of thread caches may grow.  Held blocks that are not in the
- * ready list lower it, because the pool cannot return them at any time to make room. */
+ * ready list reduce this number, because the pool cannot return them at any time to make room. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
@@ -246,9 +246,9 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
 }
 
 /* Retires blocks that the pool has held for a long time, because each keeps memory of the heap in
- * use. Appends them to a list.  Then moves the blocks in thread caches to the bins, where the next
- * call finds them.  Does
- * nothing until TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the last time. */
+ * use.  Appends them to a list.  Then moves the blocks in thread caches to the bins, where the next
+ * call finds them.  Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since it
+ * last did this. */
 static void
 take_expired (TarnPool *pool, TarnBlock ***end)
 {
@@ -280,7 +280,7 @@ _tarn_pool_take_excess (TarnPool *pool)
   return blocks;
 }
 
-/* Does the same as _tarn_pool_take_excess (), and appends @blocks, which the caller has already
+/* Retires blocks as _tarn_pool_take_excess () does.  Appends @blocks, which the caller has already
  * retired, to the list that it returns. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)

@@ -41,7 +41,8 @@ begin (TarnPool *pool)
 }
 
 /* Opens a pool's door again if this was the last waiting request.  Otherwise wakes the others,
- * because memory that this one used for a while may be free again.  The caller holds the lock. */
+ * because memory that this one used for a while may be free again.  The caller holds the pool's
+ * lock. */
 static void
 end (TarnPool *pool)
 {
@@ -108,7 +109,8 @@ has_news (const TarnRoomWait *wait)
   return count_freed (wait) - wait->n_seen != wait->n_own;
 }
 
-/* Begins to wait for memory of @pools, which the caller references.  The caller holds no lock. */
+/* Begins to wait for memory of @pools, on which the caller has references.  The caller holds no
+ * lock. */
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
 {
@@ -158,7 +160,8 @@ _tarn_room_end (const TarnRoomWait *wait)
   for_each (wait, end);
 }
 
-/* Wakes requests that wait for memory of a pool, to try again.  The caller holds its lock. */
+/* Wakes requests that wait for memory of a pool, to try again.  The caller holds the pool's
+ * lock. */
 void
 _tarn_pool_tell_waiting (TarnPool *pool)
 {

@@ -7,14 +7,16 @@
 
 #include "pool/arenas-private.h"
 
-/* The most bytes of a thread's grant: the pool's limit / GRANT_SHARE, or less: MAX_GRANT. */
+/* The most bytes of a thread's grant: MAX_GRANT, or the pool's limit / GRANT_SHARE if that is
+ * less. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
 /* The number of unused structs up to which a thread's cache is refilled. */
 #define N_SPARE 32
 
-/* Structs.  The caller holds the pool's lock.  It owns the cache, or has closed the pool's door. */
+/* Structs.  The caller holds the pool's lock.  The cache is the calling thread's, or the caller has
+ * closed the pool's door. */
 
 /* Gives unused structs of a cache back to the pool's chunks until the cache has @n_kept of them. */
 void
@@ -50,8 +52,8 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Sizes.  The caller holds the pool's lock. */
 
-/* Gives each size a bin of its own from now on, because memory is short (@is_exact); or lets small
- * sizes share bins again. */
+/* If @is_exact, gives each size a bin of its own from now on, because memory is short.  Otherwise
+ * lets small sizes share bins again. */
 void
 _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 {
@@ -98,8 +100,9 @@ _tarn_cache_grant (TarnCache *cache)
 
 /* The caller does not hold the pool's lock. */
 
-/* Gets unused structs for a thread that has none left, or gives back those that are too many.  A
- * thread whose blocks other threads free needs this often.  The thread is in no read section. */
+/* Gets unused structs for a thread that has none left, or gives structs back if the thread has too
+ * many.  A thread whose blocks other threads free needs this often.  The thread is in no read
+ * section. */
 void
 _tarn_cache_change_spare (TarnCache *cache)
 {

@@ -59,7 +59,7 @@ struct _TarnBin
    * blocks of this size are handed over from queue to queue. */
   guint n_to_record;
   guint n_shares;   /* the number of queues' bins of this number that have blocks */
-  TarnBin *unasked; /* the list of those of them whose blocks no request has asked for */
+  TarnBin *unasked; /* a list of these bins, except the wanted ones */
 };
 
 /* A list of the blocks in some bins by age, the oldest first.  TarnAge has the links. */

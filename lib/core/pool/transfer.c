@@ -24,8 +24,9 @@
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
-/* Computes the most bytes in all transfer bins, which are empty, from the bound on held bytes.
- * Either the pool is new, or the caller holds its lock and has closed its door. */
+/* Computes the most bytes in all transfer bins from the pool's bound on held bytes.  Call this only
+ * while the transfer bins are empty: in a new pool, or with the pool's lock held and its door
+ * closed. */
 void
 _tarn_pool_bound_transfers (TarnPool *pool)
 {
@@ -41,8 +42,8 @@ _tarn_pool_bound_transfers (TarnPool *pool)
         = policy->hold_bytes != 0 ? policy->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
 }
 
-/* Sets the number of blocks that threads hand over in one batch to the number that a thread's cache
- * takes from the pool at once, or to 0 if that is too large. */
+/* Sets the number of blocks in a batch that threads hand over to the number that a thread's cache
+ * takes from the pool at once, or to 0 if that is more than MAX_BATCH. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
@@ -190,7 +191,8 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
 }
 
 /* Fills an empty bin of the thread's cache with a batch that any thread has handed over.  Returns
- * FALSE if the bin has no room for a batch, or no transfer bin had one and was not locked. */
+ * FALSE if the bin has no room for a batch, or no transfer bin with such a batch can be locked at
+ * once. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -212,8 +214,8 @@ receive (TarnCache *cache, TarnCacheBin *bin)
 
 /* Requests and frees that the thread's cache could not serve at once */
 
-/* Serves a request with a block that another thread has handed over, if there is one.  Returns NULL
- * if the caller has to take the pool's lock.  @is_followed: the request is traced. */
+/* Serves a request with a block that a thread has handed over, if there is one.  Returns NULL if
+ * the caller has to take the pool's lock.  @is_followed: the request is traced. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
@@ -235,7 +237,7 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
 
 /* Puts a block that is being freed into the thread's cache, after it has handed over other blocks
  * of the full cache bin.  Returns FALSE, and does nothing, if the caller has to take the pool's
- * lock. @is_followed: the free is traced. */
+ * lock.  @is_followed: the free is traced. */
 gboolean
 _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
@@ -336,7 +338,8 @@ _tarn_pool_empty_transfers (TarnPool *pool)
     empty (pool, &pool->transfers.bins[i]);
 }
 
-/* Adds the blocks in transfer bins to *stats.  The door is closed, or the process was forked. */
+/* Adds the blocks in transfer bins to *stats.  The caller has closed the pool's door, or runs in a
+ * child of fork (). */
 void
 _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
 {
