@@ -101,7 +101,8 @@ await (const TarnComputation *computation, GError **error)
 
 /* Computing */
 
-/* Releases a value that a function of the program returned together with an error. */
+/* Releases a value that a function of the program returned together with an error, and logs that: a
+ * function may return only one of the two. */
 void
 _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                          const GError *error)
