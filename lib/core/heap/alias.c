@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces at two addresses.  An idle piece can move within its queue although commands of the queue
- * may still use it: it is mapped at the new address as well, and commands that use the new address
- * come later on the same queue.  The old mapping, an alias, ends when an event says that the
- * earlier commands are done.  Until then the piece can neither be returned nor move to another
- * queue.
+ * Aliases: old mappings of pieces (segments of memory) that have moved.  An idle piece, which has
+ * no extent in use, can move to another address within its queue although earlier commands of the
+ * queue may still use the piece.  The heap then maps the piece at the new address as well; commands
+ * that use the new address run after those commands, because the queue executes them in order.  The
+ * heap unmaps the old address, the alias, when an event shows that the earlier commands are done.
+ * Until then the heap can neither return the piece nor move it to another queue.
  *
- * The lock is held in all functions here. */
+ * The caller of each function here holds the heap's lock. */
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if an idle piece can move to a range now: if it is quiet, or if it can be mapped at
- * two addresses within its queue. */
+/* Returns TRUE if an idle piece can move to a range now.  It can if no command uses the piece, or
+ * if the range belongs to the piece's queue and upstream can map the piece at two addresses. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 {
@@ -26,7 +27,7 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
          && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
 }
 
-/* Notes that a piece which moved within a queue is still mapped at its old address. */
+/* Records that a piece which moved within its queue is still mapped at @start, its old address. */
 void
 _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                        guint64 start)
@@ -42,8 +43,8 @@ _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *r
   region->n_pieces++;
 }
 
-/* Unmaps the oldest alias of a queue.  The caller has made sure that no command uses that alias.
- * Releases the lock meanwhile. */
+/* Unmaps the oldest alias of a queue.  The caller must make sure that no command uses that alias.
+ * Releases the heap's lock meanwhile. */
 static void
 end_alias (TarnHeapQueue *queue)
 {
@@ -59,8 +60,8 @@ end_alias (TarnHeapQueue *queue)
   alias->region->n_pieces--;
 }
 
-/* Unmaps the aliases that no command uses any more, as far as events are known to be done.  The
- * caller has set is_changing. */
+/* Unmaps the aliases that no command uses any more, as far as the heap knows without asking the
+ * driver.  The caller must have set TarnHeap.is_changing. */
 void
 _tarn_heap_end_aliases (TarnHeap *heap)
 {
@@ -76,7 +77,7 @@ _tarn_heap_end_aliases (TarnHeap *heap)
     }
 }
 
-/* Drops the aliases of a queue whose pieces are lost.  Their addresses stay mapped. */
+/* Forgets the aliases of a queue whose pieces are lost.  The aliases stay mapped. */
 void
 _tarn_queue_lose_aliases (TarnHeapQueue *queue)
 {

@@ -1,16 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions by which a pool uses the heap below it, and arenas, from which threads allocate without
- * the heap's lock.  Each queue of a heap has one arena, or several if threads wait for each other.
+ * Functions by which a pool uses the heap below it.
  *
- * A thread may use the ranges of an arena in two cases:
+ * An arena is a set of memory ranges of a queue.  Threads allocate from it without the heap's lock.
+ * Each queue has one arena, or several if threads wait for each other there.  The heap's door is a
+ * readers-writer lock that admits threads in read sections while it is open.  A thread may use the
+ * ranges of an arena in two cases:
  *
- *     it is in a read section of the heap's door, and has the arena's lock
- *     it has the heap's lock, and the heap's door is closed
+ *     it is in a read section of the heap's door, and holds the arena's lock
+ *     it holds the heap's lock, and the heap's door is closed
  *
- * The thread has already begun the read section for a pool's door.  A thread has one counter for
- * all doors (base/thread-private.h), so it only has to check the second door as well. */
+ * A thread that calls a function here in a read section has begun that section for the pool's own
+ * door.  A thread has one counter of read sections for all doors (base/thread-private.h), so it
+ * enters the heap's door as well if it only checks that the door is open. */
 
 #ifndef TARN_ARENA_PRIVATE_H
 #define TARN_ARENA_PRIVATE_H
@@ -22,16 +25,17 @@ typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
-/* Names the cached blocks that a pool returns to a heap before a request. */
+/* The cached blocks that a pool returns to its heap before the heap serves a request. */
 typedef enum
 {
-  TARN_SPARING_HELD,  /* those of the request's queue in the pool's bins */
-  TARN_SPARING_QUEUE, /* also those of the queue in thread caches */
+  TARN_SPARING_HELD,  /* the blocks of the request's queue in the pool's bins */
+  TARN_SPARING_QUEUE, /* these, and the queue's blocks in thread caches */
   TARN_SPARING_ALL
 } TarnSparing;
 
-/* The arenas of a queue at the time that a caller got this reference.  If the queue's number has
- * changed since, they belong to another queue.  The struct lives as long as the heap. */
+/* A reference to the arenas of a queue.  @number is the queue's number when the caller got the
+ * reference.  If TarnHeapQueue.number differs by now, the arenas do not belong to that queue any
+ * more.  The struct *queue lives as long as the heap. */
 typedef struct
 {
   TarnHeap *heap;
@@ -41,19 +45,19 @@ typedef struct
 
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
-/* Constants of a heap. */
+/* These functions return constants of a heap. */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
-/* Gets the largest request whose memory can serve other requests once it is free.  Takes the
+/* Gets the size of the largest request whose memory can serve other requests later.  Takes the
  * lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
-/* For tarn_pool_get_generation ().  Needs no lock. */
+/* Gets the number of times that memory was unmapped or returned.  Needs no lock. */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 
-/* These take the heap's lock.  @handle: the handle of an in-order queue, or NULL. */
+/* These functions take the heap's lock.  @handle: an in-order queue, or NULL for no queue. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
 gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
@@ -69,8 +73,9 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* If the driver makes parts, the pool asks for an extent's part after it took the extent, and
- * releases the part before it frees the extent.  Not to be called in a read section. */
+/* In some heaps a user gets a sub-buffer, called a part, which the driver makes for each extent.
+ * The pool makes the part after it has taken the extent, and releases the part before it frees the
+ * extent.  The caller must be in no read section, and must not hold the heap's lock. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
@@ -79,18 +84,19 @@ void _tarn_arena_return (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                         gboolean *is_due);
 
-/* The first takes the heap's lock if it returns TRUE.  The second needs the lock, and may be called
- * any number of times.  The last releases it. */
+/* _tarn_arena_begin_put () takes the heap's lock, and keeps it if it returns TRUE.  The caller then
+ * calls _tarn_arena_put_with_lock () for each extent, and at the end _tarn_arena_end_put (), which
+ * releases the lock. */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);
 
-/* These need no lock. */
+/* These functions need no lock. */
 
 gboolean _tarn_heap_refuses_visits (const TarnHeap *heap);
 gboolean _tarn_arena_is_met (const TarnArenaRef *ref);
 
-/* In a read section. */
+/* The caller of these functions is in a read section. */
 gboolean _tarn_arena_is_due (const TarnArenaRef *ref);
 TarnExtent *_tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                               gboolean *is_due);

@@ -1,47 +1,47 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arenas (arena-private.h).  The heap's lock and door, which guard them, are in heap-door.c. */
+ * Arenas: sets of memory ranges of a queue, from which threads allocate without the heap's lock
+ * (arena-private.h).  They do so in read sections, while the heap's door is open (heap-door.c). */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* The number of times that a thread which waits for an arena's lock yields before it sleeps, and
- * the microseconds that it sleeps. */
+/* A thread that waits for an arena's lock yields N_YIELDS times, and then sleeps for SLEEP
+ * microseconds at a time. */
 #define N_YIELDS 100
 #define SLEEP 20
 
-/* The number of times that a thread checks whether the door is open before it waits for the heap's
- * lock. */
+/* A thread that finds the heap's door closed checks N_LOOKS times whether the door is open.  After
+ * that it waits for the heap's lock. */
 #define N_LOOKS 64
 
-/* The bytes in use may exceed their noted peak by PEAK_STEP, or by the peak divided by PEAK_SHARE
- * if that is more, before a new peak is noted. */
+/* An arena's bytes in use may grow by PEAK_STEP, or by the heap's peak divided by PEAK_SHARE if
+ * that is more, before a thread in a read section computes the heap's peak again. */
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* The number of extents that must be taken between two events. */
+/* An arena asks for an event at most once per TAKEN_PER_EVENT extents that are taken from it. */
 #define TAKEN_PER_EVENT 512
 
-/* A queue gets more arenas once MANY_WAITS of TAKES_OF_WAITS requests had to wait for the lock of
- * one of them.  It does not get them sooner, because a wait costs little, and free memory in an
- * arena is of no use to other queues. */
+/* A queue gets more arenas when MANY_WAITS of TAKES_OF_WAITS requests to one of its arenas had to
+ * wait for that arena's lock.  MANY_WAITS is high because a wait costs little, and because other
+ * queues cannot use the free memory in an arena. */
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
-/* An arena that has no extent for a request is poor.  Once FIRST_POOR requests found it so, and
- * these were at least one in POOR_SHARE, it gets pieces from the queue's other arenas.  The number
- * doubles each time that this happens, at most MAX_SHARED times, because the pieces may not
- * help. */
+/* An arena gets pieces from the queue's other arenas when it had no extent for FIRST_POOR requests,
+ * if these were at least one in POOR_SHARE of its requests.  The threshold doubles each time that
+ * the arena gets pieces, at most MAX_SHARED times, because the pieces may not help. */
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
 
 /* Meeting arenas */
 
-/* Counts that a thread had to wait for another one in an arena.  Returns TRUE if this has happened
- * so often that the queue should have more arenas, unless each thread already has its own.  Returns
- * FALSE if threads take memory with the heap's lock, because more arenas would not help then. */
+/* Counts that a thread had to wait for another thread in an arena.  Returns TRUE if this has
+ * happened so often that the queue should get more arenas.  Returns FALSE if no thread uses read
+ * sections, because more arenas do not help threads that all take the heap's lock. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
@@ -55,7 +55,7 @@ _tarn_arena_note_wait (TarnArena *arena)
   return TRUE;
 }
 
-/* Adds arenas to the queue of an arena that too many requests waited for. */
+/* Adds arenas to an arena's queue if too many requests waited for the arena. */
 void
 _tarn_arena_relieve (TarnArena *arena)
 {
@@ -66,14 +66,14 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Returns TRUE if an arena should get pieces from the queue's other arenas. */
+/* Returns TRUE if an arena lacked extents so often that it should get others' pieces. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Moves pieces from the queue's other arenas to a poor arena. */
+/* Moves pieces from the queue's other arenas to an arena that lacked extents too often. */
 static void
 enrich (TarnArena *arena)
 {
@@ -84,8 +84,9 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Returns TRUE if an arena should grow, rather than use memory of its queue's other arenas: if the
- * heap has room for the request, and several threads use the queue, which need that memory. */
+/* Returns TRUE if an arena should grow for a request before it uses memory of its queue's other
+ * arenas.  It should if the heap has room for the request and several threads use the queue,
+ * because then the other threads need the memory of the other arenas. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -94,8 +95,9 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes @size bytes from an arena, or from another one of its queue if the arena should not grow
- * instead.  Returns NULL if none has a fitting extent.  The lock is held. */
+/* Takes @size bytes from an arena, or else from another arena of its queue, unless the arena should
+ * grow instead.  @takes_any: the arena never grows instead, and any large enough extent will do.
+ * Returns NULL if none of these arenas has an extent.  The caller holds the heap's lock. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
@@ -110,9 +112,9 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Gets a reference to the arenas of a queue (@handle NULL: to those for no queue).  Returns FALSE
- * if the heap cannot add the queue, or another thread is in a call that makes the heap forget
- * it. */
+/* Gets a reference to the arenas of the queue with a handle (NULL: to the arenas for no queue).
+ * Adds the queue to the heap if it is new.  Returns FALSE with an error if the heap cannot add the
+ * queue.  Returns FALSE without an error while another thread makes the heap forget the queue. */
 gboolean
 _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -131,9 +133,10 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
   return is_met;
 }
 
-/* Does the periodic work for a heap, on behalf of a thread that has used the arenas of a queue:
- * records events and returns memory if they are due, and adds arenas to the queue if threads wait
- * for one.  Does nothing if another thread has the lock, because that thread does the work. */
+/* Does periodic work for the heap after the calling thread has used the arenas of a queue: adds
+ * arenas to the queue if threads wait for each other, records an event if one is due, and returns
+ * memory that has been idle too long.  Does nothing if another thread holds the heap's lock,
+ * because that thread does such work itself. */
 void
 _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {
@@ -146,7 +149,7 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      queue->n_passed = 0; /* so that the next check is not skipped */
+      queue->n_passed = 0; /* makes _tarn_queue_record_if_idle () check this time */
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
@@ -159,14 +162,14 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   _tarn_heap_unlock (heap);
 }
 
-/* Returns TRUE if the arenas still belong to the queue of the reference. */
+/* Returns TRUE if a reference's arenas still belong to the queue that they had belonged to. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {
   return __atomic_load_n (&ref->queue->number, __ATOMIC_RELAXED) == ref->number;
 }
 
-/* Adds an extent that was taken in a read section to the heap's table, under its memory. */
+/* Adds an extent, which a thread took in a read section, to the heap's table of memory in use. */
 void
 _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
@@ -175,8 +178,8 @@ _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
   _tarn_heap_unlock (heap);
 }
 
-/* Frees an extent whose part was released.  Its arena may belong to another queue by now: the last
- * event of the former queue covers all memory that it had. */
+/* Frees an extent whose part (sub-buffer) was released.  The extent's arena may belong to another
+ * queue by now.  That is safe, because the former queue's last event covers all memory it used. */
 void
 _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
 {
@@ -185,7 +188,7 @@ _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_unlock (heap);
 }
 
-/* In a read section */
+/* For threads in a read section */
 
 static gboolean
 try_lock (TarnArena *arena)
@@ -200,8 +203,9 @@ unlock (TarnArena *arena)
   __atomic_store_n (&arena->is_taken, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Takes an arena's lock.  Its holder is in a read section as well, and waits for nothing: it
- * releases the lock after a few dozen instructions, unless it is descheduled. */
+/* Takes an arena's lock.  The thread that holds the lock is in a read section, as the caller is,
+ * and does not wait while it holds the lock.  So it releases the lock after a few dozen
+ * instructions, unless it is descheduled. */
 static void
 lock (TarnArena *arena)
 {
@@ -218,7 +222,7 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Raises the peak that read sections have seen, which is over all queues together. */
+/* Raises TarnHeap.peak_in_visits, the most bytes in use of all queues seen in read sections. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {
@@ -236,9 +240,9 @@ note_peak (TarnArena *arena)
                        + (gssize) MAX (PEAK_STEP, heap->stats.peak_used_bytes / PEAK_SHARE);
 }
 
-/* Returns TRUE if a thread in a read section may use a heap's arenas.  If the kernel cannot execute
- * fences on behalf of readers, no thread may, because the read section may have no fence of its
- * own. */
+/* Returns TRUE if a thread in a read section may use a heap's arenas now.  Always returns FALSE if
+ * the kernel has no membarrier (2), which executes memory fences on behalf of readers, because the
+ * thread may have begun its read section without a fence of its own. */
 static gboolean
 is_open (const TarnHeap *heap)
 {
@@ -249,8 +253,8 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* Waits until a heap's door is open, because another thread that has the lock may have closed it.
- * Returns FALSE if the door stays closed.  The thread is in no read section. */
+/* Waits until a heap's door is open.  Another thread that holds the heap's lock may have closed it.
+ * Returns FALSE if the door stays closed.  The caller must be in no read section. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {
@@ -265,15 +269,17 @@ _tarn_heap_await_door (TarnHeap *heap)
   return is_open (heap);
 }
 
-/* Returns TRUE if a heap's door is closed.  For a thread in a read section that got no extent. */
+/* Returns TRUE if a heap's door is closed.  A thread in a read section that could not get or free
+ * an extent calls this, to decide whether to wait for the door and try again. */
 gboolean
 _tarn_heap_refuses_visits (const TarnHeap *heap)
 {
   return !is_open (heap);
 }
 
-/* Returns TRUE if the heap has grown since a thread last looked after this arena's queue: other
- * queues may need its idle memory.  In a read section. */
+/* Returns TRUE if the caller should call _tarn_heap_look_after (): the heap has had to grow since
+ * the last such call for this arena, and other queues may need the idle memory of this arena's
+ * queue.  The caller is in a read section. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {
@@ -282,8 +288,9 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
                 != ref->heap->n_growths;
 }
 
-/* Notes that an extent was just taken, and is not in the heap's table.  Sets *memory in a heap of
- * addresses.  Sets *is_due to TRUE if the queue should record an event. */
+/* Counts an extent that the caller has just taken from an arena, and that is not in the heap's
+ * table of memory in use.  Sets *memory if the heap's memory is addresses.  Sets *is_due to TRUE if
+ * the heap should record an event on the queue. */
 static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
@@ -305,7 +312,7 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
     }
 }
 
-/* Takes @size bytes from an arena whose lock the thread has.  Returns NULL if no free extent is
+/* Takes @size bytes from an arena, whose lock the caller holds.  Returns NULL if no free extent is
  * large enough. */
 static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
@@ -323,8 +330,9 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Takes @size bytes from another arena, if it seems to have them.  Returns FALSE if another thread
- * has its lock and @waits is FALSE. */
+/* Searches another arena of the queue for @size bytes, if that arena seems to have them, and stores
+ * the extent in *extent.  Returns FALSE if it did not search the arena because another thread holds
+ * the arena's lock and @waits is FALSE. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
            TarnExtent **extent)
@@ -370,8 +378,8 @@ wait_for_lock (TarnArena *arena, gboolean *is_due)
   *is_due |= _tarn_arena_note_wait (arena);
 }
 
-/* Counts that an arena had no extent for a request.  Returns TRUE if it should get pieces from the
- * queue's other arenas. */
+/* Counts a request for which an arena had no extent.  Returns TRUE if the arena should now get
+ * pieces from the queue's other arenas. */
 static __attribute__ ((noinline)) gboolean
 note_poor (TarnArena *arena)
 {
@@ -386,10 +394,10 @@ note_poor (TarnArena *arena)
   return is_poor (arena);
 }
 
-/* Takes an extent of at least @size bytes from the thread's arena of a queue, or else from another
- * of its arenas.  Stores the user's memory in *memory, and sets *is_due to TRUE if the caller
- * should look after the heap.  Returns NULL if the arenas belong to another queue by now, no extent
- * fits, or the heap's door is closed. */
+/* Takes an extent of at least @size bytes from the calling thread's arena of a queue, or else from
+ * another arena of the queue.  Stores the user's memory in *memory.  Sets *is_due to TRUE if the
+ * caller should call _tarn_heap_look_after ().  Returns NULL if the arenas belong to another queue
+ * by now, no extent fits, the heap should grow instead, or the heap's door is closed. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -415,7 +423,8 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
   return extent;
 }
 
-/* Takes an extent as _tarn_arena_take () does, but with the heap's lock, which tracing requires. */
+/* Takes an extent as _tarn_arena_take () does, but takes the heap's lock first.  The pool calls
+ * this while allocations are traced, because traced allocations need the heap's lock. */
 TarnExtent *
 _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                             gboolean *is_due)
@@ -440,8 +449,9 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
   return extent;
 }
 
-/* Removes memory that only this queue uses from the heap's table, and gets its extent.  Returns
- * NULL if it belongs to another queue. */
+/* Removes memory in use from the heap's table, so that the caller can later free its extent without
+ * the heap's lock, and returns the extent.  Returns NULL if the memory does not belong to the queue
+ * of the reference.  Only that queue may have used the memory. */
 TarnExtent *
 _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
 {
@@ -463,9 +473,9 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   return extent;
 }
 
-/* Takes the heap's lock, so that the caller can free extents into the arenas of a queue.  If this
+/* Takes the heap's lock, so that the caller can free extents into the arenas of a queue.  If it
  * returns TRUE, the caller holds the lock until it calls _tarn_arena_end_put ().  Returns FALSE,
- * without the lock, if the arenas belong to another queue by now. */
+ * and releases the lock, if the arenas belong to another queue by now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {
@@ -476,7 +486,7 @@ _tarn_arena_begin_put (const TarnArenaRef *ref)
   return FALSE;
 }
 
-/* Frees an extent.  The heap's lock is held. */
+/* Frees an extent.  The caller holds the heap's lock. */
 void
 _tarn_arena_put_with_lock (TarnExtent *extent)
 {
@@ -494,8 +504,8 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
   _tarn_heap_unlock (ref->heap);
 }
 
-/* Frees an extent into its arena, or leaves it there for the next holder of the arena's lock to
- * free. */
+/* Frees an extent into its arena.  If another thread holds the arena's lock, puts the extent into
+ * the arena's list of left extents, which a later holder of that lock frees. */
 static inline __attribute__ ((always_inline)) void
 put (TarnArena *arena, TarnExtent *extent)
 {
@@ -512,9 +522,9 @@ put (TarnArena *arena, TarnExtent *extent)
     ;
 }
 
-/* Gets the arena that an extent in use can be freed into now.  Returns NULL if the arena belongs to
- * another queue by now, or the heap's door is not open.  The result stays valid during the read
- * section. */
+/* Gets the arena of an extent in use, if the caller may free the extent into the arena now.
+ * Returns NULL if the arena belongs to another queue by now, or the heap's door is not open.  The
+ * result stays valid until the caller's read section ends. */
 static inline TarnArena *
 get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 {
@@ -538,8 +548,8 @@ _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
   return arena != NULL;
 }
 
-/* Stores the part that was made of an extent which was taken.  Returns FALSE if its arena belongs
- * to another queue by now. */
+/* Stores the part (sub-buffer) that the driver made of an extent in use.  Returns FALSE if the
+ * extent's arena belongs to another queue by now, or the heap's door is not open. */
 gboolean
 _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory)
 {
@@ -550,8 +560,8 @@ _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory 
   return TRUE;
 }
 
-/* Begins to free an extent: its part is no longer valid from now on.  Returns FALSE, and does
- * nothing, if its arena belongs to another queue by now. */
+/* Begins to free an extent: its part (sub-buffer) is not valid from now on.  Returns FALSE, and
+ * does nothing, if its arena belongs to another queue by now, or the heap's door is not open. */
 gboolean
 _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -561,8 +571,8 @@ _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
   return TRUE;
 }
 
-/* Frees an extent whose part was released.  Returns FALSE if the heap's door is closed; then the
- * caller uses _tarn_arena_return (). */
+/* Frees an extent whose part (sub-buffer) was released.  Returns FALSE if the heap's door is
+ * closed; the caller must then call _tarn_arena_return (). */
 gboolean
 _tarn_arena_put_without_part (const TarnHeap *heap, TarnExtent *extent)
 {

@@ -1,41 +1,44 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bounds how often pieces move, and how often pools return the blocks in thread caches.  A heap
- * that has hardly more memory than its peak of bytes in use does both again and again if several
- * threads or queues take memory in turn.  Each move costs driver calls, and threads have to
- * allocate again what their caches returned.
+ * Bounds how often pieces (segments of memory) move between queues or addresses, and how often
+ * pools flush thread caches (return the blocks in them to the heap).  A heap that has hardly more
+ * memory than its peak of bytes in use does both again and again if several threads or queues
+ * allocate in turn.  Each move costs driver calls, and after a flush threads have to allocate
+ * again.
  *
- * So a heap has a budget of each, which grows as its peak rises and as time goes by.  When the
- * budget is spent, the heap had too little memory: the room that it may have besides its peak grows
- * by what the request needs, up to a bound.  At that bound memory is worth more than time, and
- * moves and returns go on.  The room shrinks again while few of them are needed.
+ * So a heap has a budget of moves and a budget of flushes.  Both grow as the heap's peak rises and
+ * as time passes.  A spent budget shows that the heap has too little memory: the heap's room, which
+ * is the bytes that it may have besides its peak, then grows by what the request needs, up to a
+ * bound.  At that bound memory is worth more than time, and the heap moves and flushes without a
+ * budget.  The room shrinks again when requests have needed neither for some time.
  *
- * The lock is held in all functions here. */
+ * The caller holds the heap's lock, except in _tarn_heap_choose_sparing (). */
 
 #include "heap/heap-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* The budget of each: at first, which is also the most that it reaches as time passes, */
+/* Each budget of a new heap, in moves or in flushes.  No budget becomes larger than this. */
 #define FIRST 64
-/* plus 1 for each PEAK_STEP bytes by which the peak rises, and 1 for each TIME_STEP. */
+/* A budget grows by 1 with each TIME_STEP, and with each PEAK_STEP bytes by which the peak
+ * rises. */
 #define PEAK_STEP (8 * MIB)
 #define TIME_STEP G_TIME_SPAN_SECOND
 
-/* The bound on the room's growth: the peak divided by EXTRA_SHARE.  If the heap has several queues,
- * EXTRA_OF_ARENA for each, but at most the peak divided by EXTRA_SHARE_OF_QUEUES. */
+/* The most bytes by which the room grows: EXTRA_OF_ARENA for each queue, but at most the peak
+ * divided by EXTRA_SHARE_OF_QUEUES; or the peak divided by EXTRA_SHARE if that is more. */
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* If the heap has several arenas, one in BEYOND requests lets the room grow beyond that bound, up
- * to EXTRA_PEAKS times the peak.  Queues that take turns have their peaks at different times, and
- * the sum of these may be that much. */
+/* If the heap has more than two arenas, one in BEYOND requests may let the room exceed its usual
+ * bound, up to EXTRA_PEAKS times the heap's peak.  Queues that take turns have their peaks at
+ * different times, and the sum of the queues' peaks may be that much. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
-/* The time after which half of the room's growth is gone. */
+/* The room loses half of its growth after a HALF_LIFE without requests for moves or flushes. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
 void
@@ -66,7 +69,9 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Adds to the budgets for a peak that has risen.  The peak takes the place of the room's growth. */
+/* Adds to the budgets after the peak has risen, unless the room had grown.  Reduces the room's
+ * growth by as many bytes as the peak has risen, because the higher peak allows these bytes
+ * anyway. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -80,8 +85,8 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Returns TRUE if the room may grow to @extra bytes although that exceeds its bound, once in BEYOND
- * calls. */
+/* Decides whether the room may grow to @extra bytes although that exceeds its bound.  Returns TRUE
+ * for at most one in BEYOND calls. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -89,8 +94,7 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Adds the bytes that a request is missing to the room.  Returns FALSE if the room must not grow
- * any more. */
+/* Adds the @missing bytes of a request to the room.  Returns FALSE if that is beyond its bound. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -114,8 +118,8 @@ add_some (TarnHeap *heap)
   note_peak (&heap->churn, heap->stats.peak_used_bytes);
 }
 
-/* Decides whether a request that is missing @missing bytes moves pieces.  If not, the room grows
- * instead.  @target: the bytes that the heap may have by now. */
+/* Decides whether the heap moves pieces for a request that lacks @missing bytes.  Returns FALSE if
+ * the room has grown instead.  @target: the bytes that the heap may have before its room grows. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -126,7 +130,7 @@ _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
   return TRUE;
 }
 
-/* Gets the most bytes that the heap can have, as far as it knows. */
+/* Gets the heap's limit in bytes: G_MAXSIZE if there is none, 0 if upstream has run out. */
 static gsize
 get_most (const TarnHeap *heap)
 {
@@ -135,8 +139,8 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes the number of bytes that the heap may still take from upstream.  Beyond that it uses the
- * free memory of its arenas. */
+/* Computes the number of bytes that the heap may still allocate from upstream before a request uses
+ * the free memory of its queue's other arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {
@@ -147,7 +151,7 @@ _tarn_heap_get_room (const TarnHeap *heap)
 }
 
 /* Decides which cached blocks a pool returns before the heap grows for a request of @size bytes.
- * @keeps: its threads cache blocks that only they use; if not, a flush costs nothing. */
+ * @keeps: the pool's threads cache blocks that only they use; if not, a flush costs nothing. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {

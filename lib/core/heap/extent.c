@@ -1,12 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Extents: how pieces are split and merged.  The heap's lock is held and its door closed; in the
- * functions that end in _quickly, the arena's lock may be held in a read section instead.
+ * Splits pieces (segments of memory) into extents, and merges extents.  The caller of each function
+ * here holds the heap's lock and has closed its door.  In the functions whose names end in
+ * _quickly, the caller may instead hold the arena's lock in a read section.
  *
- * Each piece has a pointer to the extent that has its first byte.  A free extent may span many
- * pieces, so the code updates as few of these pointers as it can: a merge keeps the larger extent's
- * struct, and a split keeps the struct for the rest. */
+ * Each piece has a pointer to the extent that has the piece's first byte.  A free extent may span
+ * many pieces, so the code updates as few of these pointers as it can: a merge keeps the struct of
+ * the larger extent, and a split keeps the old struct for the rest. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -23,8 +24,8 @@ end_of_piece (const TarnPiece *piece)
   return piece->start + piece->size;
 }
 
-/* Allocates a slab of structs.  The priority of each is a hash of its address, which no program can
- * predict. */
+/* Allocates a slab of extent structs.  The priority of each struct is a hash of the struct's
+ * address, which no program can predict. */
 static __attribute__ ((noinline)) void
 add_slab (TarnArena *arena)
 {
@@ -42,7 +43,7 @@ add_slab (TarnArena *arena)
     }
 }
 
-/* Frees the slabs of an arena.  No arena uses their structs any more. */
+/* Frees the slabs of an arena.  The caller must make sure that no arena uses their structs. */
 void
 _tarn_arena_free_slabs (TarnArena *arena)
 {
@@ -74,16 +75,15 @@ extent_free (TarnArena *arena, TarnExtent *extent)
   arena->spare = extent;
 }
 
-/* Gets the next piece that has bytes of an extent.  Returns NULL if there is none.  Does not load
- * the next piece in the usual case that the extent ends in this one. */
+/* Gets the piece after @piece, or NULL if that piece has no bytes of @extent.  In the usual case
+ * that the extent ends in @piece, does not load the pointer to the next piece. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
   return TARN_LIKELY (end_of (extent) <= end_of_piece (piece)) ? NULL : piece->after;
 }
 
-/* Sets the extent of all pieces that begin inside @extent to @owner: to itself, or to the extent
- * that takes its place. */
+/* Makes all pieces that begin in @extent point to @owner: to @extent itself, or its replacement. */
 static inline void
 tell_pieces (const TarnExtent *extent, TarnExtent *owner)
 {
@@ -95,8 +95,7 @@ tell_pieces (const TarnExtent *extent, TarnExtent *owner)
     piece->extent = owner;
 }
 
-/* Finds the piece that has the byte at an address, starting at a piece that does not lie behind
- * it. */
+/* Finds the piece that has the byte at @address, from @piece on, which must not begin after it. */
 static inline TarnPiece *
 find_piece (TarnPiece *piece, guint64 address)
 {
@@ -116,8 +115,8 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
     after->before = extent;
 }
 
-/* Splits the first @size bytes off a free extent, which is not in the index.  Returns the new
- * extent, which has them. */
+/* Splits a free extent, which is not in the index of free extents.  Returns a new extent that has
+ * the first @size bytes; @extent keeps the rest. */
 static inline TarnExtent *
 split (TarnArena *arena, TarnExtent *extent, gsize size)
 {
@@ -136,7 +135,7 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
   return first;
 }
 
-/* Merges two free neighbours, which are not in the index. */
+/* Merges two free neighbours, neither of which is in the index of free extents. */
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
@@ -167,8 +166,8 @@ end_idle (TarnPiece *piece)
   range->idle_bytes -= piece->size;
 }
 
-/* Adds a piece to the idle pieces of its arena.  The next thread that has the heap's lock notes the
- * time. */
+/* Adds a piece to the idle pieces of its arena.  The next call of _tarn_arena_count (), with the
+ * heap's lock, sets TarnPiece.idle_at to the time. */
 static void
 begin_idle (TarnPiece *piece)
 {
@@ -179,7 +178,7 @@ begin_idle (TarnPiece *piece)
   range->idle_bytes += piece->size;
 }
 
-/* Adds to the bytes in use of a range, and to those that its arena has not counted in the heap
+/* Adds to the bytes in use of a range, and to its arena's bytes that the heap has not counted
  * yet. */
 static void
 add_used (TarnHeapRange *range, gsize bytes)
@@ -206,7 +205,7 @@ begin_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, extent->size);
 }
 
-/* Notes that commands of the queue may use an idle piece until its next event is done. */
+/* Notes that commands of the arena's queue may use an idle piece until its next event is done. */
 static void
 note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
@@ -217,8 +216,8 @@ note_unrecorded (TarnArena *arena, TarnPiece *piece)
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
 
-/* Marks an extent as free, in each of its pieces.  Commands of the queue may still use pieces that
- * become idle. */
+/* Marks an extent as free, in each of its pieces.  If a piece becomes idle, commands of the queue
+ * may still use the piece. */
 static inline void
 end_use (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -237,7 +236,7 @@ end_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, -extent->size);
 }
 
-/* Allocates @rounded bytes from a free extent, which is not in the index any more. */
+/* Allocates @rounded bytes from a free extent that the caller has removed from the index. */
 static inline TarnExtent *
 take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
 {
@@ -252,8 +251,8 @@ take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
   return extent;
 }
 
-/* Merges a free extent, which is not in the index, with its free neighbours, and adds it to the
- * index. */
+/* Merges a free extent, which is not in the index of free extents, with its free neighbours, and
+ * adds the merged extent to the index. */
 static inline void
 add_free (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -282,8 +281,8 @@ put (TarnHeapRange *range, TarnExtent *extent)
 
 /* The caller has the arena's lock or the heap's. */
 
-/* Allocates @size bytes, a multiple of the alignment, from a range.  Returns NULL if no free extent
- * is large enough. */
+/* Allocates @size bytes from a range.  @size is a multiple of the heap's alignment.  Returns NULL
+ * if no free extent is large enough. */
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {
@@ -306,9 +305,9 @@ _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
 
 /* The caller has the heap's lock. */
 
-/* Allocates @size bytes from a range, rounded up to the alignment if the free extent has that
- * many.  Returns NULL if no free extent is large enough, or, unless @takes_any, if the smallest one
- * that is large enough does not suit. */
+/* Allocates @size bytes from the smallest free extent of a range that is large enough.  Rounds
+ * @size up to the heap's alignment if the extent has that many bytes.  Returns NULL if no free
+ * extent is large enough, or if the smallest such extent does not suit and @takes_any is FALSE. */
 TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
@@ -326,23 +325,24 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Splits an extent that is neither in use nor in the index after @size bytes, and frees one of the
- * two parts: the first if @puts_first.  Returns the other one. */
+/* Splits an extent after @size bytes, and frees one of the two parts: the first part if
+ * @puts_first, or else the second.  Returns the part that it did not free.  The extent must be
+ * neither in use nor in the index of free extents. */
 static TarnExtent *
 split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean puts_first)
 {
   TarnExtent *first = split (range->arena, extent, size);
   TarnExtent *kept = puts_first ? extent : first;
 
-  kept->is_free = FALSE; /* so that the other one is not merged with it */
+  kept->is_free = FALSE; /* so that add_free () does not merge the other part with it */
   add_free (range, puts_first ? first : extent);
   kept->is_free = TRUE;
   return kept;
 }
 
-/* Shrinks an extent in use to @size bytes from @offset on, and frees the rest.  Returns the extent
- * that remains.  The size is a multiple of the alignment.  So is the offset, unless the piece's own
- * address is not. */
+/* Shrinks an extent in use to the @size bytes that begin at @offset in it, and frees its other
+ * bytes.  Returns the extent that remains.  @size is a multiple of the heap's alignment.  @offset
+ * is one as well, unless the address of the extent's piece is not. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -374,8 +374,8 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
   _tarn_arena_count (range->arena);
 }
 
-/* Adds a piece that is all free, and that no command uses.  A piece that does not begin at the end
- * of its region has no neighbours. */
+/* Adds a piece to a range.  All of the piece is free, and no command uses it.  If it begins at the
+ * end of its region, it becomes a neighbour of the region's last piece; or else it has none. */
 void
 _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -419,7 +419,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   add_free (range, extent);
 }
 
-/* Adds a piece that is all free, although commands of the range's queue may still use it. */
+/* Adds a free piece to a range, although commands of the range's queue may still use the piece. */
 void
 _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -427,8 +427,9 @@ _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
   note_unrecorded (range->arena, piece);
 }
 
-/* Cuts a piece out of the free extent that spans it.  Returns the extent in front of the piece, or
- * NULL if there is none. */
+/* Removes a piece's bytes from a free extent, which is not in the index, and adds the rest of the
+ * extent to the index.  Returns the extent that ends at the piece's start; NULL if there is
+ * none. */
 static TarnExtent *
 cut_extent (TarnPiece *piece)
 {
@@ -457,8 +458,8 @@ cut_extent (TarnPiece *piece)
   return before;
 }
 
-/* Sets the end of a region whose last piece has gone: to that piece's start, unless the piece is
- * still mapped there. */
+/* Updates a region after its last piece was removed.  Sets the region's end to that piece's start,
+ * unless the piece is still mapped there. */
 static void
 shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
                gboolean is_mapped)
@@ -499,8 +500,8 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
 }
 
-/* Removes an idle piece from its range.  Its addresses are not used again, unless it was the last
- * piece in its region. */
+/* Removes an idle piece from its range.  The heap does not use the piece's addresses again, unless
+ * the piece was the last one in its region. */
 void
 _tarn_range_cut_piece (TarnPiece *piece)
 {
@@ -514,7 +515,7 @@ _tarn_range_cut_mapped_piece (TarnPiece *piece)
   cut_piece (piece, TRUE);
 }
 
-/* Separates a piece from its next neighbour.  No extent in use spans the boundary. */
+/* Separates a piece from the piece after it.  No extent in use may span their boundary. */
 static void
 part_behind (TarnPiece *piece)
 {
@@ -536,7 +537,7 @@ part_behind (TarnPiece *piece)
   piece->after = NULL;
 }
 
-/* Adds a piece to the idle ones of its arena, in the order in which they became idle. */
+/* Adds a piece to its arena's idle pieces, which are sorted by the time when they became idle. */
 static void
 insert_idle (TarnPiece *piece)
 {
@@ -568,8 +569,8 @@ change_range (TarnPiece *piece, TarnHeapRange *range)
     insert_idle (piece);
 }
 
-/* Moves neighbouring pieces to another range of the same queue, with their extents.  No piece is
- * before @first, and no extent in use spans the end of @last. */
+/* Moves the neighbouring pieces from @first to @last, with their extents, to another range of the
+ * same queue.  No piece may be before @first, and no extent in use may span the end of @last. */
 void
 _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
 {
@@ -596,8 +597,8 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
     change_range (piece, range);
 }
 
-/* Gets the idle piece after another one (NULL: the first one), over all arenas.  Returns NULL if
- * there is none. */
+/* Gets the idle piece that follows @piece (NULL: the first idle piece) in the lists of all arenas.
+ * Returns NULL if there is none. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -622,7 +623,7 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
   return bytes;
 }
 
-/* Adds up the free bytes in those pieces of huge requests that are in use. */
+/* Adds up the free bytes in pieces that serve huge requests, except in idle pieces. */
 gsize
 _tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
 {

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * An index of the free extents of a range by their sizes.  It finds the smallest one that is large
- * enough for a request in a few steps, however many there are.
+ * An index of the free extents of a range by size.  It finds the smallest extent that is large
+ * enough for a request in a few steps, however many extents there are.
  *
- * Sizes are divided into classes, 16 between one power of two and the next.  A bitmap has a bit for
- * each class that has an extent, and a second one a bit for each word of the first that is not 0.
- * So two bit scans find the class that serves a request.  Only in the request's own class may an
- * extent be too small.  The extents of a class form a treap, ordered by size, and by address if
- * sizes are equal.  No extent has a higher priority than its parent, and priorities are
- * pseudo-random, so the treap's expected depth is logarithmic. */
+ * Sizes are divided into classes: 16 classes between one power of two and the next.  A bitmap has a
+ * bit for each class that has an extent.  A second bitmap has a bit for each word of the first
+ * bitmap that is not 0.  So two bit scans find the class that serves a request.  Only in the
+ * request's own class may an extent be too small.  The extents of a class form a treap, ordered by
+ * size, and by address if sizes are equal.  No extent has a higher priority than its parent, and
+ * priorities are pseudo-random, so the treap's expected depth is logarithmic. */
 
 #include "heap/heap-private.h"
 
@@ -64,8 +64,8 @@ find_class (const TarnFreeIndex *self, guint class)
 
 /* Treaps */
 
-/* Inserts an extent at the depth of its priority.  Splits the subtree that was there into the
- * extents that come before the new one, and those that come after it. */
+/* Inserts an extent into a treap, at the depth of its priority.  Splits the subtree at that place
+ * into the extents before the new extent and those after it, which become its two subtrees. */
 static inline void
 treap_insert (TarnExtent **root, TarnExtent *extent)
 {
@@ -92,7 +92,8 @@ treap_insert (TarnExtent **root, TarnExtent *extent)
   *less = *greater = NULL;
 }
 
-/* Removes the extent that a link points to, and merges its two subtrees in its place. */
+/* Removes the extent *@link from a treap, and puts the extent's two subtrees, merged, in its
+ * place. */
 static inline void
 treap_unlink (TarnExtent **link)
 {
@@ -128,8 +129,8 @@ treap_remove (TarnExtent **root, TarnExtent *extent)
   treap_unlink (link);
 }
 
-/* Finds the link to the smallest extent of a treap that has at least @size bytes.  Returns NULL if
- * there is none. */
+/* Finds the smallest extent of at least @size bytes in a treap.  Returns the address of the tree's
+ * pointer to that extent, or NULL if there is none. */
 static inline TarnExtent **
 treap_find (TarnExtent **link, gsize size)
 {
@@ -170,7 +171,7 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
 }
 
 /* Finds the smallest extent of at least @size bytes, at the lowest address if several have the same
- * size: its class, and the link to it.  Returns NULL if there is none. */
+ * size.  Sets *class, and returns the treap's pointer's address.  Returns NULL if there is none. */
 static inline TarnExtent **
 find (TarnFreeIndex *self, gsize size, guint *class)
 {
@@ -212,8 +213,9 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Returns TRUE if the index seems to have an extent of at least @size bytes.  Needs no lock: other
- * threads may add or remove extents meanwhile. */
+/* Returns TRUE if the index seems to have an extent of at least @size bytes.  That is a guess: an
+ * extent of the same class may be smaller, and other threads may change the index meanwhile,
+ * because the function needs no lock. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
 {

@@ -1,55 +1,59 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces of memory that the upstream allocator allocates.  Extents are parts of them.  Pieces
- * cannot move, so a heap keeps few of them: if a new one would be too much, the heap first frees
- * those that have been idle for the longest time.  A huge request gets a piece of exactly its size,
- * in a range of such pieces.  Other requests do not share that piece, because one of them might
- * still use a little of it when the next huge request comes.
+ * Grows a heap whose pieces (segments of memory) are allocated by the upstream allocator.  Extents
+ * are parts of pieces.  Pieces cannot move, so a heap keeps few of them: if a new piece would give
+ * the heap too many bytes, the heap first returns the pieces that have been idle for the longest
+ * time.  A huge request gets a piece of exactly its size, in a range for such pieces.  Other
+ * requests do not share that piece, because one of them might still use a little of it when the
+ * next huge request comes.
  *
- * Near a limit, a heap strands little memory: spare.c.
+ * A free extent is stranded if its piece is in use, because the piece cannot be returned.  Near a
+ * limit, a heap strands little memory: spare.c.
  *
- * The bounds below did best on traces of programs: little more memory than the peak of bytes in
- * use, and few driver calls. */
+ * The constants below did best on traces of programs: heaps had little more memory than their peak
+ * of bytes in use, and made few driver calls. */
 
 #include "heap/heap-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* The size of a piece is a multiple of this. */
+/* The size of a piece is a multiple of UNIT bytes, unless memory is short. */
 #define UNIT (2 * MIB)
 
-/* The largest requests for the small range, and for the large range in a small heap.  In a larger
- * heap the latter is the peak of bytes in use divided by HUGE_SHARE. */
+/* The small range serves requests of at most MAX_SMALL_BYTES, and the large range requests of at
+ * most MIN_HUGE_BYTES, or the peak of bytes in use divided by HUGE_SHARE if that is more. */
 #define MAX_SMALL_BYTES ((gsize) 64 << 10)
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
 /* A huge request takes a piece from another queue only if the piece is larger than needed by at
- * most one HUGE_SLACK-th.  In a heap with a limit this also holds for pieces of its own queue. */
+ * most 1/HUGE_SLACK.  In a heap with a limit, a request for much of the limit takes an idle piece
+ * of its own queue only under the same condition. */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit: the largest piece that is larger than its request, and the largest small
- * request, as shares of the limit.  If the limit is below MIN_UNIT_LIMIT, piece sizes are not
- * rounded up to UNIT. */
+/* In a heap with a limit, a piece that is larger than its request has at most the limit divided by
+ * LIMIT_PIECE_SHARE, and a small request at most the limit divided by LIMIT_SMALL_SHARE.  If the
+ * limit is below MIN_UNIT_LIMIT bytes, the heap does not round piece sizes up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The usual size of a piece, once the arena has as much memory: of a small and of a large range.
- * In a large arena it is the arena's bytes divided by PIECE_SHARE, if that is more. */
+/* The usual size of a new piece of the small and of the large range.  If the arena has fewer bytes,
+ * the piece is only as large as the arena.  In a large arena, a piece of the large range has the
+ * arena's bytes divided by PIECE_SHARE, if that is more. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
-/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM
- * plus the peak divided by ROOM_SHARE.  A new piece may exceed the room by GROWTH_ROOM, for bytes
- * that its request does not need, because a heap that grows usually goes on to grow. */
+/* The room of a heap is the bytes that it may have besides its peak of bytes in use: MIN_ROOM plus
+ * the peak divided by ROOM_SHARE.  A new piece may be larger than its request needs and exceed the
+ * room by GROWTH_ROOM, because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Computes the most bytes that the heap should have, whatever the size of the request. */
+/* Computes the most bytes that the heap should have.  The size of the request does not matter. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
@@ -57,7 +61,7 @@ get_target (const TarnHeap *heap, gsize size)
   return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
-/* Gets the number of bytes by which an idle piece may exceed the request that it serves. */
+/* Gets the number of bytes by which an idle piece may be larger than the request that it serves. */
 static gsize
 get_spare (const TarnHeap *heap, gsize size)
 {
@@ -66,8 +70,8 @@ get_spare (const TarnHeap *heap, gsize size)
   return _tarn_heap_is_much (heap, size) ? MIN (spare, size / HUGE_SLACK) : spare;
 }
 
-/* Gets the smallest size of a piece for a request: a multiple of UNIT, unless rounding might strand
- * more bytes than the heap can spare. */
+/* Gets the smallest size of a piece for a request: the request's size, rounded up to a multiple of
+ * UNIT unless rounding might strand more bytes than the heap can spare. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -78,9 +82,9 @@ get_needed (const TarnHeap *heap, gsize size)
   return size;
 }
 
-/* Returns TRUE if a request may use a free extent, although the rest of it may then be stranded.
- * If the heap has no bytes to spare, a huge request gets a piece of its own, so that the other
- * pieces can become idle. */
+/* Returns TRUE if a request may use a free extent that is larger than the request, although the
+ * rest of the extent may then be stranded (free, but not returnable).  If the heap has no bytes to
+ * spare, a huge request gets a piece of its own, so that the other pieces can become idle. */
 static gboolean
 parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
@@ -125,17 +129,18 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Returns TRUE if memory may be returned upstream before it is ready.  If upstream is a pool, it
- * knows which queue uses its memory, and if it is a heap, its memory is ready. */
+/* Returns TRUE if the heap may return fresh memory to upstream before that memory is ready.  It may
+ * if the driver frees memory in order; if upstream is a pool, which knows the queue that uses the
+ * memory; or if upstream is a heap, because a heap's memory is ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
   return heap->frees_in_order || heap->upstream != heap->base.direct;
 }
 
-/* Makes the host wait for all commands that a queue was given until now.  Returns FALSE if it could
- * not.  *is_done is then TRUE if the queue is known to be done anyway, as after a command that
- * failed. */
+/* Makes the host wait for all commands that a queue was given until now.  Returns FALSE if the wait
+ * failed.  Sets *is_done to TRUE if the commands are known to be done, even if the wait failed: a
+ * wait may fail because a command did. */
 static gboolean
 await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)
 {
@@ -152,10 +157,10 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   return has_waited;
 }
 
-/* Makes the host wait until fresh memory is ready, if a queue prepares it.  This includes memory of
- * a pool below, because no caller may have waited for it there.  Returns FALSE if it could not
- * wait.  Then *busy is the queue that may still use the memory, which must not be returned, or NULL
- * if the memory can be returned. */
+/* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares it.
+ * Waits also for memory from a pool below, because no caller of that pool may have waited for it.
+ * Returns FALSE if the wait failed.  *busy is then the queue that may still use the memory, which
+ * the caller must not return; or NULL if the caller can return the memory. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -176,9 +181,10 @@ await_ready (TarnHeap *heap, gpointer *busy, GError **error)
   return FALSE;
 }
 
-/* Allocates memory from upstream, and waits until it is ready.  If it returns FALSE and sets *busy,
- * there is memory, but that queue may not have made it ready yet.  The heap then allocates no more
- * until the host can wait for the queue.  The lock is not held. */
+/* Allocates memory from upstream, and waits until the memory is ready.  If it returns FALSE and
+ * sets *busy, *memory is allocated, but the queue *busy may not have made it ready yet.  The heap
+ * must then keep the memory, and allocate no more until the host can wait for that queue.  The
+ * caller does not hold the heap's lock. */
 static gboolean
 allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -195,7 +201,8 @@ allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError
   return FALSE;
 }
 
-/* Makes a piece, and assigns it the numbers that its extents have instead of addresses. */
+/* Makes a piece (TarnPiece) of memory from upstream.  Gives it a range of numbers, which its
+ * extents have instead of addresses. */
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
@@ -206,9 +213,9 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Keeps memory that a queue may not have made ready yet, as an idle piece of that queue.  Once the
- * queue's commands are done, other queues can use it, or the heap returns it.  Returns FALSE with a
- * message if the memory is lost, because the backend does not know the queue. */
+/* Keeps memory that a queue may not have made ready yet, as an idle piece of that queue.  After the
+ * queue's commands are done, other queues can use the piece, or the heap returns it.  Returns
+ * FALSE, and logs a message, if the backend does not know the queue; the memory is then lost. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {
@@ -257,8 +264,8 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return is_ready;
 }
 
-/* Gets the piece that has been idle for the longest time of those that can be returned.  Returns
- * NULL if there is none. */
+/* Gets the piece that has been idle for the longest time, among the idle pieces that the heap can
+ * return now.  Returns NULL if there is none. */
 static TarnPiece *
 find_oldest (const TarnHeap *heap)
 {
@@ -270,8 +277,7 @@ find_oldest (const TarnHeap *heap)
   return oldest;
 }
 
-/* Returns TRUE if the heap would have more bytes than it should with a new piece of @needed
- * bytes. */
+/* Returns TRUE if the heap would have too many bytes with a new piece of @needed bytes. */
 static gboolean
 is_too_much (const TarnHeap *heap, gsize needed)
 {
@@ -280,8 +286,8 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-/* Returns idle pieces to upstream until a new one is not too much.  Each return releases the lock,
- * so the loop searches the heap again each time. */
+/* Returns idle pieces to upstream until the heap has room for a new piece of @needed bytes.
+ * Searches the heap again for each piece, because each return releases the heap's lock. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {
@@ -292,8 +298,9 @@ make_room (TarnHeapRange *range, gsize needed)
     _tarn_heap_release_idle (heap, piece);
 }
 
-/* Gets the smallest quiet piece of another queue that has at least @needed bytes, but not much
- * more.  For huge requests, and near a limit.  Returns NULL if there is none. */
+/* Gets the smallest quiet piece (which no command uses) of another queue that has at least @needed
+ * bytes.  For a huge request, or near the heap's limit, the piece must not have many more bytes.
+ * Returns NULL if there is none. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -312,9 +319,9 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Decides whether a request takes a piece of another queue, which may want it back soon.  Each move
- * makes all threads wait.  So if queues take pieces from each other in turn, the heap gets a little
- * more memory instead, unless fresh memory would exceed its limit. */
+/* Decides whether a request takes a piece of another queue, which may want the piece back soon.
+ * Each move of a piece makes all threads wait.  So if queues take pieces from each other in turn,
+ * the heap allocates a little more memory instead, unless that would exceed its limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
@@ -325,8 +332,8 @@ pay_for_move (TarnHeap *heap, gsize needed)
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
-/* Moves a quiet piece of another queue to a range.  Returns FALSE if it found none, or chose not
- * to. */
+/* Moves a quiet piece (which no command uses) of another queue to a range.  Returns FALSE if it
+ * found none, or if the heap should allocate fresh memory instead. */
 static gboolean
 take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -341,7 +348,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 }
 
 /* Returns all idle pieces to upstream if a request failed because memory has run out.  Returns
- * FALSE if there were none, or the request failed for another reason. */
+ * FALSE if it returned none, or if the request failed for another reason. */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
@@ -354,9 +361,9 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
   return FALSE;
 }
 
-/* Adds a piece.  Tries the usual size first, then the size that is needed, then the exact size of
- * the request, because a driver may refuse a size for another reason than lack of memory.  If
- * memory has run out, returns the idle pieces to upstream and tries once more. */
+/* Adds a piece to a range.  Tries the usual size first, then the size that the request needs, then
+ * the exact size of the request, because a driver may refuse a size for another reason than lack of
+ * memory.  If memory has run out, it then returns the idle pieces to upstream and tries again. */
 static gboolean
 parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -396,7 +403,7 @@ parts_release (TarnHeap *heap, TarnPiece *piece)
   g_free (piece);
 }
 
-/* Does nothing: a range of this kind has nothing besides pieces. */
+/* Does nothing, because a range of this heap has no resources besides its pieces. */
 static void
 parts_tidy (TarnHeapRange *range)
 {
@@ -416,16 +423,16 @@ parts_choose (const TarnHeap *heap, gsize size)
              : TARN_RANGE_HUGE;
 }
 
-/* Gets the largest request whose memory can serve others.  Larger requests are huge, at the latest
- * when the heap comes near its limit. */
+/* Gets the size of the largest request whose memory can serve other requests later.  A larger
+ * request is huge and gets a piece of its own, at the latest when the heap comes near its limit. */
 static gsize
 parts_get_max_shared (const TarnHeap *heap)
 {
   return MAX (1, MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE)));
 }
 
-/* max_held: a larger block that a pool caches would keep a piece in use that could be returned or
- * split. */
+/* The functions of heaps whose pieces cannot move.  .max_held: if a pool cached a larger block, the
+ * block would keep a piece in use that the heap could return or split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,

@@ -1,46 +1,47 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces of virtual memory: each is a backing that is mapped at the end of the range which needs
- * it.  As long as the heap has little more memory than its peak of bytes in use, it allocates fresh
- * memory.  After that it moves idle pieces; those of the same queue even before the queue's
- * commands are done.
+ * Grows a heap of virtual memory.  A piece is a backing (physical memory) that the heap maps at the
+ * end of the range that needs it.  As long as the heap has little more memory than its peak of
+ * bytes in use, it allocates fresh memory.  After that it moves idle pieces to the range; those of
+ * the same queue even before the queue's commands are done.
  *
- * Addresses are not used again once a piece has moved away from them, except for the last ones of a
- * region.  There are far more addresses than memory.  When a region has none left, the range
- * reserves another, and the old region is released when its last piece has gone. */
+ * After a piece has moved away, the heap does not use the piece's old addresses again, unless they
+ * were the last ones of a region (a range of reserved addresses).  There are far more addresses
+ * than memory.  When a region has no addresses left, the range reserves another, and the heap
+ * releases the old region after its last piece has gone. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* The largest request for the small range. */
+/* The largest request, in bytes, that the small range serves. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
-/* The largest size of a piece: large enough for few driver calls, and small enough that it is often
- * idle.  It is the bytes that the arena will have divided by PIECE_SHARE, but at least
- * SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  It is a multiple of SMALL_PIECE_BYTES, so that
+/* The largest size of a piece is the bytes that the arena will have divided by PIECE_SHARE, but at
+ * least SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  Larger pieces would seldom be idle, and
+ * smaller ones would need many driver calls.  The size is a multiple of SMALL_PIECE_BYTES, so that
  * blocks of, say, 16 or 128 MiB fill pieces completely. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
 
-/* The number of missing bytes above which a request needs many pieces. */
+/* A request that lacks this number of bytes or more needs many pieces: needs_probe (). */
 #define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
-/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM
- * plus the peak divided by ROOM_SHARE. */
+/* The room of a heap is the bytes that it may have besides its peak of bytes in use: MIN_ROOM plus
+ * the peak divided by ROOM_SHARE. */
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 64
 
-/* In a heap with a limit, the largest piece as a share of the limit.  A piece cannot move while any
- * extent in it is in use; if pieces are small, that holds back little memory. */
+/* In a heap with a limit, a piece has at most the limit divided by LIMIT_PIECE_SHARE.  A piece
+ * cannot move while any extent in it is in use; small pieces then hold back few free bytes. */
 #define LIMIT_PIECE_SHARE 256
 
-/* The bytes of addresses that a range reserves at first: more than a device has memory, and few
- * enough for hundreds of queues.  If there are only 4 GiB in all, a share of the addresses that
- * drivers have. */
+/* The bytes of addresses that a large and a small range reserve at a time.  With 64-bit addresses,
+ * 256 GiB is more than a device's memory, and little enough for hundreds of queues.  With 4 GiB of
+ * addresses in all, 512 MiB is a share of the addresses that drivers have. */
 #define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
@@ -60,8 +61,8 @@ memory_at (guint64 address)
 
 /* Regions */
 
-/* Reserves a region of addresses for a range.  If it cannot reserve the usual size, it tries half
- * of that again and again, as long as the request fits. */
+/* Reserves a region of addresses for a range.  If the driver refuses the usual size, tries half of
+ * that again and again, as long as @needed bytes fit. */
 static TarnHeapRegion *
 reserve (TarnHeapRange *range, gsize needed, GError **error)
 {
@@ -114,7 +115,7 @@ get_free_at_end (const TarnHeapRange *range)
   return last != NULL && last->is_free ? last->size : 0;
 }
 
-/* Gets the bytes that are missing at the end of a range for a request. */
+/* Gets the bytes that a range must add at its end to serve a request of @size bytes. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size)
 {
@@ -124,8 +125,8 @@ get_missing (const TarnHeapRange *range, gsize size)
   return _tarn_round_up (size - free_bytes, ops_of (range->heap)->virtual_granularity);
 }
 
-/* Makes sure that a range has addresses for a request at its end.  Releases the lock if it reserves
- * some. */
+/* Makes sure that a range has addresses at its end for a request.  If it has too few, reserves a
+ * region, and releases the heap's lock meanwhile. */
 static gboolean
 ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -145,8 +146,8 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
   return TRUE;
 }
 
-/* Releases the regions in which a range has no piece any more, and does not grow.  Releases the
- * lock meanwhile. */
+/* Releases the regions in which a range does not grow any more and no piece is left.  Releases the
+ * heap's lock during each driver call. */
 static void
 virtual_tidy (TarnHeapRange *range)
 {
@@ -168,7 +169,7 @@ virtual_tidy (TarnHeapRange *range)
     }
 }
 
-/* Releases all regions of a range.  The heap has no piece any more. */
+/* Releases all regions of a range.  Call this only when the heap has no piece any more. */
 static void
 virtual_clear (TarnHeapRange *range)
 {
@@ -183,7 +184,7 @@ virtual_clear (TarnHeapRange *range)
 
 /* Pieces */
 
-/* Returns the memory of a piece that is not mapped. */
+/* Returns a piece's memory to upstream.  The piece must not be mapped. */
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
 {
@@ -199,7 +200,7 @@ virtual_release (TarnHeap *heap, TarnPiece *piece)
   discard (heap, piece);
 }
 
-/* Maps a piece at the end of a range.  If that fails, returns the piece's memory. */
+/* Maps a piece at the end of a range.  If that fails, returns the piece's memory to upstream. */
 static gboolean
 map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -226,7 +227,7 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return FALSE;
 }
 
-/* Counts that a piece, which is in no range, moves to the end of a range. */
+/* Counts and traces a piece's move to the end of a range.  The piece must be in no range. */
 static void
 note_move (const TarnHeapRange *range, const TarnPiece *piece)
 {
@@ -237,7 +238,7 @@ note_move (const TarnHeapRange *range, const TarnPiece *piece)
               range->region->end, GPOINTER_TO_SIZE (range->arena->queue->handle));
 }
 
-/* Moves a quiet piece to the end of a range. */
+/* Moves an idle piece that no command uses to the end of a range. */
 static gboolean
 move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -252,9 +253,9 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return map_at_end (range, piece, error);
 }
 
-/* Moves an idle piece to the end of a range of its queue, whose commands may still use the piece at
- * its old address.  If upstream does not map it twice, the piece stays where it was, and the heap
- * does not try this again. */
+/* Moves an idle piece to the end of a range of its queue, although the queue's commands may still
+ * use the piece at its old address.  The piece stays mapped there as well.  If upstream refuses a
+ * second mapping, the piece does not move, and the heap never tries such a move again. */
 static void
 move_unquiet (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -293,18 +294,18 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if idle pieces may move into a range instead of fresh memory.  The small range gets
- * only fresh memory, because a large piece there would be in use for as long as the smallest block
- * in it. */
+/* Returns TRUE if the heap may move idle pieces into a range instead of adding fresh memory.  The
+ * small range gets only fresh memory, because a large piece there would be in use for as long as
+ * the smallest block in it. */
 static gboolean
 moves_in (const TarnHeapRange *range)
 {
   return range->kind != TARN_RANGE_SMALL;
 }
 
-/* Chooses the idle piece that should serve a range: the smallest that is large enough, or else the
- * largest.  Leaves out a piece that is at the range's end already, and a piece that would have to
- * move there if the region has too few addresses left for it. */
+/* Chooses the idle piece that should serve a range: the smallest of at least @missing bytes, or
+ * else the largest.  Leaves out pieces that cannot move now, a piece that is at the range's end
+ * already, and a piece that would move but is too large for the addresses left in the region. */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -326,15 +327,15 @@ choose_idle (const TarnHeapRange *range, gsize missing)
   return best;
 }
 
-/* Computes the most bytes that the heap should have with a request of @size bytes. */
+/* Computes the most bytes that the heap should have while it serves a request of @size bytes. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
   return _tarn_heap_get_target (heap, size, ROOM_SHARE, MIN_ROOM);
 }
 
-/* Computes how much fresh memory the heap may allocate for a request.  If the request needs more, a
- * piece moves instead. */
+/* Computes how many bytes of fresh memory the heap may allocate for a request.  For a request that
+ * needs more, a piece moves instead. */
 static gsize
 get_room (const TarnHeap *heap, gsize size)
 {
@@ -343,8 +344,8 @@ get_room (const TarnHeap *heap, gsize size)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Gets the largest size of a piece if the program did not set one: at most @bytes, and at most a
- * share of the limit. */
+/* Gets the largest size of a piece if the program did not set a size: @bytes, but at most a share
+ * of the limit, and at least the granularity. */
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
@@ -354,9 +355,9 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
 }
 
-/* Chooses the size of a fresh piece.  If the program did not set one, it is as large as all the
- * memory of the arena, so that an arena that needs little has little; but no larger than the room,
- * unless the request needs more. */
+/* Chooses the size of a fresh piece.  If the program did not set a size, the piece is as large as
+ * all the memory of the arena, so that an arena that needs little memory has little.  But the piece
+ * is no larger than the heap's room, unless the request needs more. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
@@ -401,7 +402,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return map_at_end (range, _tarn_piece_new (backing, size), error);
 }
 
-/* Adds up the bytes of the pieces that can move to a range's end. */
+/* Adds up the bytes of the idle pieces that can move to a range's end. */
 static gsize
 count_movable (const TarnHeapRange *range)
 {
@@ -416,9 +417,9 @@ count_movable (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Tests whether upstream has @size bytes, by allocating and releasing them.  The alternative, to
- * map all that there is piece by piece only to learn that it is not enough, takes seconds, in which
- * other programs have no memory. */
+/* Tests whether upstream has @size bytes, by allocating and releasing them.  Without the test, the
+ * heap would map all memory that there is, piece by piece, before it learns that the memory is not
+ * enough.  That takes seconds, in which other programs find no memory. */
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
 {
@@ -437,9 +438,9 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Makes an idle piece serve a range because upstream has no more memory: moves it there, or returns
- * it so that upstream can allocate something else.  Returns TRUE if the caller should search the
- * range again. */
+/* Makes an idle piece serve a range, because upstream has no more memory.  Moves the piece to the
+ * range, or returns the piece so that upstream can allocate a fresh one.  Returns TRUE if the
+ * caller should search the range again. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
 {
@@ -449,17 +450,18 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if it does not help to ask for a smaller piece: because there is no smaller size, or
- * because pieces have to stay, so one that is too small could not be returned. */
+/* Returns TRUE if it does not help to ask for a smaller piece than @size.  Either there is no
+ * smaller size, or pieces have to stay for now, so the heap could not return a piece that is too
+ * small. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory for a request that is missing @missing bytes: a fresh piece of the usual size or of
- * the missing bytes; or else an idle piece; or else as large a fresh piece as upstream has, down to
- * the granularity. */
+/* Adds memory for a request that lacks @missing bytes.  Tries a fresh piece of the usual size
+ * first, then one of the missing bytes, then an idle piece, and then fresh pieces of half the size
+ * again and again, down to the granularity. */
 static gboolean
 add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 {
@@ -485,8 +487,7 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   return TRUE;
 }
 
-/* Chooses the piece that should move for a request instead of fresh memory.  Returns NULL if none
- * should. */
+/* Chooses the idle piece that moves for a request.  Returns NULL if fresh memory is better. */
 static TarnPiece *
 choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
 {
@@ -503,9 +504,9 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
 }
 
 /* Returns TRUE if the heap should first test whether upstream has all missing bytes.  It should if
- * the request needs many pieces, if memory ran out before, or if pieces have to stay, because the
- * pieces of a request that fails could not be returned.  Sets *bytes to the missing bytes that idle
- * pieces do not have. */
+ * the request needs many pieces, or memory ran out before.  It should also if pieces have to stay
+ * for now, because the heap could not return the pieces of a request that fails.  Sets *bytes to
+ * the missing bytes that idle pieces cannot supply. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
@@ -524,13 +525,13 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   gsize missing, bytes;
   TarnPiece *idle;
 
-  virtual_tidy (range); /* even if all pieces that move stay mapped for a while */
+  virtual_tidy (range); /* old regions may have lost their last pieces since */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
-    return TRUE; /* another thread has freed it meanwhile */
-  /* Only now, because the lock was released: another thread may have taken the free bytes at the
-   * end. */
+    return TRUE; /* another thread has freed bytes meanwhile */
+  /* Reserves addresses only now.  The heap's lock was released above, so another thread may have
+   * taken the free bytes at the end. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);

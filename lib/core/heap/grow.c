@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gets pieces, and returns them.  One thread at a time changes the set of pieces, and calls
- * upstream without the lock. */
+ * Gets pieces (segments of memory) from upstream, and returns them.  Only one thread at a time
+ * changes the set of pieces.  It calls upstream without the heap's lock. */
 
 #include "base/duty-private.h"
 #include "heap/heap-private.h"
@@ -30,7 +30,7 @@ await_change (TarnHeap *heap)
 }
 
 /* Begins a call that changes the set of pieces.  Only one such call may be in progress at a time:
- * the caller has made sure that none is. */
+ * the caller must make sure that there is no other. */
 static void
 begin_change (TarnHeap *heap)
 {
@@ -59,8 +59,9 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Returns TRUE if @size more bytes are within the heap's limit.  If it has none, tests whether a
- * gsize can count them, because a device may have more memory than the host has addresses. */
+/* Returns TRUE if @size more bytes are within the heap's limit.  If there is no limit, tests
+ * whether a gsize can count the bytes, because a device may have more memory than the host has
+ * addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -82,7 +83,7 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Updates the peak of upstream bytes, after a piece was counted. */
+/* Updates the peak of upstream bytes.  Call this after upstream_bytes has counted a new piece. */
 void
 _tarn_heap_note_peak (TarnHeap *heap)
 {
@@ -121,8 +122,8 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
-/* Adds a piece to a range that has no free extent for a request, or waits for another thread that
- * adds one.  Returns TRUE if the caller should search the range again. */
+/* Adds a piece to a range that has no free extent for a request.  Waits instead if another thread
+ * is changing the set of pieces.  Returns TRUE if the caller should search the range again. */
 gboolean
 _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -144,21 +145,21 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    _tarn_heap_release_idle (heap, NULL); /* no request used these pieces: they were not enough */
+    _tarn_heap_release_idle (heap, NULL); /* only pieces that no request has used can go */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;
 }
 
-/* Makes the host wait for idle pieces to become quiet, after a range could not grow.  Returns TRUE
- * if it waited, so the caller should try again. */
+/* Makes the host wait until no command uses the idle pieces, after a range could not grow for lack
+ * of memory.  Returns TRUE if the host waited, so that the caller should try again. */
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
   return may_wait (heap) && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
 }
 
-/* Makes a piece of memory from upstream. */
+/* Makes a piece (TarnPiece) of memory that came from upstream. */
 TarnPiece *
 _tarn_piece_new (TarnMemory memory, gsize size)
 {
@@ -171,7 +172,7 @@ _tarn_piece_new (TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Returns TRUE if an idle piece can be returned now. */
+/* Returns TRUE if the heap can return an idle piece to upstream now. */
 gboolean
 _tarn_piece_can_go (const TarnPiece *piece)
 {
@@ -179,7 +180,7 @@ _tarn_piece_can_go (const TarnPiece *piece)
          && (piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece));
 }
 
-/* Returns a list of pieces that were cut out to upstream. */
+/* Returns to upstream the pieces that the caller has removed from their ranges. */
 static void
 release_all (TarnHeap *heap, GQueue *pieces)
 {
@@ -197,8 +198,9 @@ cut (TarnPiece *piece, GQueue *pieces)
   g_queue_push_tail_link (pieces, &piece->link);
 }
 
-/* Cuts out idle pieces that can be returned now, until at most @keep_bytes are idle.  Of each arena
- * the pieces that have been idle for the longest time go first. */
+/* Removes idle pieces from their ranges, until at most @keep_bytes are idle, and adds them to a
+ * list.  Removes only pieces that the heap can return now: in each arena, first those that have
+ * been idle for the longest time. */
 static void
 cut_idle (TarnHeap *heap, gsize keep_bytes, GQueue *pieces)
 {
@@ -222,8 +224,8 @@ count_bytes (const GQueue *pieces)
   return bytes;
 }
 
-/* Returns pieces that were cut out to upstream, in a call that changes the set of pieces.  Gets
- * their bytes. */
+/* Returns to upstream the pieces that the caller has removed from their ranges.  The caller has set
+ * is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
 static gsize
 release (TarnHeap *heap, GQueue *pieces)
 {
@@ -241,8 +243,8 @@ release (TarnHeap *heap, GQueue *pieces)
   return bytes;
 }
 
-/* Returns an idle piece that can be returned (NULL: all that can) to upstream, in a call that
- * changes the set of pieces.  Gets the bytes. */
+/* Returns an idle piece (NULL: all that can be returned) to upstream.  The caller has set
+ * is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
@@ -255,7 +257,7 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   return release (heap, &pieces);
 }
 
-/* Returns pieces to upstream that have been idle for longer than the heap keeps them. */
+/* Returns to upstream the pieces that have been idle for at least the heap's idle_time. */
 static void
 release_expired (TarnHeap *heap, gint64 now)
 {
@@ -267,8 +269,8 @@ release_expired (TarnHeap *heap, gint64 now)
   release (heap, &pieces);
 }
 
-/* Checks at intervals whether pieces have been idle for the heap's idle time, and returns these to
- * upstream.  The door need not be closed. */
+/* Returns to upstream the pieces that have been idle for at least the heap's idle_time.  Checks for
+ * such pieces only at intervals.  The caller holds the heap's lock, but need not close its door. */
 void
 _tarn_heap_expire (TarnHeap *heap)
 {
@@ -290,9 +292,9 @@ _tarn_heap_expire (TarnHeap *heap)
   _tarn_heap_end_change (heap);
 }
 
-/* Returns idle pieces until at most @keep_bytes are idle, after the host has waited for the
- * commands that use them.  Gets the bytes that were returned.  Returns 0 if this thread must not
- * wait for another thread that changes the set of pieces. */
+/* Makes the host wait for the commands that use idle pieces, and then returns idle pieces until at
+ * most @keep_bytes are idle.  Gets the number of bytes returned.  Returns 0 if another thread is
+ * changing the set of pieces and the calling thread must not wait for it. */
 gsize
 _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks the invariants of a heap: walks over everything that it has. */
+ * Checks the invariants of a heap: walks over all its queues, ranges, pieces and extents. */
 
 #include "heap/heap-private.h"
 
@@ -32,9 +32,9 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets the granularity of the extents' sizes in a piece.  A request may align its address to more
- * than the piece's own address is aligned to; the extent in front of it may then be smaller than
- * the heap's alignment. */
+/* Gets the number that divides the sizes of extents in a piece: the heap's alignment, or less if
+ * the piece's own address is aligned to less.  In that case a request for an address with a higher
+ * alignment may leave an extent in front of it that is smaller than the heap's alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -72,7 +72,7 @@ check_extent (Walk *walk, const TarnExtent *extent)
     walk->remembered++;
 }
 
-/* Checks the extents that begin in a piece, and counts the extents in use that have bytes in it. */
+/* Checks the extents that begin in a piece.  Returns how many extents in use have bytes in it. */
 static guint
 walk_piece (Walk *walk, const TarnPiece *piece)
 {
@@ -163,8 +163,8 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
   return n;
 }
 
-/* Checks the index of free extents, and counts its extents.  An extent whose class has no bit set
- * is missing from the count. */
+/* Checks the index of free extents, and counts its extents.  The count leaves out each extent whose
+ * class has no bit set, so the caller finds the fault. */
 static gsize
 check_free_index (Walk *walk, const TarnFreeIndex *index)
 {
@@ -185,7 +185,7 @@ check_free_index (Walk *walk, const TarnFreeIndex *index)
   return n;
 }
 
-/* Compares the bytes that a range counts with those found in its pieces. */
+/* Compares a range's counters of bytes with the bytes found in the range's pieces. */
 static void
 check_bytes (Walk *walk, const TarnHeapRange *range, gsize used, gsize idle, gsize all)
 {

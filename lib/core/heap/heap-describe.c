@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Describes a heap to recordings and snapshots: its options, its memory, its counters. */
+ * Describes a heap's options, memory and counters for recordings and snapshots. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -23,7 +23,7 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
                     G_N_ELEMENTS (properties) / 2);
 }
 
-/* Records that a range has a piece. */
+/* Records that a piece was added to a range. */
 void
 _tarn_heap_record_piece (const TarnPiece *piece)
 {
@@ -33,8 +33,7 @@ _tarn_heap_record_piece (const TarnPiece *piece)
                         GPOINTER_TO_SIZE (queue->handle));
 }
 
-/* Records the address by which the user of an extent knows it, if it differs from the extent's
- * start. */
+/* Records the address that the user of an extent has, if it differs from the extent's start. */
 void
 _tarn_heap_record_part (const TarnExtent *extent)
 {

@@ -1,17 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The heap's lock and its door, and the counting that happens while the door is closed. */
+ * The heap's lock and its door.  The door is a readers-writer lock: it admits threads in read
+ * sections, which allocate without the heap's lock, while it is open.  A thread that holds the
+ * heap's lock closes the door to have the heap alone, and then adds to the heap's counters what
+ * threads in read sections have changed. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* The bytes of a queue that must become idle before the heap calls the driver for an event:
- * EVENT_STEP, or the peak of bytes in use divided by EVENT_SHARE if that is more. */
+/* A thread in a read section asks for an event after EVENT_STEP bytes of its arena, or the peak of
+ * bytes in use divided by EVENT_SHARE if that is more, have become idle. */
 #define EVENT_STEP ((gsize) 8 << 20)
 #define EVENT_SHARE 64
 
-/* Notes the time for the pieces that have become idle since the last call. */
+/* Sets the time (idle_at) of the pieces that have become idle since the last call. */
 static void
 date_idle (TarnArena *arena)
 {
@@ -29,7 +32,7 @@ date_idle (TarnArena *arena)
     }
 }
 
-/* Adds the bytes that an arena has in use to the heap's counters. */
+/* Adds the changes of an arena's bytes in use since the last call to the heap's counters. */
 void
 _tarn_arena_count (TarnArena *arena)
 {
@@ -46,7 +49,7 @@ _tarn_arena_count (TarnArena *arena)
   date_idle (arena);
 }
 
-/* Frees the extents that threads left because they did not wait for the arena's lock. */
+/* Frees the extents that threads left in an arena's list instead of waiting for its lock. */
 void
 _tarn_arena_drain (TarnArena *arena)
 {
@@ -62,7 +65,7 @@ _tarn_arena_drain (TarnArena *arena)
     }
 }
 
-/* Adds the extents in use that are not in the heap's table to the heap's count. */
+/* Adds an arena's n_unnamed, its extents in use that are not in the heap's table, to the heap's. */
 void
 _tarn_arena_count_unnamed (TarnArena *arena)
 {
@@ -70,8 +73,8 @@ _tarn_arena_count_unnamed (TarnArena *arena)
   arena->n_unnamed = 0;
 }
 
-/* Adds all changes by read sections to the heap's counters.  The lock is held, and the door is
- * closed. */
+/* Adds all changes that threads made in read sections to the heap's counters.  The caller holds the
+ * heap's lock and has closed the door. */
 static void
 collect (TarnHeap *heap)
 {
@@ -89,7 +92,8 @@ collect (TarnHeap *heap)
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
 }
 
-/* Closes the door of a heap whose lock is held, unless it is closed already. */
+/* Closes the door of a heap, unless it is closed already: waits until no thread is in a read
+ * section.  The caller holds the heap's lock. */
 void
 _tarn_heap_close (TarnHeap *heap)
 {
@@ -100,8 +104,8 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Opens the door if it is closed, and threads may use read sections.  While allocations are
- * recorded they do not, because recorded allocations need the lock. */
+/* Opens the heap's door if it is closed and threads use read sections.  Leaves the door closed
+ * while allocations are traced, because traced allocations need the heap's lock. */
 static void
 open_door (TarnHeap *heap)
 {
@@ -123,9 +127,10 @@ _tarn_heap_lock (TarnHeap *heap)
   _tarn_heap_close (heap);
 }
 
-/* Takes the lock, and leaves the door open: for data that no read section reads, which are the
- * table of memory in use, and events.  Threads go on to use read sections.  To close the door means
- * to wait for each of these threads, and makes others wait for the door. */
+/* Takes the heap's lock, and leaves the door open, so that other threads go on to use read
+ * sections.  The caller may use only data that no read section reads: the table of memory in use,
+ * and events.  To close the door would mean to wait for each thread in a read section, and make
+ * others wait. */
 void
 _tarn_heap_lock_open (TarnHeap *heap)
 {
@@ -148,7 +153,7 @@ _tarn_heap_unlock (TarnHeap *heap)
   _tarn_mutex_unlock (&heap->lock);
 }
 
-/* Releases the lock until another thread signals a change. */
+/* Waits until another thread signals TarnHeap.changed, and releases the heap's lock meanwhile. */
 void
 _tarn_heap_wait (TarnHeap *heap)
 {

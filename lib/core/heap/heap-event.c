@@ -1,30 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out when no command uses an idle piece any more.  Commands on a queue may still use the
- * free extents of a piece.  An event that is recorded after the piece became idle is done when
- * these commands are done.
+ * Finds out when no command uses an idle piece any more.  A piece is idle if all its extents are
+ * free, but commands on the queue may still use free extents.  An event that the heap records after
+ * the piece became idle is done when these commands are done.
  *
- * Events are numbered, and pieces have none of their own: an event covers all pieces of the queue
- * that became idle before its recording began.
+ * The heap numbers the events of a queue.  A piece has no event of its own: an event covers all
+ * pieces of the queue that became idle before its recording began.
  *
- * If a reference does not keep a queue alive, calls that name the queue record its events; or, when
- * memory has run out, one call records an event on all queues.  The lock is held in all functions
- * here, and released for each driver call.  The door is open while only events change, so that
- * threads which allocate need not wait. */
+ * With some backends (event_record_all) a reference does not keep a queue alive.  The heap then
+ * records an event on a queue only in a call that names the queue, or, when memory has run out, one
+ * event on all queues.
+ *
+ * The caller of each function here holds the heap's lock.  The functions release it for each driver
+ * call.  The heap's door stays open while only events change, so allocating threads need not
+ * wait. */
 
 #include "heap/heap-private.h"
 
-/* The number of an event that covers all commands that a queue ever had. */
+/* The number of a queue's last event, which covers all commands that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* One in PASSES calls that name a queue asks the driver about its event; one in PASSES_OF_ALIASES
- * while pieces are mapped at old addresses, because other queues can use these pieces only after
- * that. */
+/* When a call names a queue, the heap asks the driver about the queue's event in one of PASSES
+ * calls.  While pieces of the queue are mapped at old addresses, it asks in one of
+ * PASSES_OF_ALIASES, because other queues cannot use these pieces before the event is done. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
-/* Returns TRUE if no command uses an idle piece, at any of its addresses. */
+/* Returns TRUE if an idle piece is quiet: events show that no command uses any of its addresses. */
 gboolean
 _tarn_piece_is_quiet (const TarnPiece *piece)
 {
@@ -53,16 +56,15 @@ event_unref (TarnHeap *heap, TarnHeapEvent *event)
   _tarn_heap_lock_open (heap);
 }
 
-/* Notes that the event of a number is done. */
+/* Notes that a queue's event with a number is done, and so all events before it. */
 static void
 note_done (TarnHeapQueue *queue, guint64 number)
 {
   queue->n_done = MAX (queue->n_done, number + 1);
 }
 
-/* Notes that an event is done, and drops the references of the caller and the queue.  If
- * another call has already done so, the queue has no reference any more.
- */
+/* Notes that an event is done.  Drops the caller's reference to the event, and the queue's, unless
+ * another call has already done that. */
 static void
 settle (TarnHeapQueue *queue, TarnHeapEvent *event)
 {
@@ -74,14 +76,14 @@ settle (TarnHeapQueue *queue, TarnHeapEvent *event)
   event_unref (queue->heap, event);
 }
 
-/* Records an event with a number.  If the context is lost, the event counts as done, because
- * nothing uses the context's memory any more. */
+/* Records an event with a number on a queue.  If the context is lost, the event counts as done,
+ * because nothing uses the context's memory any more. */
 static gboolean
 record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  gpointer made, handle = queue->handle; /* alive as long as this call is counted */
+  gpointer made, handle = queue->handle; /* alive while n_calls counts this call */
   TarnHeapEvent *event;
 
   _tarn_assert_locked (&heap->lock);
@@ -108,8 +110,8 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
   return FALSE;
 }
 
-/* Records an event for all pieces that became idle until now.  @is_named: the caller guarantees
- * that the queue is alive. */
+/* Records an event on a queue, for all its pieces that became idle until now.  @is_named: the
+ * caller guarantees that the queue is alive. */
 static gboolean
 record_event (TarnHeapQueue *queue, gboolean is_named)
 {
@@ -121,7 +123,8 @@ record_event (TarnHeapQueue *queue, gboolean is_named)
   return record (queue, number, is_named, NULL);
 }
 
-/* Records an event for all memory that a queue used.  The queue gets no more commands. */
+/* Records a queue's last event, which covers all memory that the queue used.  The caller must make
+ * sure that the queue gets no more commands that use the heap's memory. */
 gboolean
 _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error)
 {
@@ -131,7 +134,7 @@ _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error)
   return is_recorded;
 }
 
-/* Drops all events of a queue that no other thread uses. */
+/* Drops a queue's references to its events, which the heap must not need any more. */
 void
 _tarn_queue_drop_events (TarnHeapQueue *queue)
 {
@@ -142,8 +145,8 @@ _tarn_queue_drop_events (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Asks the driver whether events of a queue are done, the oldest first, until one is not.  The door
- * may be open afterwards. */
+/* Asks the driver whether a queue's events are done, from the oldest on, until it finds one that is
+ * not.  The heap's door may be open afterwards. */
 static void
 ask (TarnHeapQueue *queue)
 {
@@ -175,8 +178,8 @@ _tarn_queue_ask (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Returns TRUE if events are needed: because pieces can be returned only after one, or because
- * another queue could use them. */
+/* Returns TRUE if the heap needs events: if it can return a piece only after an event, or if there
+ * is another queue that could use the piece. */
 static gboolean
 needs_events (const TarnHeap *heap)
 {
@@ -192,9 +195,10 @@ has_idle (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Records an event if pieces of a queue, which the caller names, became idle or moved since the
- * last recording began.  If an event is pending, it only asks now and then whether that is done,
- * because a queue that is far behind needs no more of them.  The door may be open afterwards. */
+/* Records an event if pieces of a queue became idle or moved since the last recording began.  The
+ * caller guarantees that the queue is alive.  If an event is pending, asks the driver only now and
+ * then whether it is done, and records no other, because a queue that is far behind needs no more
+ * events.  The door may be open afterwards. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -208,8 +212,8 @@ _tarn_queue_record_if_idle (TarnHeapQueue *queue)
     record_event (queue, TRUE);
 }
 
-/* Makes the host wait for an event.  Returns TRUE also if the wait failed, but the event is done or
- * its context is lost. */
+/* Makes the host wait for an event.  Returns TRUE if the event is done, or its context is lost,
+ * even if the wait itself failed. */
 static gboolean
 await (TarnHeap *heap, TarnHeapEvent *event)
 {
@@ -226,8 +230,8 @@ await (TarnHeap *heap, TarnHeapEvent *event)
   return is_done;
 }
 
-/* Makes the host wait for all commands that a queue has had.  Returns FALSE if it cannot find out
- * when they are done. */
+/* Makes the host wait for all commands that a queue has had.  Returns FALSE if the heap cannot find
+ * out when the commands are done. */
 gboolean
 _tarn_queue_await (TarnHeapQueue *queue)
 {
@@ -255,7 +259,8 @@ _tarn_queue_await (TarnHeapQueue *queue)
   return queue->n_done > number;
 }
 
-/* Lists the queues that have idle pieces which are not quiet, and counts a call for each. */
+/* Lists the queues that have idle pieces which commands may still use.  Increments n_calls of each
+ * queue; the caller must decrement it. */
 static GPtrArray *
 enter_unquiet (const TarnHeap *heap)
 {
@@ -273,9 +278,10 @@ enter_unquiet (const TarnHeap *heap)
   return queues;
 }
 
-/* Asks the driver about the events of all queues.  Records an event if a queue has idle pieces but
- * no event, and a reference keeps it alive; otherwise the next call that names the queue records
- * one.  Ends the aliases that events allow to end.  The caller has set is_changing. */
+/* Asks the driver about the events of all queues, and unmaps the aliases (old mappings of pieces)
+ * that no command uses any more.  Records an event on each queue that has idle pieces but no event,
+ * if a reference keeps the queue alive.  If not, the next call that names the queue records the
+ * event.  The caller must have set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
@@ -289,16 +295,16 @@ _tarn_heap_poll_events (TarnHeap *heap)
           && queue->events.length == 0 && heap->base.direct->ops.event_record_all == NULL)
         {
           record_event (queue, FALSE);
-          ask (queue); /* a queue without commands is done at once */
+          ask (queue); /* the event of a queue without commands is done at once */
         }
     }
   _tarn_heap_close (heap);
   _tarn_heap_end_aliases (heap);
 }
 
-/* Makes the host wait until all pieces that are idle now are quiet, as far as it can find out.
- * Other threads may change the set of pieces meanwhile, because a queue may wait for their next
- * calls.  Returns TRUE if there were such pieces. */
+/* Makes the host wait until no command uses the pieces that are idle now, as far as the heap can
+ * find out.  Other threads may change the set of pieces meanwhile, because a queue may wait for
+ * their next calls.  Returns TRUE if commands may have used such pieces. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {
