@@ -51,7 +51,7 @@ gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
 /* Gets the size of the largest request whose memory can serve other requests later.  Takes the
- * lock. */
+ * heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
 /* Gets the number of times that memory was unmapped or returned.  Needs no lock. */
@@ -85,8 +85,7 @@ TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, Tar
                                         gboolean *is_due);
 
 /* _tarn_arena_begin_put () takes the heap's lock, and keeps it if it returns TRUE.  The caller then
- * calls _tarn_arena_put_with_lock () for each extent, and at the end _tarn_arena_end_put (), which
- * releases the lock. */
+ * frees extents by _tarn_arena_put_with_lock (), and _tarn_arena_end_put () releases the lock. */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);

@@ -348,8 +348,7 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes @size bytes from another arena of the queue.  Tries the arenas whose locks are free first,
- * then the others. */
+/* Takes @size bytes from the queue's other arenas.  Tries those whose locks are free first. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {

@@ -21,8 +21,7 @@
 
 /* Each budget of a new heap, in moves or in flushes.  No budget becomes larger than this. */
 #define FIRST 64
-/* A budget grows by 1 with each TIME_STEP, and with each PEAK_STEP bytes by which the peak
- * rises. */
+/* A budget grows by 1 with each TIME_STEP, and with each PEAK_STEP bytes that the peak rises. */
 #define PEAK_STEP (8 * MIB)
 #define TIME_STEP G_TIME_SPAN_SECOND
 
@@ -70,8 +69,7 @@ note_time (TarnHeapChurn *churn)
 }
 
 /* Adds to the budgets after the peak has risen, unless the room had grown.  Reduces the room's
- * growth by as many bytes as the peak has risen, because the higher peak allows these bytes
- * anyway. */
+ * growth by as much as the peak has risen, because the higher peak allows these bytes anyway. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {

@@ -95,7 +95,8 @@ tell_pieces (const TarnExtent *extent, TarnExtent *owner)
     piece->extent = owner;
 }
 
-/* Finds the piece that has the byte at @address, from @piece on, which must not begin after it. */
+/* Finds the piece that has the byte at @address.  Searches from @piece on, which must not begin
+ * after @address. */
 static inline TarnPiece *
 find_piece (TarnPiece *piece, guint64 address)
 {
@@ -205,7 +206,7 @@ begin_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, extent->size);
 }
 
-/* Notes that commands of the arena's queue may use an idle piece until its next event is done. */
+/* Notes that the queue's commands may use an idle piece until the queue's next event is done. */
 static void
 note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
@@ -271,7 +272,6 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
   _tarn_free_index_add (&range->free, extent);
 }
 
-/* Frees an extent. */
 static inline void
 put (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -375,7 +375,8 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 }
 
 /* Adds a piece to a range.  All of the piece is free, and no command uses it.  If it begins at the
- * end of its region, it becomes a neighbour of the region's last piece; or else it has none. */
+ * end of its region, it becomes a neighbour of the region's last piece; otherwise it has no
+ * neighbours. */
 void
 _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -428,8 +429,7 @@ _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 }
 
 /* Removes a piece's bytes from a free extent, which is not in the index, and adds the rest of the
- * extent to the index.  Returns the extent that ends at the piece's start; NULL if there is
- * none. */
+ * extent to the index.  Returns the extent that ends at the piece's start, or NULL. */
 static TarnExtent *
 cut_extent (TarnPiece *piece)
 {
@@ -611,7 +611,6 @@ _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
   return link != NULL ? link->data : NULL;
 }
 
-/* Adds up the bytes of the idle pieces. */
 gsize
 _tarn_heap_get_idle_bytes (const TarnHeap *heap)
 {
@@ -639,7 +638,6 @@ _tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
   return bytes;
 }
 
-/* Adds up the bytes of an arena's pieces. */
 gsize
 _tarn_arena_get_bytes (const TarnArena *arena)
 {

@@ -92,8 +92,7 @@ treap_insert (TarnExtent **root, TarnExtent *extent)
   *less = *greater = NULL;
 }
 
-/* Removes the extent *@link from a treap, and puts the extent's two subtrees, merged, in its
- * place. */
+/* Removes the extent *@link from a treap, and puts the extent's merged subtrees in its place. */
 static inline void
 treap_unlink (TarnExtent **link)
 {
@@ -115,7 +114,6 @@ treap_unlink (TarnExtent **link)
   *link = less != NULL ? less : greater;
 }
 
-/* Removes an extent. */
 static inline void
 treap_remove (TarnExtent **root, TarnExtent *extent)
 {

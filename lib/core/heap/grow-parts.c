@@ -21,8 +21,9 @@
 /* The size of a piece is a multiple of UNIT bytes, unless memory is short. */
 #define UNIT (2 * MIB)
 
-/* The small range serves requests of at most MAX_SMALL_BYTES, and the large range requests of at
- * most MIN_HUGE_BYTES, or the peak of bytes in use divided by HUGE_SHARE if that is more. */
+/* The small range serves requests of at most MAX_SMALL_BYTES.  The large range serves requests of
+ * at most MIN_HUGE_BYTES, or the peak of bytes in use divided by HUGE_SHARE if that is more.
+ * Larger requests are huge. */
 #define MAX_SMALL_BYTES ((gsize) 64 << 10)
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
@@ -39,9 +40,9 @@
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The usual size of a new piece of the small and of the large range.  If the arena has fewer bytes,
- * the piece is only as large as the arena.  In a large arena, a piece of the large range has the
- * arena's bytes divided by PIECE_SHARE, if that is more. */
+/* The usual sizes of a new piece in the small and in the large range.  If the arena has fewer
+ * bytes, the piece is only as large as the arena.  In a large arena, a piece of the large range has
+ * the arena's bytes divided by PIECE_SHARE, if that is more. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
@@ -104,7 +105,6 @@ get_most_suiting (const TarnHeap *heap, gsize size)
   return size + MIN (get_spare (heap, size), G_MAXSIZE - size);
 }
 
-/* Chooses the size of a new piece for a request. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -130,8 +130,8 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 }
 
 /* Returns TRUE if the heap may return fresh memory to upstream before that memory is ready.  It may
- * if the driver frees memory in order; if upstream is a pool, which knows the queue that uses the
- * memory; or if upstream is a heap, because a heap's memory is ready. */
+ * if the driver frees memory while commands use it; if upstream is a pool, which knows the queue
+ * that uses the memory; or if upstream is a heap, because a heap's memory is ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {

@@ -3,8 +3,8 @@
  *
  * Grows a heap of virtual memory.  A piece is a backing (physical memory) that the heap maps at the
  * end of the range that needs it.  As long as the heap has little more memory than its peak of
- * bytes in use, it allocates fresh memory.  After that it moves idle pieces to the range; those of
- * the same queue even before the queue's commands are done.
+ * bytes in use, it allocates fresh memory.  After that it moves idle pieces to the range.  A piece
+ * of the same queue moves even before the queue's commands are done.
  *
  * After a piece has moved away, the heap does not use the piece's old addresses again, unless they
  * were the last ones of a region (a range of reserved addresses).  There are far more addresses
@@ -36,7 +36,8 @@
 #define ROOM_SHARE 64
 
 /* In a heap with a limit, a piece has at most the limit divided by LIMIT_PIECE_SHARE.  A piece
- * cannot move while any extent in it is in use; small pieces then hold back few free bytes. */
+ * cannot move while any extent in it is in use, and a small piece then holds back few free
+ * bytes. */
 #define LIMIT_PIECE_SHARE 256
 
 /* The bytes of addresses that a large and a small range reserve at a time.  With 64-bit addresses,
@@ -61,8 +62,8 @@ memory_at (guint64 address)
 
 /* Regions */
 
-/* Reserves a region of addresses for a range.  If the driver refuses the usual size, tries half of
- * that again and again, as long as @needed bytes fit. */
+/* Reserves a region of addresses for a range.  If the driver refuses the usual size, halves the
+ * size again and again, as long as @needed bytes fit. */
 static TarnHeapRegion *
 reserve (TarnHeapRange *range, gsize needed, GError **error)
 {
@@ -115,7 +116,7 @@ get_free_at_end (const TarnHeapRange *range)
   return last != NULL && last->is_free ? last->size : 0;
 }
 
-/* Gets the bytes that a range must add at its end to serve a request of @size bytes. */
+/* Gets the number of bytes that a range must add at its end to serve a request of @size bytes. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size)
 {
@@ -450,9 +451,8 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if it does not help to ask for a smaller piece than @size.  Either there is no
- * smaller size, or pieces have to stay for now, so the heap could not return a piece that is too
- * small. */
+/* Returns TRUE if it does not help to ask for a piece smaller than @size: there is no smaller size,
+ * or pieces have to stay for now, so the heap could not return a piece that is too small. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
@@ -460,8 +460,8 @@ is_least (const TarnHeap *heap, gsize size, gsize missing)
 }
 
 /* Adds memory for a request that lacks @missing bytes.  Tries a fresh piece of the usual size
- * first, then one of the missing bytes, then an idle piece, and then fresh pieces of half the size
- * again and again, down to the granularity. */
+ * first, then a fresh piece of @missing bytes, then an idle piece, and then fresh pieces of half
+ * the size again and again, down to the granularity. */
 static gboolean
 add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 {

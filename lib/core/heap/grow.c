@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Gets pieces (segments of memory) from upstream, and returns them.  Only one thread at a time
- * changes the set of pieces.  It calls upstream without the heap's lock. */
+ * changes the set of pieces.  That thread calls upstream without the heap's lock. */
 
 #include "base/duty-private.h"
 #include "heap/heap-private.h"
@@ -59,9 +59,8 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Returns TRUE if @size more bytes are within the heap's limit.  If there is no limit, tests
- * whether a gsize can count the bytes, because a device may have more memory than the host has
- * addresses. */
+/* Returns TRUE if @size more bytes are within the heap's limit.  Without a limit, tests whether a
+ * gsize can count the bytes, because a device may have more memory than the host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -224,8 +223,8 @@ count_bytes (const GQueue *pieces)
   return bytes;
 }
 
-/* Returns to upstream the pieces that the caller has removed from their ranges.  The caller has set
- * is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
+/* Returns to upstream the pieces that the caller has removed from their ranges.  The caller must
+ * have set is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
 static gsize
 release (TarnHeap *heap, GQueue *pieces)
 {
@@ -243,7 +242,7 @@ release (TarnHeap *heap, GQueue *pieces)
   return bytes;
 }
 
-/* Returns an idle piece (NULL: all that can be returned) to upstream.  The caller has set
+/* Returns an idle piece (NULL: all that can be returned) to upstream.  The caller must have set
  * is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The heap's lock and its door.  The door is a readers-writer lock: it admits threads in read
- * sections, which allocate without the heap's lock, while it is open.  A thread that holds the
- * heap's lock closes the door to have the heap alone, and then adds to the heap's counters what
- * threads in read sections have changed. */
+ * The heap's lock and its door.  The door is a readers-writer lock: while it is open, it admits
+ * threads in read sections, which allocate without the heap's lock.  A thread that holds the heap's
+ * lock closes the door to have the heap alone, and then adds the changes that other threads made in
+ * read sections to the heap's counters. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -65,7 +65,7 @@ _tarn_arena_drain (TarnArena *arena)
     }
 }
 
-/* Adds an arena's n_unnamed, its extents in use that are not in the heap's table, to the heap's. */
+/* Adds an arena's n_unnamed (extents in use that are not in the heap's table) to the heap's. */
 void
 _tarn_arena_count_unnamed (TarnArena *arena)
 {

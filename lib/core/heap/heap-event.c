@@ -21,9 +21,10 @@
 /* The number of a queue's last event, which covers all commands that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* When a call names a queue, the heap asks the driver about the queue's event in one of PASSES
- * calls.  While pieces of the queue are mapped at old addresses, it asks in one of
- * PASSES_OF_ALIASES, because other queues cannot use these pieces before the event is done. */
+/* In one of PASSES calls that name a queue, the heap asks the driver whether the queue's event is
+ * done.  While pieces of the queue are mapped at old addresses, the heap asks in one of
+ * PASSES_OF_ALIASES calls, because other queues cannot use these pieces before the event is
+ * done. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
@@ -56,15 +57,15 @@ event_unref (TarnHeap *heap, TarnHeapEvent *event)
   _tarn_heap_lock_open (heap);
 }
 
-/* Notes that a queue's event with a number is done, and so all events before it. */
+/* Notes that a queue's event with a number, and all events before that event, are done. */
 static void
 note_done (TarnHeapQueue *queue, guint64 number)
 {
   queue->n_done = MAX (queue->n_done, number + 1);
 }
 
-/* Notes that an event is done.  Drops the caller's reference to the event, and the queue's, unless
- * another call has already done that. */
+/* Notes that an event is done.  Drops the caller's reference to the event, and the queue's
+ * reference if another call has not dropped it already. */
 static void
 settle (TarnHeapQueue *queue, TarnHeapEvent *event)
 {
@@ -196,9 +197,9 @@ has_idle (const TarnHeapQueue *queue)
 }
 
 /* Records an event if pieces of a queue became idle or moved since the last recording began.  The
- * caller guarantees that the queue is alive.  If an event is pending, asks the driver only now and
- * then whether it is done, and records no other, because a queue that is far behind needs no more
- * events.  The door may be open afterwards. */
+ * caller guarantees that the queue is alive.  If an event is pending, records no other, because a
+ * queue that is far behind needs no more events; asks the driver now and then whether the pending
+ * event is done.  The heap's door may be open afterwards. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
