@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Meets the arenas of queues, from which threads then take memory without a lock (pool/arenas.c).
- * Returns blocks whose memory is a part made by upstream, and releases the part between two visits.
- */
+ * Makes a pool meet the arenas of queues: it adds them to a table, and threads then allocate from
+ * these arenas without a lock (pool/arenas.c).  Also returns to its arena a block whose memory is a
+ * part: a handle that upstream makes for a range of a segment, such as an OpenCL sub-buffer.
+ * Releases the part outside a read section, because that calls upstream. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds a queue (@handle NULL: no queue) to those whose arenas the pool has met. */
+/* Adds a queue (@handle is NULL: no queue) to the queues whose arenas the pool has met. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {
@@ -26,8 +27,9 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
   _tarn_pool_add_met (pool, handle, queue, ref);
 }
 
-/* Hands a block that only its queue has used over to the queue's arena.  Its free then returns it
- * there, so that the pool need not hold it.  The block is in use by this thread. */
+/* Makes a block the own block of its queue's arena, if only that queue has used it.  The free of
+ * the block then returns it to the arena, so that the pool need not hold it.  The caller has just
+ * allocated the block, so no other thread uses it. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
 {
@@ -72,7 +74,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met != NULL && met->ref.number < ref.number) /* else it is another thread's, and newer */
+  if (met != NULL && met->ref.number < ref.number) /* else another thread has met a newer one */
     _tarn_pool_drop_met (pool, handle);
   if (_tarn_pool_find_met (pool, handle) == NULL)
     add_met (pool, handle, &ref);
@@ -85,7 +87,8 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Returns a block to its arena under the lock, after its part was released. */
+/* Takes the pool's lock, and returns a block to its arena.  The caller has released the block's
+ * part. */
 static void
 go_with_lock (TarnPool *pool, TarnBlock *block)
 {
@@ -102,8 +105,9 @@ go_with_lock (TarnPool *pool, TarnBlock *block)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns a block that is being freed to its arena; its memory is a part that upstream made.
- * Returns FALSE with nothing done if this needs the lock. */
+/* Returns a block that is being freed to its arena.  The block's memory is a part: a handle that
+ * upstream made, such as a sub-buffer.  Returns FALSE with nothing done if the caller has to take
+ * the lock for the free. */
 gboolean
 _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Settings of every pool from the environment: TARN_LIMIT and TARN_STATS, which are not read in a
- * set-user-ID program. */
+ * Reads the environment variables TARN_LIMIT and TARN_STATS, which set options of every pool.  A
+ * set-user-ID program ignores both variables.  Also prints the counters of pools. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -20,7 +20,7 @@ static struct
 {
   gchar *limit; /* nullable */
   gboolean prints_stats;
-} settings; /* constant once read */
+} settings; /* constant after read_settings () */
 
 static void
 read_settings (void)
@@ -29,8 +29,8 @@ read_settings (void)
   settings.prints_stats = _tarn_get_switch ("TARN_STATS", FALSE);
 }
 
-/* Reads TARN_LIMIT for a pool over an allocator.  Sets *limit to 0 if TARN_LIMIT does not apply to
- * that memory. */
+/* Reads TARN_LIMIT for a pool over an allocator.  Sets *limit to 0 if TARN_LIMIT is a percentage
+ * and the device's memory is unknown, so that the variable does not apply. */
 static gboolean
 read_limit (TarnAllocator *upstream, gsize *limit, GError **error)
 {
@@ -80,7 +80,8 @@ _tarn_pool_print_stats (TarnPool *pool)
   g_printerr ("%s", line);
 }
 
-/* Adds the line of a pool that still has a reference. */
+/* Adds the counters of a pool to the text to print, if the pool's last reference is not gone yet.
+ * */
 static void
 add_line (TarnAllocator *allocator, gpointer lines)
 {

@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events: references on them, and recording them for the uses of blocks. */
+ * Events: counts references to them, and records them on the queues that use a block. */
 
 #include "order/order-private.h"
 
-/* References.  The lock is held; _tarn_pool_unlock_and_sweep () frees unreferenced events and
- * queues after it has released the lock. */
+/* References.  Callers hold the pool's lock.  _tarn_pool_unlock_and_sweep () frees unreferenced
+ * events and queues after it has released the lock. */
 
-/* Makes an event of a backend's handle, with one reference.  @handle: NULL: it is yet to be
- * recorded. */
+/* Makes a TarnEvent for an event of the backend, with one reference.  @handle: NULL if the event is
+ * yet to be recorded. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
-  TarnEvent *event = g_new (TarnEvent, 1); /* g_new0 () takes longer: no cache of malloc's */
+  TarnEvent *event = g_new (TarnEvent, 1); /* not g_new0 (): calloc () bypasses malloc's cache */
 
   *event = (TarnEvent){ .handle = handle, .n_refs = 1, .is_late = is_late };
   return event;
@@ -27,7 +27,8 @@ _tarn_event_ref (TarnEvent *event)
   return event;
 }
 
-/* Drops a reference.  _tarn_pool_unlock_and_sweep () releases the event after the last one. */
+/* Drops a reference to an event.  If it was the last one, the next call of
+ * _tarn_pool_unlock_and_sweep () releases the event. */
 void
 _tarn_event_unref (TarnPool *pool, TarnEvent *event)
 {
@@ -83,9 +84,9 @@ _tarn_pool_unlock_and_sweep (TarnPool *pool)
   release_queues (direct, queues);
 }
 
-/* Uses.  The lock is held. */
+/* Uses.  Callers of the functions below hold the pool's lock. */
 
-/* Returns TRUE if an event was recorded for a use. */
+/* Returns TRUE if an event was recorded for a use of a block. */
 gboolean
 _tarn_use_has_event (const TarnUse *use)
 {
@@ -100,15 +101,16 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if a use has no event, or if the event of a held block is not recorded yet, because
- * recording it may fail.  An event that a free is recording counts as present. */
+/* Returns TRUE if a use of a block needs an event.  It does if it has none, or if the block is held
+ * and its event is not recorded yet, because that recording may still fail.  While a free of the
+ * block is recording the event, the use needs no other one. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Gives an event to those uses of a block by a queue that need one. */
+/* Sets the event of a block's use by a queue, if that use needs an event. */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -121,10 +123,12 @@ _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queu
       }
 }
 
-/* Recording.  The lock is not held. */
+/* Recording.  Callers of the functions below do not hold the pool's lock, unless their comments say
+ * so. */
 
-/* Logs that no event could be recorded, so that only its own queue can reuse the memory.  Logs
- * nothing if that is expected. */
+/* Logs that no event could be recorded on a queue, so that only this queue can reuse the memory.
+ * Logs nothing for errors that are expected: the backend has no events there, or the context is
+ * lost. */
 void
 _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
 {
@@ -134,8 +138,9 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
                error->message);
 }
 
-/* Sets the event of a use.  Another thread may have set one meanwhile, because it forgets the
- * queue; then that one stays, and this one is dropped. */
+/* Makes a late event of @handle, and sets it as the event of a use.  If another thread has made the
+ * pool forget the queue meanwhile, the use has an event already: then keeps that event, and drops
+ * the new one. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {
@@ -155,8 +160,9 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Records a late event for a use that has none, of a block that no other call works on.  @is_named:
- * the caller guarantees that the queue is alive. */
+/* Records a late event for a use of a block, unless the use has an event.  No other thread works on
+ * the block.  @is_named: the caller guarantees that the queue is alive.  Returns FALSE with an
+ * error if the event cannot be recorded. */
 gboolean
 _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                         GError **error)
@@ -184,9 +190,10 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
   return handle != NULL;
 }
 
-/* Records the event of a use of a block that is being freed, after _tarn_queue_begin_recording ().
- * Ends the recording before it logs a message: a thread that forgets the queue waits for the
- * recording, and must not wait for the program's message handler. */
+/* Records the event of a use of a block that is being freed.  The caller has called
+ * _tarn_queue_begin_recording (); this function calls _tarn_queue_end_recording () before it logs a
+ * message, because a thread that makes the pool forget the queue waits for that, and must not wait
+ * for the program's message handler. */
 static void
 record_timely (TarnPool *pool, TarnUse *use)
 {
@@ -203,9 +210,10 @@ record_timely (TarnPool *pool, TarnUse *use)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records events for all uses of a block that is being freed.  Uses by forgotten queues have an
- * event already; the caller of the free guarantees that the other queues are alive.  If an event
- * cannot be recorded, the use has none afterwards.  The lock is held, and is released meanwhile. */
+/* Records events for all uses of a block that is being freed.  Uses by queues that the pool has
+ * forgotten have an event already.  The program that frees the block guarantees that the other
+ * queues are alive.  If an event cannot be recorded, its use has no event afterwards.  The caller
+ * holds the pool's lock; this function releases it while it records, and takes it again. */
 void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {

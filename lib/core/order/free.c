@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The end of a block in use. */
+ * Frees blocks: into the thread's cache, the queue's arena or the pool's free lists. */
 
 #include <tarn/debug.h>
 
@@ -12,8 +12,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE in a child of fork (), where it counts the free, and the caller does nothing more.
- */
+/* Returns TRUE in a child of fork (), and counts the free there.  The caller then ignores the free.
+ * */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {
@@ -23,8 +23,9 @@ _tarn_pool_ignore_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Returns TRUE if the pool would hold too much with a block that its queue may still use.  The free
- * then records an event, which tells when the queue is done with the block.  The lock is held. */
+/* Returns TRUE if the pool would exceed its bound by holding a block that the block's queue may
+ * still use.  The free then records an event, which tells when the queue has finished with the
+ * block.  The caller holds the pool's lock. */
 static gboolean
 exceeds_room (const TarnPool *pool, const TarnBlock *block)
 {
@@ -37,8 +38,8 @@ exceeds_room (const TarnPool *pool, const TarnBlock *block)
   return block->alloc_size > room || pool->stats.held_bytes > room - block->alloc_size;
 }
 
-/* Returns TRUE if the free of a block has to record events, for others than its own queue.  The
- * lock is held. */
+/* Returns TRUE if the free of a block has to record events, which tell others than the block's own
+ * queue when the block is idle.  The caller holds the pool's lock. */
 static gboolean
 needs_events (TarnPool *pool, const TarnBlock *block)
 {
@@ -51,7 +52,7 @@ needs_events (TarnPool *pool, const TarnBlock *block)
          || exceeds_room (pool, block);
 }
 
-/* Counts down the frees of a size that record events. */
+/* Decrements the number of next frees of a size that record events, after one has done so. */
 static void
 count_recorded (TarnPool *pool, guint32 number)
 {
@@ -62,8 +63,8 @@ count_recorded (TarnPool *pool, guint32 number)
     bin->n_to_record--;
 }
 
-/* Gets the queue of a block that is being freed, with a reference, if others want an event of it.
- */
+/* Returns the queue of a block that is being freed, with a reference, if a call that names this
+ * queue has to record an event on it (others.c).  Returns NULL otherwise. */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
@@ -75,9 +76,10 @@ get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
   return queue;
 }
 
-/* Records the event that other queues want on a queue, which also stands for a block that is being
- * freed.  That block keeps the pool alive meanwhile.  Drops the reference on the queue.  The lock
- * is held, and is released meanwhile. */
+/* Records the event that get_wanted_queue () found to be needed on a queue.  The event also stands
+ * for the block that is being freed, which keeps the pool alive meanwhile.  Drops the caller's
+ * reference to the queue.  The caller holds the pool's lock; this function releases it while it
+ * records, and takes it again. */
 static void
 record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
 {
@@ -87,7 +89,7 @@ record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
   _tarn_queue_unref (pool, wanted);
 }
 
-/* Takes a reference on a block of a pool. */
+/* Takes a reference to a block of a pool. */
 void
 _tarn_pool_ref_block (TarnBlock *block)
 {
@@ -103,8 +105,8 @@ _tarn_pool_ref_block (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Drops a reference on a block that is SHARED.  Returns FALSE if it was the last one, and the block
- * is to be freed. */
+/* Drops a reference to a block in state TARN_BLOCK_SHARED.  Returns FALSE if it was the last
+ * reference; the caller then frees the block. */
 gboolean
 _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
 {
@@ -118,8 +120,8 @@ _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
   return has_others;
 }
 
-/* Records that a block is being freed, before the free, because another thread may allocate it
- * right after. */
+/* Records in the trace that a block is being freed.  Call this before the free, because another
+ * thread may allocate the block right after the free. */
 static void
 note_free (const TarnPool *pool, TarnBlock *block)
 {
@@ -128,8 +130,10 @@ note_free (const TarnPool *pool, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
-/* Puts a block in the thread's cache if a plain visit is not possible, because there is no
- * membarrier or blocks are traced.  Returns FALSE if this needs the lock. */
+/* Puts a block into the thread's cache in the cases that the fast path excludes: the read section
+ * needs a fence (the system has no membarrier (), or the pool redirects requests), or blocks are
+ * traced.  Sets *is_noted if it has recorded the free in the trace.  Returns FALSE if the caller
+ * has to free the block otherwise. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {
@@ -144,11 +148,13 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
-/* While the thread's cache is full, one in this many frees of small blocks checks whether it has
+/* The number of frees of small blocks between two checks of a full thread cache: a free that does
+ * not check returns its block to the arena, and the one that checks looks whether the cache has
  * room again. */
 #define LOOKS_FOR_ROOM 64
 
-/* Keeps an arena's own block in the thread's cache, for requests to come. */
+/* Keeps an arena's own block, when it is freed, in the thread's cache for later requests.  Returns
+ * FALSE if the cache does not take the block. */
 static gboolean
 keep_own (TarnPool *pool, TarnBlock *block)
 {
@@ -166,7 +172,8 @@ keep_own (TarnPool *pool, TarnBlock *block)
   return is_kept;
 }
 
-/* Returns an arena's own block to the arena.  Returns FALSE if this needs the lock. */
+/* Returns an arena's own block to the arena.  Returns FALSE if the caller has to take the lock for
+ * the free. */
 static gboolean
 put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 {
@@ -179,8 +186,9 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
   return _tarn_pool_put_part (pool, cache, block);
 }
 
-/* Frees a block that no fast path took, without the lock if possible.  Records a traced free before
- * another thread can get the block.  If tracing began or ended meanwhile, takes the lock. */
+/* Frees a block that no fast path took, without the lock if possible.  If blocks are traced,
+ * records the free before another thread can get the block.  If tracing began or ended during this
+ * call, takes the lock. */
 static __attribute__ ((noinline)) void
 free_slowly (TarnPool *pool, TarnBlock *block)
 {
@@ -237,8 +245,9 @@ free_slowly (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns an arena's own block to the arena at once.  Returns FALSE if the thread's cache has to be
- * checked for room first, if the block is not an arena's, or if blocks are traced. */
+/* Returns an arena's own block to the arena at once.  Returns FALSE if the block is not an arena's,
+ * if blocks are traced, or if this free has to check first whether the thread's cache has room
+ * (LOOKS_FOR_ROOM). */
 static inline gboolean
 free_at_once (TarnPool *pool, TarnBlock *block)
 {
@@ -248,13 +257,13 @@ free_at_once (TarnPool *pool, TarnBlock *block)
   if (cache == NULL || !__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) || _tarn_follows ()
       || (is_small && cache->n_to_pass == 0))
     return FALSE;
-  cache->n_to_pass -= (guint) is_small; /* not afterwards: the pool may be gone */
+  cache->n_to_pass -= (guint) is_small; /* not after the put: the pool may be gone by then */
   return pool->policy.has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)
                                     : _tarn_pool_put_part (pool, cache, block);
 }
 
-/* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
- * those that it takes. */
+/* Frees a block that the thread's cache does not take.  Not inlined, so that the fast path, for
+ * blocks that the cache takes, stays short. */
 static __attribute__ ((noinline)) void
 free_elsewhere (TarnPool *pool, TarnBlock *block)
 {
@@ -269,15 +278,15 @@ _tarn_pool_free_block (TarnBlock *block)
   TarnPool *pool = _tarn_pool_of (block->source);
 
   TARN_PROBE_HIT (free, pool->base.id, block, block->size);
-  /* Not afterwards: held blocks do not keep the pool alive. */
+  /* Check before the free, not after it: held blocks do not keep the pool alive. */
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);
   if (TARN_UNLIKELY (!_tarn_pool_put_fast (pool, block)))
     free_elsewhere (pool, block);
 }
 
-/* Puts a block back into the pool, as if it had not been taken, because its request failed. The
- * lock is not held. */
+/* Puts a block that was taken for a request back into the pool, and corrects the counters, because
+ * the request failed.  The caller does not hold the pool's lock. */
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {

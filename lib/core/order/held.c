@@ -1,21 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks for a request from what the pool holds: first what can be had at once, then what the
- * driver has to be asked about. */
+ * Serves requests from held blocks: first from those that are ready at once, then from those for
+ * which the driver has to be asked whether their events have completed.  Recorded blocks are held
+ * blocks whose uses have events; they are in the recorded bins. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* A request looks at this many blocks of a bin at most, for one that it can use now or soon. */
+/* The most blocks of a bin that a request looks at to find one that it can use now, or after a
+ * wait. */
 #define MAX_SEEN 64
 
-/* Tells whether a request of a queue can have a block.  The lock is held. */
+/* A condition: returns TRUE if a block suits a request of a queue.  The caller holds the pool's
+ * lock. */
 typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 
-/* Takes the first block of a bin that suits for a request of a queue.  Returns NULL if none of the
- * first MAX_SEEN does.  The lock is held. */
+/* Takes the first block of a bin that suits a request of a queue.  Returns NULL if none of the
+ * first MAX_SEEN blocks suits.  The caller holds the pool's lock. */
 static TarnBlock *
 take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Suits suits)
 {
@@ -32,9 +35,11 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
   return NULL;
 }
 
-/* Blocks that a request can have at once.  The lock is held. */
+/* Blocks that a request can use at once.  Callers of the functions below hold the pool's lock. */
 
-/* Takes an idle block for a request's queue, also from this thread's cache. */
+/* Takes a block that no queue uses for a request's queue.  First moves blocks to the idle bin: from
+ * this thread's cache; or else from blocks handed over between threads; or else, if the bin is
+ * empty, from caches of ended or idle threads. */
 static TarnBlock *
 take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 {
@@ -51,9 +56,10 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
                      request->queue, _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block that suits a request.  If it comes from another queue with a timely event,
- * makes the next frees of its size record events, too.  If that event is late, requests an event on
- * another queue if needed. */
+/* Takes a recorded block that suits a request.  If the block comes from another queue and its event
+ * is timely (recorded at the free), makes the next frees of its size record events, too.  If its
+ * event is late (recorded after the free, on request), requests an event on one more queue if
+ * needed. */
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
@@ -73,8 +79,8 @@ take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
   return block;
 }
 
-/* Takes a recorded block that a request's queue need not wait for, and makes that queue its only
- * user. */
+/* Takes a recorded block for which the request's queue need not wait, and makes that queue the
+ * block's only user. */
 static TarnBlock *
 take_done (TarnPool *pool, TarnRequest *request)
 {
@@ -85,9 +91,9 @@ take_done (TarnPool *pool, TarnRequest *request)
   return block;
 }
 
-/* Takes a block for a request without a call of the driver: one from the thread's cache or the
- * queue's share, or else an idle one, or else one whose events have completed.  @cache: this
- * thread's, or NULL. */
+/* Takes a block for a request without a call of the driver: from the thread's cache or the queue's
+ * share; or else an idle block; or else a block whose events have completed.  @cache: this thread's
+ * cache, or NULL. */
 static TarnBlock *
 take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -96,7 +102,7 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (pool, queue))
-    cache = NULL; /* it would take more of what others want */
+    cache = NULL; /* leave these blocks to the queues that want them */
   if (queue == NULL || queue->in_order)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
@@ -109,9 +115,10 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return block;
 }
 
-/* Blocks that a request may have later.  The lock is held. */
+/* Blocks that a request may use after a wait.  Callers of the functions below hold the pool's lock.
+ * */
 
-/* Returns TRUE if a request asks about an event already. */
+/* Returns TRUE if an event is already in a request's list of events to ask the driver about. */
 static gboolean
 asks_about (const TarnRequest *request, const TarnEvent *event)
 {
@@ -121,10 +128,11 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
   return FALSE;
 }
 
-/* Notes the events that a request's queue would have to wait for to use some of the topmost
- * recorded blocks; a shared event only once.  Alternates between the lowest of these blocks, which
- * were recorded first, and the topmost.  If the host runs ahead of the queues, the lowest are done
- * first; but a few of them with long work must not hide all blocks above. */
+/* Adds to a request the events to ask the driver about: those of some of the topmost MAX_SEEN
+ * recorded blocks, an event that blocks share only once.  Takes alternately the lowest of these
+ * blocks, which were recorded first, and the topmost.  The lowest are usually done first, if the
+ * host runs ahead of the queues.  But if a few of the lowest have long work, the request must still
+ * find the idle blocks above them. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
@@ -150,7 +158,7 @@ note_events (TarnPool *pool, TarnRequest *request)
     }
 }
 
-/* Drops the events that were noted for a request. */
+/* Drops a request's references to the events to ask the driver about. */
 static void
 clear_events (TarnPool *pool, TarnRequest *request)
 {
@@ -161,7 +169,8 @@ clear_events (TarnPool *pool, TarnRequest *request)
   request->n_events = 0;
 }
 
-/* Drops a request's events, and its reference on its queue, but not its wants on other queues. */
+/* Drops a request's references to its events and to its queue.  Keeps its references to the other
+ * queues on which it wants events; _tarn_pool_end_wants () drops those. */
 void
 _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 {
@@ -172,9 +181,10 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 }
 
 /* Serves a request of the host, or of a queue that the pool knows, from a block that is ready, and
- * clears the request.  If there is none, notes the events to ask the driver about; if there are no
- * events either, requests some on other queues.  Idle blocks that remain are those that no queue
- * has made ready. */
+ * clears the request.  If no block is ready, adds to the request the events to ask the driver
+ * about.  If there are no such events, and no idle blocks of the size are left either, requests
+ * events on other queues.  (Idle blocks that are left are those that no queue has made ready.)  The
+ * caller holds the pool's lock. */
 TarnBlock *
 _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -195,9 +205,11 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return NULL;
 }
 
-/* Blocks about which the driver has to be asked.  The lock is not held. */
+/* Blocks about which the driver has to be asked.  Callers of the functions below do not hold the
+ * pool's lock. */
 
-/* Tries again to serve a request at once, or else notes its events anew. */
+/* Tries again to serve a request at once.  If no block is ready, replaces the request's events by
+ * the current ones. */
 static TarnBlock *
 serve_again (TarnPool *pool, TarnRequest *request)
 {
@@ -222,8 +234,9 @@ _tarn_pool_count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Makes a request's queue the only user of a block that was just taken or allocated.  If the queue
- * cannot be made to wait, puts the block back into the pool, and returns NULL with an error. */
+/* Makes a request's queue the only user of a block that the caller has just taken or allocated.  If
+ * the wait for the block's former users fails, puts the block back into the pool, and returns NULL
+ * with an error. */
 TarnBlock *
 _tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
                              gboolean may_be_late, GError **error)
@@ -235,7 +248,8 @@ _tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest
   return NULL;
 }
 
-/* Asks the driver about the events that a request noted until those of one block are all done. */
+/* Asks the driver which of a request's events have completed.  Stops at the first block whose
+ * events all have. */
 static void
 query_events (TarnPool *pool, const TarnRequest *request)
 {
@@ -258,7 +272,8 @@ query_events (TarnPool *pool, const TarnRequest *request)
     }
 }
 
-/* Moves unready idle blocks of a size to the share of the queue that makes them ready. */
+/* Moves the unready idle blocks of a request's size to the share of the queue on which the backend
+ * makes fresh memory ready.  Returns FALSE with an error if that queue cannot be looked up. */
 static gboolean
 give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {
@@ -281,9 +296,9 @@ give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
   return TRUE;
 }
 
-/* Asks the driver about recorded blocks, and takes one that is done, or else one that the queue can
- * wait for.  If there is neither, requests events on other queues, and returns NULL without an
- * error. */
+/* Asks the driver about recorded blocks.  Takes a block whose events have completed, or else one
+ * for whose events the request's queue can wait.  If there is neither, requests events on other
+ * queues, and returns NULL without an error. */
 static TarnBlock *
 take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 {
@@ -291,7 +306,7 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 
   query_events (pool, request);
   _tarn_mutex_lock (&pool->lock);
-  pool->store.has_done = TRUE; /* as far as is known */
+  pool->store.has_done = TRUE; /* some events may have completed */
   block = take_done (pool, request);
   if (block == NULL)
     busy = take_recorded (pool, request, _tarn_block_can_be_awaited);
@@ -304,8 +319,8 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
   return busy != NULL ? _tarn_pool_move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
-/* Serves a request from held blocks, and asks the driver about them as needed.  Returns NULL
- * without an error if none suits. */
+/* Serves a request from held blocks, and asks the driver as needed whether they are idle.  Returns
+ * NULL without an error if no block suits. */
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {

@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Sets how much a pool holds, by TarnPoolOptions.hold_bytes, when a pool is made and when the bound
- * is changed.
+ * Sets how many bytes a pool holds at most (its bound): when the pool is made, by
+ * TarnPoolOptions.hold_bytes, and when the program changes the bound.
  *
- * Over a heap there are two ways to hold.  If the program sets no bound, threads take memory from
- * the heap's arenas and return it there, and the pool holds little elsewhere.  With a bound, bins
- * hold blocks, and threads keep some of them.  A change from one way to the other turns the arenas'
- * own blocks into ordinary ones; later blocks are of the new kind.  The numbers of bins mean the
- * same in both.
+ * A pool over a heap holds blocks in one of two ways.  If the program sets no bound, threads take
+ * memory from the heap's arenas and return it to the arenas, and the pool holds little elsewhere.
+ * With a bound, the pool's bins hold blocks, and thread caches hold some of them.  A change from
+ * one way to the other turns the arenas' own blocks into ordinary ones; later blocks are of the new
+ * kind.  A bin's number means the same size in both ways.
  *
- * The fields that a visit reads change with the door closed.  How many blocks threads hand over
- * together does not depend on the bound, and never changes: they look at that before they begin a
- * visit. */
+ * The fields that a thread reads in a read section change only with the pool's door closed, so that
+ * no thread is in a read section.  The number of blocks that a thread hands over together never
+ * changes and does not depend on the bound, because threads read that number before they enter a
+ * read section. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -20,18 +21,20 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The most bytes that each thread keeps for itself of a pool over a heap, unless the program asks
- * for fewer.  The second bound is for heaps whose memory is an address: it has room for a few
- * blocks of each small size, so that most small requests need no arena. */
+/* The most bytes that a thread cache of a pool over a heap holds, unless the program asks for
+ * fewer.  ARENA_THREAD_CACHE_BYTES is for threads that use arenas of a heap whose memory is
+ * addresses: the cache then has room for a few blocks of each small size, so that most small
+ * requests need no arena. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 #define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
 
-/* A thread keeps no larger block there, and none of more than half of its bound, unless the block
- * is a temporary: such a block would take the place of many others. */
+/* The largest block in bytes that a thread cache of a pool over a heap holds, unless the block is a
+ * temporary.  A block must not be larger than half of the cache's bound either.  A larger block
+ * would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
-/* Returns TRUE if threads take memory from the arenas of the heap below: if the program sets no
- * bound, and lets threads keep blocks. */
+/* Returns TRUE if threads take memory from the arenas of the heap below the pool.  They do if
+ * @hold_bytes is 0, so that there is no bound, and the program's options give threads a cache. */
 static gboolean
 is_for_arenas (const TarnPool *pool, gsize hold_bytes)
 {
@@ -39,8 +42,8 @@ is_for_arenas (const TarnPool *pool, gsize hold_bytes)
          && pool->policy.asked_cache_bytes > 0;
 }
 
-/* Sets how much the pool holds, and how much of that threads keep.  No other thread uses the pool
- * yet, or its lock is held and its door closed. */
+/* Sets the most bytes that the pool holds, and the most that each thread cache holds of them.  Call
+ * this only before other threads use the pool, or with the pool's lock held and its door closed. */
 static void
 set_bounds (TarnPool *pool, gsize hold_bytes)
 {
@@ -72,8 +75,8 @@ make_bins (TarnPool *pool)
   pool->store.recorded_bins = _tarn_bins_new (NULL, NULL);
 }
 
-/* Makes lists order the blocks in bins by age, if there is a bound on what the pool holds.  They
- * stay if the bound goes. */
+/* Makes the lists that order the blocks in bins by age, if there is a bound on the bytes that the
+ * pool holds and no lists exist yet.  The lists stay if the program removes the bound later. */
 static void
 ensure_ages (TarnPool *pool)
 {
@@ -86,8 +89,9 @@ ensure_ages (TarnPool *pool)
                                                                : &pool->store.shares);
 }
 
-/* Chooses the kind of bins for a pool over a heap: threads share small blocks of a few sizes, or
- * each size has its own.  Where threads keep nothing, there never are arenas. */
+/* Returns the leading bits of bin numbers for a new pool over a heap: small sizes share bins
+ * (TARN_HEAP_BINS) if threads use arenas and there is no limit; else each size has its own bin.  If
+ * the options give threads no cache, the pool never uses arenas. */
 static guint
 choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -96,8 +100,9 @@ choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
   return pool->has_arenas && options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
 }
 
-/* Sets how much a new pool holds, and how, by its options and its upstream allocator.  Without a
- * heap, its bins hold all blocks, and blocks are handed over from queue to queue. */
+/* Sets the bounds and the bins of a new pool by its options and its upstream allocator.  If
+ * upstream is no heap, the pool's bins hold all free blocks, and the pool hands blocks over from
+ * queue to queue. */
 void
 _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -113,7 +118,8 @@ _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
   ensure_ages (pool);
 }
 
-/* Lets threads take memory from arenas, or stops them.  The door is closed. */
+/* Lets threads take memory from arenas, or makes them stop doing so.  The caller holds the pool's
+ * lock and has closed its door. */
 static void
 set_arenas (TarnPool *pool, gboolean has_arenas)
 {
@@ -131,8 +137,9 @@ set_arenas (TarnPool *pool, gboolean has_arenas)
     }
 }
 
-/* Retires held blocks above the bound: those that need no wait, the oldest first; if these are not
- * enough, the largest.  Returns them as a list. */
+/* Retires held blocks until the pool is within its bound: first blocks that can be returned without
+ * a wait, the oldest first; if these are not enough, then the largest blocks.  Returns the retired
+ * blocks as a list. */
 static TarnBlock *
 take_above_bound (TarnPool *pool)
 {
@@ -150,8 +157,8 @@ take_above_bound (TarnPool *pool)
   return blocks;
 }
 
-/* Changes the bound of a pool.  Returns the held blocks above it, which it has retired, as a list.
- */
+/* Changes the bound of a pool.  Retires held blocks that exceed the new bound, and returns them as
+ * a list. */
 static TarnBlock *
 change_bound (TarnPool *pool, gsize hold_bytes)
 {

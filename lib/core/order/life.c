@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Makes and ends pools.  A pool is an allocator over another one; it holds freed blocks in bins and
- * hands them out again.  Threads share a pool behind one lock, which each holds for a few
- * instructions at a time.  Each thread's cache stands in front of the lock (pool/cache-private.h),
- * so that most hits take none. */
+ * hands them out again.  One lock guards a pool, and each thread holds it for a few instructions at
+ * a time.  A request first tries its thread's cache, without the lock (pool/cache-private.h), so
+ * most hits do not take the lock. */
 
 #include <stdlib.h>
 
@@ -19,7 +19,8 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of parts of the index of a findable pool, which all requests and frees use. */
+/* The number of parts of the index by which a findable pool finds blocks in use.  All requests and
+ * frees of the pool use the index, so it has many parts. */
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \
@@ -47,11 +48,11 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_pool_free_bare (pool, memory, size);
 }
 
-/* Ends a pool whose last reference is gone.  No thread can allocate from it then, but blocks may
- * still be in use.  Frees the reclaim functions first, because they may own blocks.  Then waits for
- * calls of other pools of the group that return this pool's blocks, because they have no reference
- * on it: the blocks have been returned when this returns.  A thread that is itself returning memory
- * does not wait (base/duty-private.h). */
+/* Ends a pool whose last reference is gone.  No thread can allocate from the pool any more, but
+ * blocks may still be in use.  Frees the reclaim functions first, because they may own blocks.
+ * Calls of other pools of the reclaim group may be returning blocks of this pool, and have no
+ * reference to it.  So this function waits until these calls have returned the blocks, unless this
+ * thread is itself returning memory (base/duty-private.h). */
 static void
 pool_dispose (TarnAllocator *allocator)
 {
@@ -65,7 +66,9 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
-      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* others know of it by now */
+      _tarn_duty_begin (
+          pool->base.level,
+          TARN_DUTY_GIVE_BACK); /* other threads can see the pool's returning blocks by now */
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
     }
@@ -80,8 +83,9 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Gives up the memory that is stuck: a message has reported it, and no call tries again to return
- * it.  After that no block uses a queue, so drops all queues. */
+/* Gives up the stuck blocks, whose memory could not be returned to upstream: a message has reported
+ * them, and no later call tries again.  After this, no block uses a queue, so the function drops
+ * all queues. */
 static void
 lose_stuck_and_queues (TarnPool *pool)
 {
@@ -102,7 +106,8 @@ lose_stuck_and_queues (TarnPool *pool)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a pool, after its last reference, block and call are gone. */
+/* Frees a pool.  Call this only after the pool's last reference is gone, its last block is freed,
+ * and the last call that returned its blocks has ended. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {
@@ -114,7 +119,7 @@ pool_finalize (TarnAllocator *allocator)
   g_assert (pool->blocks.n == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
-      &pool->blocks.chunks); /* in checked builds, threads that were ending looked at them */
+      &pool->blocks.chunks); /* not earlier: in checked builds, ending threads read the chunks */
   g_assert (g_hash_table_size (pool->queues.table) == 0);
   g_hash_table_unref (pool->queues.table);
   g_free (pool->met.places);
@@ -148,16 +153,17 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 
-/* Pools of this class look at each block that is freed (order/watch.c). */
+/* The class of pools that inspect each block when it is freed (order/watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
-/* Logs that a pool over a deferred allocator cannot see memory run out. */
+/* Logs a message if a pool is over a deferred allocator, because the pool cannot see that such an
+ * allocator runs out of memory. */
 static void
 warn_if_deferred (TarnPool *pool)
 {
   gboolean upstream_is_direct = pool->upstream->direct == pool->upstream;
 
-  /* A message, because g_test makes warnings fatal, and this is legal. */
+  /* A message, not a warning: such a pool is legal, and g_test makes warnings fatal. */
   if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
     g_message ("%s is over %s, which is deferred: memory may run out in a later command, where "
                "the pool cannot give back what it holds",

@@ -1,35 +1,41 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory from the shares of other queues: requests it, and records the late events that tell when
- * it is idle.  Chooses in which direction blocks of a size are handed over. */
+ * Makes held memory of other queues available to a request's queue.  A queue's share has the held
+ * blocks that only this queue has used.  A request wants an event on such a queue; a later call
+ * records it (a late event, because it may also stand for commands after the free).  When the event
+ * has completed, the blocks are idle, and any queue can use them.  Also decides for which sizes
+ * frees record events themselves. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* If at least this many queues have blocks of one size in their shares, they are many. */
+/* The number of queues from which on the queues that have blocks of one size in their shares count
+ * as many. */
 #define MANY_SHARES 64
 
-/* The lock is held. */
+/* Callers of the functions below hold the pool's lock. */
 
-/* Returns TRUE if a call that names a queue has to record an event because the pool holds too much,
- * and no event could be recorded when memory of the queue was freed. */
+/* Returns TRUE if the pool exceeds its bound, and no event could be recorded when a block of @queue
+ * was freed.  The next call that names the queue then has to record an event on it. */
 static gboolean
 has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue->has_unrecorded && _tarn_pool_has_excess (pool);
 }
 
-/* Returns TRUE if a call that names a queue has to record an event, because others want memory of
- * the queue, or because the pool holds too much.  The lock is held. */
+/* Returns TRUE if a call that names @queue has to record an event on it: because requests of other
+ * queues want its blocks, or because the pool exceeds its bound.  The caller holds the pool's lock.
+ * */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue != NULL && (queue->is_wanted || has_unrecorded_excess (pool, queue));
 }
 
-/* Notes that a block was, or should have been, handed over to another queue.  Makes the next frees
- * of its size record events, so that another queue need only wait for these. */
+/* Makes the next TARN_RECORDED_FREES frees of a size record events, because a block of this size
+ * was, or should have been, handed over to another queue.  A queue that gets such a block then
+ * waits only for the event of the free. */
 void
 _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 {
@@ -39,7 +45,8 @@ _tarn_pool_hand_on (TarnPool *pool, guint32 number)
   _tarn_pool_set_to_record (pool, number, TARN_RECORDED_FREES);
 }
 
-/* Returns TRUE if blocks of a size are held for which no event could be recorded on a queue. */
+/* Returns TRUE if the pool holds blocks of a size that @queue has used, and for which no event
+ * could be recorded on that queue. */
 static gboolean
 has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -62,14 +69,14 @@ fill_shares (TarnPool *pool, guint32 number)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_pool_records_frees (pool, number))
-    return; /* neither has any */
+    return; /* no cache has blocks of this size */
   if (cache != NULL)
     _tarn_cache_empty_bins_of_size (cache, number);
   _tarn_pool_take_from_transfers (pool, number);
 }
 
-/* Makes the next call that names a queue record an event.  Empties the queue's bins in all caches,
- * because no cache may serve that call. */
+/* Makes the next call that names @queue record an event.  Empties the queue's bins in all thread
+ * caches, because a call that a cache serves would not record the event. */
 static void
 want_event (TarnPool *pool, TarnQueue *queue)
 {
@@ -79,7 +86,9 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Requests an event on a queue.  If queues are kept alive, the request itself records it. */
+/* Requests an event on @queue, which has blocks that a request could use.  If the backend keeps
+ * queues alive, adds the queue to those on which this request itself records an event; else the
+ * next call that names the queue records it. */
 static void
 want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 {
@@ -94,10 +103,10 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Requests events on other queues that have blocks of a size in their shares.  Skips shares that a
- * request has asked for already; otherwise each request would look at every queue that ever
- * existed.  If queues are kept alive, asks @max of them at most, because the request itself records
- * their events. */
+/* Requests events on other queues that have blocks of a request's size in their shares.  Skips
+ * shares for which an earlier request has asked already; otherwise each request would look at every
+ * queue that ever existed.  If the backend keeps queues alive, asks at most @max queues, because
+ * the request itself records the events. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
@@ -116,8 +125,8 @@ want_shares (TarnPool *pool, TarnRequest *request, guint max)
     }
 }
 
-/* Requests events on other queues for held blocks of a request's size for which no event could be
- * recorded when they were freed. */
+/* Requests events on other queues that have used held blocks of a request's size, if no event could
+ * be recorded when these blocks were freed. */
 static void
 want_unrecorded (TarnPool *pool, TarnRequest *request)
 {
@@ -128,7 +137,8 @@ want_unrecorded (TarnPool *pool, TarnRequest *request)
       want_event_for (pool, request, link->data);
 }
 
-/* Returns TRUE if other queues than a request's have blocks of its size in their shares. */
+/* Returns TRUE if queues other than the request's own have blocks of the requested size in their
+ * shares. */
 static gboolean
 others_have (TarnPool *pool, const TarnRequest *request)
 {
@@ -146,7 +156,7 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
   _tarn_assert_locked (&pool->lock);
   if (g_hash_table_size (pool->queues.table) <= (request->queue != NULL)
       || !pool->policy.moves_blocks)
-    return; /* there are none, or they keep what they have */
+    return; /* there are no other queues, or blocks never move between queues */
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
   want_shares (pool, request, TARN_MAX_OTHERS);
@@ -163,11 +173,12 @@ many_have (TarnPool *pool, guint32 number)
 }
 
 /* Requests an event for one more share, after a request has taken a block with a late event, if
- * many queues have blocks of its size.  A program that makes a queue for each task leaves one share
- * after the other behind, which only requests of later queues can use.  Each of these requests has
- * to make the next block available; otherwise some find none and take fresh memory, for as long as
- * the program runs.  If only few queues have such blocks, this requests none: these queues will use
- * their blocks again, and would take them from each other instead. */
+ * many queues have blocks of the requested size.  A program that makes a queue for each task leaves
+ * a share behind with each queue, and only requests of later queues can use the blocks in it.  Each
+ * of these requests has to make the next block available.  Otherwise some requests find no block
+ * and take fresh memory, for as long as the program runs.  If only a few queues have blocks of the
+ * size, requests no event: these queues will use their blocks again, and would only take them from
+ * each other. */
 void
 _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
 {
@@ -180,8 +191,8 @@ _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
     want_shares (pool, request, 1);
 }
 
-/* Withdraws a request's wants on queues that are kept alive.  The request may have failed before it
- * recorded their events. */
+/* Drops a request's list of queues on which it wants to record events.  If it has not recorded an
+ * event, because it failed before, later requests may ask for that share again. */
 void
 _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
 {
@@ -197,9 +208,9 @@ _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
   request->n_others = 0;
 }
 
-/* Gives an event to all held blocks for which none could be recorded on a queue.  The door is
- * closed meanwhile: otherwise threads would change the states of blocks that they keep, without the
- * lock. */
+/* Sets @event as the event of all held blocks that @queue has used and for which no event could be
+ * recorded on it.  Closes the pool's door meanwhile, because otherwise threads would change the
+ * states of blocks in their caches without the lock. */
 static void
 give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 {
@@ -211,7 +222,9 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Gives an event to all wanted blocks of a queue's share, and moves them to the recorded bins. */
+/* Sets @event as the event of the blocks in a queue's share that other queues want, and moves these
+ * blocks to the recorded bins.  If the pool exceeds its bound, does so for all blocks of the share.
+ * */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -253,11 +266,11 @@ take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
         had_it = TRUE;
       }
   if (had_it)
-    _tarn_block_update_share (block); /* its queue may have it meanwhile */
+    _tarn_block_update_share (block); /* if only its queue uses it, the queue may have it again */
 }
 
-/* Removes an event that could not be recorded from all blocks.  A block that only this queue uses
- * returns to the queue's share; the others stay in the recorded bins without an event. */
+/* Removes an event that could not be recorded on @queue from all blocks.  A block that only @queue
+ * uses returns to the queue's share; other blocks stay in the recorded bins without an event. */
 static void
 take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 {
@@ -272,11 +285,12 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
   _tarn_bins_move (pool, pool->store.recorded_bins);
 }
 
-/* The lock is not held. */
+/* Callers of the functions below do not hold the pool's lock. */
 
-/* Returns TRUE if no event could be recorded on a queue before, and the queue is still being
- * captured.  Another attempt would move all blocks held for it there and back.  The caller names
- * the queue. */
+/* Returns TRUE if no event could be recorded on @queue before, and the queue is still being
+ * captured (into a CUDA graph, for example).  Another attempt to record would only move all blocks
+ * of the queue's share to the recorded bins and back.  The program has named the queue in this
+ * call, so the queue is alive. */
 static gboolean
 is_captured_still (TarnPool *pool, const TarnQueue *queue)
 {
@@ -289,9 +303,9 @@ is_captured_still (TarnPool *pool, const TarnQueue *queue)
          && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, NULL);
 }
 
-/* Records one event for all blocks that other queues want of a queue's share, and for a block of
- * the queue that the caller is freeing (NULL: none).  The caller has a reference on the queue.
- * @is_named: the caller also guarantees that the queue is alive. */
+/* Records one event on @queue for all blocks of its share that other queues want, and for @freed, a
+ * block of the queue that the caller is freeing (NULL: none).  The caller has a reference to the
+ * queue.  @is_named: the caller also guarantees that the queue is alive. */
 void
 _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gboolean is_named)
 {
@@ -313,8 +327,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     }
   if (event->n_refs > 1)
     {
-      /* The blocks that share it are free by now, and no other queue can have them before it is
-       * recorded. */
+      /* The blocks that share the event are free by now.  No other queue can get them before the
+       * event is recorded. */
       if (is_named)
         _tarn_queue_begin_recording (pool, queue);
       _tarn_mutex_unlock (&pool->lock);
@@ -337,7 +351,7 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records the events that a request wants of queues that are kept alive. */
+/* Records the events that a request wants on other queues, which the backend keeps alive. */
 void
 _tarn_pool_record_others (TarnPool *pool, TarnRequest *request)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues that a pool has met, each as long as anything remembers it.  Where a reference keeps
- * no queue alive, some that nothing remembers stay for a while: memory that goes from queue to
- * queue may leave one for a moment only. */
+ * The table of the queues that a pool has met.  A queue stays in the table as long as a block or a
+ * call has a reference to it.  If the backend does not keep queues alive, unreferenced queues stay
+ * for a while, because memory that is handed over from queue to queue may leave a queue without
+ * references for a moment only. */
 
 #include "base/duty-private.h"
 #include "base/fork-private.h"
@@ -13,12 +14,13 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* When a pool meets a new queue and has this many unreferenced ones, it drops them. */
+/* The number of unreferenced queues at which the pool drops all of them, when it meets a new queue.
+ * */
 #define MAX_UNUSED 64
 
-/* The lock is held. */
+/* Callers of the functions below hold the pool's lock. */
 
-/* Takes a reference on a queue that the pool knows. */
+/* Takes a reference to a queue that is in the pool's table. */
 static TarnQueue *
 queue_ref (TarnPool *pool, TarnQueue *queue)
 {
@@ -29,7 +31,7 @@ queue_ref (TarnPool *pool, TarnQueue *queue)
   return queue;
 }
 
-/* Finds a queue that the pool knows. */
+/* Finds a queue in the pool's table by its handle.  Returns NULL if the table does not have it. */
 static TarnQueue *
 look_up (TarnPool *pool, gpointer handle)
 {
@@ -45,7 +47,8 @@ look_up (TarnPool *pool, gpointer handle)
   return pool->queues.latest;
 }
 
-/* Finds a queue that the pool knows, and takes a reference. */
+/* Finds a queue in the pool's table by its handle, and takes a reference.  Returns NULL if the
+ * table does not have it. */
 TarnQueue *
 _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
 {
@@ -55,7 +58,8 @@ _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
   return queue != NULL ? queue_ref (pool, queue) : NULL;
 }
 
-/* Notes whether held blocks could not be recorded on a queue. */
+/* Sets or clears the flag of a queue which says that no event could be recorded on it for held
+ * blocks. */
 void
 _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrecorded)
 {
@@ -68,9 +72,10 @@ _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrec
   queue->has_unrecorded = has_unrecorded;
 }
 
-/* Announces that the caller records an event on a queue, which is alive, without the lock.  A
- * thread that forgets the queue waits until this has ended, because the program may destroy the
- * queue after that.  The caller has a reference. */
+/* Announces that the caller is going to release the pool's lock and record an event on a queue.  A
+ * thread that makes the pool forget the queue waits for _tarn_queue_end_recording (), because the
+ * program may destroy the queue as soon as the pool has forgotten it.  The caller has a reference
+ * to the queue, and the queue is alive. */
 void
 _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue)
 {
@@ -90,8 +95,8 @@ _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue)
     _tarn_cond_broadcast (&pool->queues.recording_ended);
 }
 
-/* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
- */
+/* Removes a queue from the pool's table.  From now on, the pool takes a queue with the same handle
+ * for another queue. */
 static void
 make_unknown (TarnPool *pool, TarnQueue *queue)
 {
@@ -105,7 +110,8 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     pool->queues.latest = NULL;
 }
 
-/* Leaves a queue, with the backend's reference, to _tarn_pool_unlock_and_sweep (). */
+/* Puts a queue on the list from which _tarn_pool_unlock_and_sweep () frees it, and releases the
+ * backend's reference to it. */
 static void
 leave_to_sweep (TarnPool *pool, TarnQueue *queue)
 {
@@ -114,9 +120,9 @@ leave_to_sweep (TarnPool *pool, TarnQueue *queue)
   pool->queues.gone = queue;
 }
 
-/* Drops a reference.  After the last one, the queue leaves the pool's table: at once, or later if
- * the backend does not keep queues alive.  Its share is empty then, because blocks have references.
- */
+/* Drops a reference to a queue.  After the last one, removes the queue from the pool's table at
+ * once, or later if the backend does not keep queues alive.  The queue's share is empty then,
+ * because each block in it has a reference to the queue. */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -132,12 +138,12 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
       pool->queues.n_unused++;
       return;
     }
-  _tarn_bins_free (g_steal_pointer (&queue->bins)); /* while the lock is held */
+  _tarn_bins_free (g_steal_pointer (&queue->bins)); /* now, because the lock is held */
   make_unknown (pool, queue);
   leave_to_sweep (pool, queue);
 }
 
-/* Drops the references in queues.released. */
+/* Drops the references to queues that the array queues.released lists. */
 void
 _tarn_pool_drop_released_queues (TarnPool *pool)
 {
@@ -169,7 +175,8 @@ _tarn_pool_drop_unused_queues (TarnPool *pool)
     }
 }
 
-/* Makes a queue, with the backend's reference. */
+/* Makes the struct of a queue.  The caller has taken the backend's reference to the queue, which
+ * the struct now owns. */
 static TarnQueue *
 queue_new (gpointer handle, gboolean in_order)
 {
@@ -180,9 +187,9 @@ queue_new (gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* Adds a queue to the pool's table, and returns it with a reference for the caller, who has just
- * taken the backend's reference on it.  If another thread has added the queue before, the backend's
- * extra reference is released when the pool is swept. */
+/* Adds a queue to the pool's table, and returns it with a reference for the caller.  The caller has
+ * just taken the backend's reference to the queue.  If another thread has added the queue before,
+ * the next _tarn_pool_unlock_and_sweep () releases the caller's backend reference. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -203,10 +210,11 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* The lock is not held. */
+/* Callers of the functions below do not hold the pool's lock. */
 
-/* Gets a queue with a reference for the caller.  Adds it to the pool's table if it is not there
- * yet. */
+/* Returns the queue with a handle, with a reference for the caller.  Adds the queue to the pool's
+ * table if the table does not have it yet.  Returns NULL with an error if the backend refuses the
+ * queue. */
 TarnQueue *
 _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -225,8 +233,8 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   return queue;
 }
 
-/* Gets the queue on which the allocator makes memory ready.  Returns NULL if there is none.  A heap
- * has none, because its memory is ready at once. */
+/* Returns the handle of the queue on which the backend makes fresh memory ready, or NULL if there
+ * is none.  A pool over a heap has none, because a heap's memory is ready at once. */
 gpointer
 _tarn_pool_get_fresh_queue (const TarnPool *pool)
 {
@@ -237,7 +245,8 @@ _tarn_pool_get_fresh_queue (const TarnPool *pool)
   return _tarn_call_plain (direct, fresh_queue);
 }
 
-/* Gets that queue with a reference; *fresh is NULL if there is none. */
+/* Sets *fresh to the queue on which the backend makes fresh memory ready, with a reference; to NULL
+ * if there is none.  Returns FALSE with an error if the queue cannot be looked up. */
 gboolean
 _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
@@ -247,7 +256,7 @@ _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
   return handle == NULL || *fresh != NULL;
 }
 
-/* Drops the caller's reference.  @queue: nullable. */
+/* Drops the caller's reference to a queue. @queue: nullable. */
 void
 _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 {
@@ -257,9 +266,10 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Forgetting */
+/* Forgetting queues */
 
-/* Makes a block share the event of a queue that is forgotten. */
+/* Sets the last event of a queue that the pool is forgetting as the event of a block's use by the
+ * queue. */
 static void
 share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -267,7 +277,8 @@ share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, Tarn
   _tarn_block_update_share (block);
 }
 
-/* Moves the blocks of a queue's share to the recorded bins.  Returns how many there were. */
+/* Sets @event, the queue's last, as the event of all blocks in a queue's share, and moves these
+ * blocks to the recorded bins.  Returns the number of blocks. */
 static guint
 record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -286,7 +297,8 @@ record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   return n;
 }
 
-/* Returns TRUE if a queue uses a block, and the queue's last event does not stand for that yet. */
+/* Returns TRUE if @queue uses a block, and this use does not have @event, the queue's last event,
+ * yet. */
 static gboolean
 is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *event)
 {
@@ -296,9 +308,10 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
   return FALSE;
 }
 
-/* Makes a pool forget a queue.  @event stands for all commands put on the queue; all blocks that it
- * uses get the event, and its share is emptied.  The caller has a reference, and so has each use:
- * usually no use is left after the share, so no other block need be looked at. */
+/* Makes a pool forget a queue.  @event stands for all commands that were put on the queue.  Sets
+ * the event in all blocks that the queue uses, and moves the blocks of the queue's share to the
+ * recorded bins.  The caller has a reference to the queue.  Each use of a block has one, too, so
+ * the remaining references tell how many other blocks have to be found: usually none. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -307,7 +320,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
-  was_open = _tarn_pool_close (pool); /* a thread that frees a block reads its share */
+  was_open = _tarn_pool_close (
+      pool); /* closed, because a thread that frees a block reads block->share */
   _tarn_pool_drop_met (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);
@@ -322,8 +336,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns the blocks held for a queue to the heap, if the heap still knows the queue.  The heap
- * gives their memory to other queues once this one is done. */
+/* Returns the blocks in a queue's share to the heap, if the heap still knows the queue.  The heap
+ * gives the memory to other queues after the queue has finished its commands. */
 static void
 give_back_share (TarnPool *pool, TarnQueue *queue)
 {
@@ -343,7 +357,9 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns TRUE if this thread may wait until no thread records on a queue.  The lock is held. */
+/* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait until that
+ * ends (base/duty-private.h).  Else returns FALSE with an error.  The caller holds the pool's lock.
+ * */
 static gboolean
 can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 {
@@ -358,9 +374,9 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
   return FALSE;
 }
 
-/* Makes a pool forget a queue, with an event for all commands put on it.  Waits until no other
- * thread records on the queue.  Returns FALSE with nothing changed if this thread must not wait for
- * that. */
+/* Makes a pool forget a queue.  @event stands for all commands that were put on the queue; drops
+ * the caller's reference to the event.  Waits until no other thread is recording an event on the
+ * queue.  Returns FALSE, and does not forget the queue, if this thread must not wait. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {
@@ -378,9 +394,10 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
   return can_forget;
 }
 
-/* Makes a pool forget a queue.  The queue must stay alive until no thread records events on it. The
- * pool returns the memory of the queue to the heap below it, so the heap forgets the queue after
- * the pool. */
+/* Makes a pool forget a queue.  The program keeps the queue alive until this function returns,
+ * because other threads may be recording events on it.  If the pool is over a heap, first returns
+ * the memory of the queue to the heap; so the caller makes the heap forget the queue after the
+ * pool. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {
@@ -396,7 +413,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_drop_met (pool, queue->handle); /* other threads may have met it meanwhile */
+  _tarn_pool_drop_met (pool,
+                       queue->handle); /* other threads may have made the pool meet it again */
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);
@@ -408,8 +426,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
   return handle != NULL && forget_and_wait (pool, queue, _tarn_event_new (handle, TRUE), error);
 }
 
-/* Makes a pool forget a queue, if it knows it, and then frees what the pool holds beyond its bound.
- */
+/* Makes a pool forget the queue with a handle, if the pool's table has it.  Then returns held
+ * blocks that exceed the pool's bound to upstream. */
 static gboolean
 forget_handle (TarnPool *pool, gpointer handle, GError **error)
 {

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Redirects requests to another pool, which a function chooses by the queue.  A block is then the
- * other pool's in every respect; this one only finds it by its memory, if both have
- * TARN_POOL_FINDABLE.
+ * Redirects requests to other pools: the pool's redirect function chooses the pool by the request's
+ * queue.  The block then belongs to the chosen pool in every respect.  The pool that was asked only
+ * finds the block by its memory, if both pools have TARN_POOL_FINDABLE.
  *
- * A hit must not bypass the function, and must cost no check if there is none.  So the door tells:
- * while there is a function, it opens to fenced visits only, which requests begin only after they
- * have asked the function. */
+ * A hit in a thread's cache must not bypass the redirect function, and must not cost a check in
+ * pools without such a function.  So the pool's door prevents it: while there is a redirect
+ * function, the door admits threads only to read sections with a fence.  A request begins such a
+ * read section only after it has asked the function. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -18,10 +19,12 @@ struct _TarnRedirect
   TarnPoolRedirectFunc func;
   gpointer user_data;
   GDestroyNotify destroy; /* nullable */
-  guint n_refs;           /* behind the pool's lock: the pool's, and one of each call */
+  guint n_refs; /* guarded by the pool's lock; the pool has one reference, and each running call has
+                   one */
 };
 
-/* Takes the reference for a call.  Returns NULL if there is no function any more. */
+/* Returns a pool's redirect function, with a reference for the call of it.  Returns NULL if the
+ * program has removed the function meanwhile. */
 static TarnRedirect *
 begin_call (TarnPool *pool)
 {
@@ -35,7 +38,8 @@ begin_call (TarnPool *pool)
   return redirect;
 }
 
-/* Drops a reference; with the last one the function's user_data is destroyed. */
+/* Drops a reference to a redirect function.  After the last one, destroys the function's user_data.
+ * */
 static void
 drop (TarnPool *pool, TarnRedirect *redirect)
 {
@@ -54,8 +58,9 @@ drop (TarnPool *pool, TarnRedirect *redirect)
   g_free (redirect);
 }
 
-/* Asks the function which pool serves a request.  Returns NULL if this pool does, or with an error
- * if none does. */
+/* Asks the redirect function which pool serves a request.  Returns the other pool, with a
+ * reference.  Returns NULL without an error if @pool itself serves the request, or NULL with an
+ * error if the function refuses it. */
 static TarnPool *
 ask (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -76,8 +81,8 @@ ask (TarnPool *pool, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Adds a block of another pool to the index of the pool that was asked.  Its own pool removes it
- * from that index when it is freed. */
+/* Adds a block of another pool to the index of @pool, which the program asked for the block.  When
+ * the block is freed, the other pool removes it from this index. */
 static void
 add_to_index (TarnPool *pool, TarnBlock *block)
 {
@@ -103,8 +108,9 @@ allocate_of (TarnPool *other, gsize size, gsize alignment, gpointer handle, GErr
   return tarn_pool_allocate_ordered (other, size, handle, error);
 }
 
-/* Makes another pool serve a request of a queue, if it is to; @alignment: 0 for none.  Returns
- * FALSE if the pool itself has to. */
+/* Makes another pool serve a request of a queue, if the redirect function chooses one.  @alignment:
+ * bytes; 0: any.  Returns TRUE, and sets *block or *error, if the request has ended.  Returns FALSE
+ * if @pool itself has to serve the request. */
 gboolean
 _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpointer handle,
                                 TarnBlock **block, GError **error)
@@ -130,7 +136,7 @@ _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpo
   return TRUE;
 }
 
-/* Drops the function of a pool whose last reference is gone. */
+/* Drops the redirect function of a pool whose last reference is gone. */
 void
 _tarn_pool_end_redirect (TarnPool *pool)
 {

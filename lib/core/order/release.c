@@ -1,25 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Returns memory that commands may still use. */
+ * Returns memory to the upstream allocator while commands may still use it: records events on the
+ * queues that use it, and waits for them if needed. */
 
 #include "order/order-private.h"
 #include "pool/bin-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* How often a call frees what the pool holds beyond its bound, while other threads free more. */
+/* The most rounds in which one call returns blocks that exceed the pool's bound.  Without this
+ * limit, the call might never end while other threads free more blocks. */
 #define MAX_ROUNDS 100
 
-/* Returns TRUE if memory must not be returned to upstream while commands use it. */
+/* Returns TRUE if the host has to wait for the commands that use memory before the pool returns the
+ * memory to upstream. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Returns TRUE if memory can be returned to a heap while commands use it, because they are all on
- * the queue that has the memory there. */
+/* Returns TRUE if the pool can return a block to the heap while commands use it.  It can if all
+ * these commands are on one in-order queue, and the heap has the block's memory for the same queue.
+ * */
 gboolean
 _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
@@ -29,23 +33,24 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
          && use->event == NULL && use->queue->in_order && use->queue->is_known;
 }
 
-/* Returns TRUE if the heap below still knows a queue under the number that the pool has.  It does
- * not if another pool over it has made it forget the queue. */
+/* Returns TRUE if the heap below the pool still knows a queue by the number that the pool has for
+ * it.  The heap does not if another pool over the same heap has made it forget the queue. */
 gboolean
 _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue->owner != 0 && _tarn_heap_knows_owner (pool->heap, queue->handle, queue->owner);
 }
 
-/* Returns TRUE if all uses of a held block are known to be done. */
+/* Returns TRUE if the pool knows that all commands that use a held block are done. */
 gboolean
 _tarn_block_is_done (const TarnBlock *block)
 {
   return _tarn_block_is_ready_for (block, NULL);
 }
 
-/* Returns TRUE if a queue, which the backend keeps alive, can free memory after all commands on it.
- * Returns FALSE in a pool with a limit, which would count bytes as freed too early. */
+/* Returns TRUE if the backend can free memory on a queue, after all commands of the queue, and may
+ * do so for this pool.  Returns FALSE if @is_wanted, because the memory then has to be free when
+ * the call returns; and in a pool with a limit, which would count the bytes as freed too early. */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
 {
@@ -61,8 +66,9 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
   return limit_bytes == 0;
 }
 
-/* Gets the event that this call has recorded on a queue, or on all; records it first if there is
- * none.  Returns NULL if it cannot be recorded. */
+/* Returns the event that the current call has recorded on a queue, or on all queues if the backend
+ * does not keep queues alive.  Records the event at the first call; @events has those that were
+ * recorded.  Returns NULL if the event cannot be recorded. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -80,8 +86,8 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
   return event;
 }
 
-/* Gets the heap's number for the queue of memory that can be returned while it is used.  Returns 0
- * if it cannot. */
+/* Returns the heap's number for the queue that uses a block, if the pool can return the block to
+ * the heap while that queue uses it.  Returns 0 if it cannot.  The caller holds the pool's lock. */
 static guint64
 find_owner (const TarnPool *pool, const TarnBlock *block)
 {
@@ -105,8 +111,8 @@ get_owner (TarnPool *pool, const TarnBlock *block)
   return owner;
 }
 
-/* Returns TRUE if commands may use any of a list of retired blocks, except those that a heap takes
- * back while their queue uses them. */
+/* Returns TRUE if commands may use a block of a list of retired blocks.  Ignores blocks that the
+ * heap takes back while their queue still uses them. */
 static gboolean
 are_used (TarnPool *pool, const TarnBlock *blocks)
 {
@@ -123,7 +129,8 @@ are_used (TarnPool *pool, const TarnBlock *blocks)
   return are_used;
 }
 
-/* Gives an event of its queue to each use of a block that has none. */
+/* Records an event for each use of a block that has none, and sets it; one event for each queue.
+ * Does nothing for a block that the heap takes back while its queue still uses it. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
@@ -147,10 +154,9 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
     }
 }
 
-/* Records events for a list of retired blocks that the host is going to wait for: one for each
- * queue, or one for all.  If that fails, _tarn_pool_give_back_used () tries again, and reports the
- * error.
- */
+/* Records the events for which the host is going to wait before it returns a list of retired
+ * blocks: one event for each queue, or one for all queues.  If recording fails,
+ * _tarn_pool_give_back_used () tries again, and reports the error. */
 void
 _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted)
 {
@@ -173,9 +179,10 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Makes one of its queues free a block's memory after all commands that use it.  That queue waits
- * for timely events of the others, and the host for late ones.  Returns FALSE if the backend cannot
- * do this, or if a wait failed. */
+/* Makes the first queue that uses a block free the block's memory after all commands that use it.
+ * That queue waits for the timely events of the block's other queues, and the host waits for late
+ * events (events that may also stand for commands after the free).  Returns FALSE if the backend
+ * cannot free on the queue, or if a wait failed. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -192,8 +199,9 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   return FALSE;
 }
 
-/* Makes the host wait for all uses of a block.  Returns FALSE with an error if the driver cannot
- * tell when they are done.  Commands of a lost context count as done. */
+/* Makes the host wait until all commands that use a block are done.  Commands of a lost context
+ * count as done.  Returns FALSE with an error if the driver cannot tell when the commands are done.
+ * */
 static gboolean
 await_end (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -210,7 +218,8 @@ await_end (TarnPool *pool, TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Returns a block's memory to a heap that keeps it for the queue that may still use it. */
+/* Returns a block's memory to the heap, which keeps it for the queue that may still use it.
+ * Returns FALSE with nothing done if the heap cannot do so. */
 static gboolean
 free_for_owner (TarnPool *pool, TarnBlock *block)
 {
@@ -219,9 +228,10 @@ free_for_owner (TarnPool *pool, TarnBlock *block)
   return owner != 0 && _tarn_heap_free_for (pool->heap, block->memory, owner);
 }
 
-/* Returns the memory of a retired block that commands may still use.  @is_wanted: the memory must
- * be free when this returns; else it may be freed later, when they are done.  Returns FALSE with
- * nothing done if the driver cannot tell when they are done. */
+/* Returns the memory of a retired block that commands may still use to upstream.  @is_wanted: the
+ * memory must be free when this function returns; else the driver may free it later, when the
+ * commands are done.  Returns FALSE with an error, and does not return the memory, if the driver
+ * cannot tell when the commands are done. */
 gboolean
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
 {
@@ -242,7 +252,8 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Gets an event of a block that is not known to be done.  Returns NULL if there is none. */
+/* Returns the first event of a block's uses that is not known to have completed.  Returns NULL if
+ * there is none. */
 static TarnEvent *
 get_undone (const TarnBlock *block)
 {
@@ -252,9 +263,9 @@ get_undone (const TarnBlock *block)
   return NULL;
 }
 
-/* Finds the first event that is not known to be done, of recorded blocks from @block on, and takes
- * a reference.  Returns NULL if there is none.  The next search begins at the block of that
- * event. */
+/* Returns the first event that is not known to have completed, with a reference.  Searches the
+ * recorded blocks from @block on, towards newer blocks.  Returns NULL if there is no such event.
+ * The next search begins at the block whose event was found. */
 static TarnEvent *
 find_undone (TarnPool *pool, TarnBlock *block)
 {
@@ -268,9 +279,10 @@ find_undone (TarnPool *pool, TarnBlock *block)
   return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
-/* Finds the event to ask the driver about next, and takes a reference.  Returns NULL if there is
- * none.  The first search begins at the oldest block.  A later one continues behind the block whose
- * event was not done.  So a few blocks with long work do not hide newer blocks that are idle. */
+/* Returns the event to ask the driver about next, with a reference.  Returns NULL if there is none.
+ * The first search begins at the oldest block.  A later search continues at the next newer block
+ * after the one whose event had not completed.  So a few blocks with long work do not hide newer
+ * blocks that are idle. */
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {
@@ -279,7 +291,8 @@ find_unasked (TarnPool *pool)
   return event != NULL ? event : find_undone (pool, pool->store.recorded.oldest);
 }
 
-/* Moves on to the next newer block, because the event that was found last is not done. */
+/* Makes the next search for an event begin at the next newer block, because the event that was
+ * found last has not completed. */
 static void
 skip_asked (TarnPool *pool)
 {
@@ -291,8 +304,8 @@ skip_asked (TarnPool *pool)
 }
 
 /* Asks the driver about events of recorded blocks, until one has not completed, or until it has
- * asked about TARN_MAX_ASKED.  Returns TRUE if all of these have completed, and there may be more.
- */
+ * asked about TARN_MAX_ASKED events.  Returns TRUE if all events that it asked about have
+ * completed, and more events may be left to ask about. */
 gboolean
 _tarn_pool_ask_recorded (TarnPool *pool)
 {
@@ -320,8 +333,9 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Retires blocks for the caller to return to the heap: those of a queue, or those of no queue if
- * it is NULL, or all that can be returned. */
+/* Retires held blocks for the caller to return to the heap: the blocks of @queue (NULL: of no
+ * queue), or all blocks that can be returned, as @sparing says.  Returns FALSE if there are none.
+ * */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {
@@ -344,8 +358,9 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
   return blocks != NULL;
 }
 
-/* Returns held blocks to the heap before it serves a request of a queue (NULL: of none) that the
- * queue's own memory cannot serve.  A free must not call this, because it asks the driver. */
+/* Returns held blocks to the heap, so that the heap can serve a request for which it has no memory
+ * of the request's queue (NULL: of no queue).  A free must not call this function, because the
+ * function asks the driver. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -363,8 +378,9 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Frees what the pool holds beyond its bound, as far as that needs neither a wait nor the driver.
- * Returns TRUE if there is more, and the driver may say that some of it is done. */
+/* Returns held blocks that exceed the pool's bound to upstream, if they are known to be idle, so
+ * that the function neither waits nor asks the driver.  Returns TRUE if the caller should ask the
+ * driver whether further blocks are idle. */
 static gboolean
 give_back_ready_excess (TarnPool *pool)
 {
@@ -385,8 +401,9 @@ give_back_ready_excess (TarnPool *pool)
   return needs_recorded;
 }
 
-/* Frees what the pool holds beyond its bound, as far as the host need not wait for that.  It asks
- * the driver about recorded blocks; a free must not do so. */
+/* Returns held blocks that exceed the pool's bound to upstream, except blocks for which the host
+ * would have to wait.  A free must not call this function, because the function asks the driver
+ * whether recorded blocks are idle. */
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {
@@ -398,11 +415,11 @@ _tarn_pool_give_back_excess (TarnPool *pool)
       }
 }
 
-/* Does the upkeep of a pool over a heap, and of the heap, after requests that took no lock: frees
- * blocks that were idle for long, and makes the heap check whether a queue (NULL: none) is done
- * with its memory.  Does not wait for a lock, because the thread that has it does the upkeep as
- * well, and threads that sleep once for a lock keep waiting for one another.
- */
+/* Does the upkeep of a pool over a heap, and of the heap, after requests that took no lock: returns
+ * blocks that were idle for long, and makes the heap check whether a queue (NULL: none) has
+ * finished with its memory.  If another thread holds the pool's lock, does not wait for it: that
+ * thread does the upkeep as well, and threads that have begun to sleep for a lock keep waiting for
+ * one another. */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {

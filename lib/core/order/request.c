@@ -19,8 +19,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Records the result of a request.  A reader of the recording learns a block's memory from the
- * first request that it serves. */
+/* Records the result of a request in the trace, and the request's call stack in the block.  A
+ * reader of the trace learns a block's address from the first request that the block serves. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
               const GError *error)
@@ -44,7 +44,8 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
     _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
-/* Fires the probe of a request that was served, but not by the fast path of the thread's cache. */
+/* Fires the probe (USDT) of a request that was served elsewhere than on the fast path of the
+ * thread's cache. */
 static inline __attribute__ ((always_inline)) void
 probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
               gboolean is_hit)
@@ -55,7 +56,8 @@ probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock
     TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
 }
 
-/* Fires the probe of a request that needed the lock.  The result of the request decides which. */
+/* Fires the probe (USDT) of a request that needed the lock: fail, hit or miss, as the request
+ * ended. */
 static void
 probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
                const GError *error)
@@ -66,9 +68,9 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
     probe_served (pool, size, handle, block, block->is_hit);
 }
 
-/* Serves a request from the thread's cache if a plain visit is not possible, because there is no
- * membarrier, or because a recording or tags trace every block.  Returns NULL if this needs the
- * lock. */
+/* Serves a request from the thread's cache in the cases that the fast path excludes: the read
+ * section needs a fence (the system has no membarrier (), or the pool redirects requests), or a
+ * recording or tags trace every block.  Returns NULL if the caller has to take the lock. */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -87,8 +89,9 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request from the thread's cache after all, or from what other threads have handed over.
- * Returns NULL if the lock has to be taken. */
+/* Serves a request that the fast path did not serve without the lock: from the thread's cache, or
+ * from blocks that other threads have handed over.  Returns NULL if the caller has to take the
+ * lock. */
 static inline TarnBlock *
 take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -101,7 +104,8 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request from the arena of its queue.  Returns NULL if the lock has to be taken. */
+/* Serves a request from the arena of its queue.  Sets *is_due if the caller should call
+ * _tarn_pool_look_after ().  Returns NULL if the caller has to take the lock. */
 static inline TarnBlock *
 take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
@@ -113,7 +117,8 @@ take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
   return block;
 }
 
-/* Adds the queue that makes fresh memory ready to those that use a block. */
+/* Adds @fresh, the queue on which the backend makes fresh memory ready, to the queues that use a
+ * block. */
 static void
 add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 {
@@ -122,8 +127,8 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Marks a block that was allocated without a queue as unready, if a queue makes fresh memory ready.
- */
+/* Marks a block that was allocated without a queue as unready, if the backend makes fresh memory
+ * ready on a queue. */
 static void
 set_unready (TarnPool *pool, TarnBlock *block)
 {
@@ -134,8 +139,8 @@ set_unready (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Allocates from upstream for a request that no held block serves.  Over a heap, tries the memory
- * that @queue (NULL: no queue) has there first. */
+/* Allocates from upstream for a request that no held block serves.  If upstream is a heap, first
+ * tries the memory that the heap has for @queue (NULL: for no queue). */
 static TarnBlock *
 allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
                GError **error)
@@ -156,9 +161,10 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
 }
 
 /* Allocates for a request that no held block serves: from upstream or, after memory has run out,
- * from blocks freed meanwhile.  The request's queue waits for the queue that makes fresh memory
- * ready, or for the queues that used the block before.  Looks up the former before it allocates: if
- * the lookup failed afterwards, the pool would hold the memory as idle too early. */
+ * from blocks freed meanwhile.  Makes the request's queue wait for the queue on which the backend
+ * makes fresh memory ready, or for the queues that used the block before.  Looks up the queue for
+ * fresh memory before it allocates: if the lookup failed afterwards, the pool would hold the memory
+ * as idle too early. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {
@@ -185,9 +191,10 @@ allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short,
   return _tarn_pool_move_or_put_back (pool, block, request, !block->is_hit, error);
 }
 
-/* Allocates for a request that no held block serves.  If other queues had blocks of its size, and
- * memory beside these was short, makes the next frees of the size record events, so that blocks are
- * handed over from queue to queue. */
+/* Allocates for a request that no held block serves, after recording the events that it wants on
+ * other queues.  If other queues hold blocks of the requested size, and there was too little other
+ * memory, makes the next frees of the size record events, so that the pool can hand blocks over
+ * from queue to queue. */
 static TarnBlock *
 allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
 {
@@ -206,8 +213,8 @@ allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
   return block;
 }
 
-/* Makes the pool meet a request's queue, and serves the request if a block is ready.  Returns NULL
- * without an error if none is. */
+/* Adds a request's queue to the queues that the pool knows, and serves the request if a block is
+ * ready for that queue.  Returns NULL without an error if no block is ready. */
 static TarnBlock *
 meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
 {
@@ -230,7 +237,7 @@ meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **erro
 }
 
 /* Takes the lock, and serves a request of the host, or of a queue that the pool knows, if a block
- * is ready.  *has_excess: the caller has to check whether the pool holds too much. */
+ * is ready.  Sets *has_excess if the caller has to check whether the pool exceeds its bound. */
 static TarnBlock *
 lock_and_take (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *has_excess)
 {
@@ -258,7 +265,7 @@ lock_and_take (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *
   return block;
 }
 
-/* Drops a request's references. */
+/* Drops a request's references to queues and events. */
 static void
 end_request (TarnPool *pool, TarnRequest *request)
 {
@@ -270,9 +277,9 @@ end_request (TarnPool *pool, TarnRequest *request)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Serves a request that needs the lock: from a held block, at once or after asking the driver; else
- * with fresh memory, for which the pool returns held blocks if memory has run out
- * (upstream/miss.c). */
+/* Serves a request that needs the lock: from a held block, at once or after asking the driver
+ * whether it is idle; else with fresh memory from upstream.  If upstream has run out of memory, the
+ * pool first returns held blocks to it (upstream/miss.c). */
 static TarnBlock *
 serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -298,7 +305,8 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Fails a request whose size no memory can have.  Returns no held block for it. */
+/* Fails a request whose size is larger than any memory can be, without returning held blocks to
+ * upstream. */
 static TarnBlock *
 refuse_size (TarnPool *pool, gsize size, GError **error)
 {
@@ -309,8 +317,8 @@ refuse_size (TarnPool *pool, gsize size, GError **error)
   return NULL;
 }
 
-/* Checks a pool's invariants, once in check_interval requests.  A violation is a bug of the
- * library, or the program has overwritten its memory. */
+/* Checks a pool's invariants, once in check_interval requests.  A violation means that the library
+ * has a bug, or that the program has overwritten the library's memory. */
 static void
 check_now_and_then (TarnPool *pool)
 {
@@ -364,7 +372,7 @@ serve_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Allocates a block that no fast path had. */
+/* Allocates a block for a request that no fast path served. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -381,7 +389,8 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Returns TRUE if no block is traced, handed over or checked, as is usual. */
+/* Returns TRUE in the usual case: no block is traced, no thread has handed blocks over, and the
+ * pool does not check its invariants. */
 static inline gboolean
 is_usual (const TarnPool *pool)
 {
@@ -389,8 +398,8 @@ is_usual (const TarnPool *pool)
          && !_tarn_pool_has_transfers (pool) && pool->policy.check_interval == 0;
 }
 
-/* Allocates a block that the thread's cache does not have, usually from the queue's arena.  Not
- * inlined, to keep it off the path of hits. */
+/* Allocates a block for a request that the thread's cache did not serve, usually from the queue's
+ * arena.  Not inlined, so that the path of hits stays short. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GError **error)
 {
@@ -446,8 +455,8 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block is aligned.  If memory is a handle, goes by the alignment of all memory
- * of the heap. */
+/* Returns TRUE if a block's memory is aligned to @alignment bytes.  If the heap's memory is
+ * handles, not addresses, compares @alignment with the alignment of all memory of the heap. */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
@@ -456,7 +465,7 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
   return (block->memory.address & (alignment - 1)) == 0;
 }
 
-/* Allocates an aligned block from the heap. */
+/* Allocates an aligned block of fresh memory from the heap. */
 static TarnBlock *
 allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
 {

@@ -8,19 +8,20 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* If a heap cannot get one segment, it gets several, of at least this many bytes each. */
+/* The least bytes of a block into which a reservation over a heap is divided, if the heap cannot
+ * get one segment for all bytes.  The last block may be smaller. */
 #define MIN_PART ((gsize) 2 << 20)
 
-/* Returns TRUE if a request that failed may succeed in smaller parts: because memory is short or
- * the driver refused it. */
+/* Returns TRUE if requests for smaller blocks may succeed after this error: if memory is short, or
+ * the driver refused the request. */
 static gboolean
 may_be_smaller (const GError *error)
 {
   return error->domain != TARN_ERROR || tarn_error_is_no_memory (error);
 }
 
-/* Allocates blocks of @bytes bytes in total, as few as possible.  Returns FALSE with an error if
- * there is less memory. */
+/* Allocates blocks of @bytes bytes in total, as few blocks as possible, and adds them to @blocks.
+ * Returns FALSE with an error if there is less memory. */
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {
@@ -49,8 +50,8 @@ take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **e
   return TRUE;
 }
 
-/* Makes the free of a block return its memory to the heap.  In a bin, it would serve requests of
- * its size only. */
+/* Makes the free of a block return the block's memory to the heap.  If the free put the block in a
+ * bin, the block would serve only requests of its size. */
 static void
 set_exact (TarnBlock *block)
 {
@@ -64,7 +65,8 @@ set_exact (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Returns TRUE if a pool without a heap holds a block once it is freed. */
+/* Returns TRUE if a pool that is not over a heap will hold a block after the block is freed.  Else
+ * returns FALSE with an error. */
 static gboolean
 is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 {
@@ -72,7 +74,7 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   gsize room;
 
   if (pool->policy.is_debugged)
-    return TRUE; /* it never holds a block */
+    return TRUE; /* a debugged pool never holds blocks */
   _tarn_mutex_lock (&pool->lock);
   has_limit = pool->limit.bytes != 0;
   room = pool->store.has_ended ? 0 : _tarn_pool_get_room (pool);
@@ -93,7 +95,8 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Moves the blocks of a queue from threads' caches to the pool's bins, for all threads. */
+/* Moves the blocks of a queue from thread caches to the pool's bins, so that all threads can get
+ * them. */
 static void
 flush (TarnPool *pool, gpointer queue)
 {

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests that wait for memory. */
+ * Requests with a timeout: if there is no memory, they wait until other threads free some. */
 
 #include "common/argument-private.h"
 #include "order/order-private.h"
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE if this thread may wait until others free memory: not inside a backend's function or
- * a reclaim function, because the others may be waiting for that to end. */
+/* Returns TRUE if this thread may wait until other threads free memory.  It may not inside a
+ * backend's function or a reclaim function, because the other threads may be waiting for that
+ * function to end. */
 static gboolean
 may_wait (void)
 {
@@ -28,7 +29,7 @@ is_above_limit (TarnPool *pool, gsize size)
   return limit_bytes != 0 && size > limit_bytes;
 }
 
-/* Lists a pool and the others of its group, with references. */
+/* Returns an array of a pool and the other pools of its reclaim group, with references. */
 static GPtrArray *
 list_pools (TarnPool *pool)
 {
@@ -37,13 +38,14 @@ list_pools (TarnPool *pool)
 
   if (group != NULL)
     _tarn_group_list (group, pools);
-  if (!g_ptr_array_find (pools, pool, NULL)) /* it may just have left */
+  if (!g_ptr_array_find (pools, pool, NULL)) /* the pool may just have left the group */
     g_ptr_array_add (pools, tarn_pool_ref (pool));
   return pools;
 }
 
-/* Uncounts a failed attempt before its retry, so that both count as one request.  If the request
- * was redirected (redirect.c), the other pool has counted it. */
+/* Decrements the counter of failures before the retry of a failed request, so that both attempts
+ * count as one request.  If the request was redirected (redirect.c), the other pool has counted the
+ * failure. */
 static void
 uncount_failure (TarnPool *pool)
 {
@@ -53,8 +55,8 @@ uncount_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Retries a failed request whenever a thread has freed memory, until @end_time.  Replaces *error,
- * that of the last attempt. */
+/* Retries a failed request whenever a thread has freed memory, until @end_time.  *error is the
+ * error of the last attempt; each new attempt replaces it. */
 static TarnBlock *
 allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, GError **error)
 {
@@ -77,7 +79,8 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, G
   return block;
 }
 
-/* Computes the time at which a wait ends. */
+/* Returns the monotonic time at which a wait ends; G_MAXINT64 if @microseconds is negative: never.
+ * */
 static gint64
 get_end_time (gint64 microseconds)
 {

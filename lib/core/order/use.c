@@ -1,12 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Records uses of blocks, and moves blocks from queue to queue, as the program says. */
+ * Records that a queue uses a block, and moves blocks from queue to queue, when the program asks
+ * for that. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* Returns TRUE if a queue is among a block's uses.  The lock is held. */
+/* Returns TRUE if a queue is among the queues that use a block.  The caller holds the pool's lock.
+ * */
 static gboolean
 is_used_by (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -16,7 +18,7 @@ is_used_by (const TarnBlock *block, const TarnQueue *queue)
   return FALSE;
 }
 
-/* Adds a queue to those that use a block of a pool. */
+/* Adds a queue to the queues that use a block of a pool. */
 gboolean
 _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -38,8 +40,9 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Drops the events that a move recorded before it failed.  The block stays on its queues, and
- * commands after these events use it, too.  Keeps the event of a forgotten queue. */
+/* Drops the events that a move of a block recorded before the move failed.  The block stays on its
+ * queues, and later commands of these queues use it, too, so the events do not stand for all uses.
+ * Keeps the event of a queue that the pool has forgotten. */
 static void
 drop_events (TarnPool *pool, TarnBlock *block)
 {
@@ -51,9 +54,9 @@ drop_events (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Makes a queue the only user of a block of a pool.  @queue: NULL: the host waits, and the block
- * has no queue.  A block that was handed over while in use records an event when it is freed,
- * because the first queue will request memory again. */
+/* Makes the queue with a handle the only user of a block of a pool.  If @handle is NULL, the host
+ * waits, and the block has no queue.  If the block comes from another queue, its free will record
+ * an event, because that other queue will request memory again and can then get this block. */
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {

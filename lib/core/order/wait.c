@@ -1,14 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out who has to wait before a block can be used, and waits. */
+ * Decides whether a queue or the host has to wait before a block can be used, and makes it wait.  A
+ * use of a block is a queue that uses the block, and the event after which it does not.  The event
+ * is timely if it was recorded when the block was freed, and late if it may also stand for later
+ * commands. */
 
 #include "order/order-private.h"
 
-/* The lock is held. */
+/* Callers of the functions below hold the pool's lock. */
 
-/* Returns TRUE if a use is known to be done, or if it is on the same in-order queue, whose later
- * commands run after it.  @queue: NULL: the host. */
+/* Returns TRUE if @queue (NULL: the host) need not wait for a use of a block: the use's event is
+ * known to have completed, or the use is on @queue itself, an in-order queue, whose later commands
+ * run after it. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
@@ -16,14 +20,15 @@ is_done_for (const TarnUse *use, const TarnQueue *queue)
          || (_tarn_use_has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
-/* Returns TRUE if a request can make its queue wait for a use. */
+/* Returns TRUE if a use has a timely event, for which a request can make its queue wait. */
 static gboolean
 is_timely (const TarnUse *use)
 {
   return _tarn_use_has_event (use) && !use->event->is_late;
 }
 
-/* Returns TRUE if a queue (NULL: the host) can use a block without a wait. */
+/* Returns TRUE if a queue (NULL: the host) can use a block without a wait.  An unready block is not
+ * ready for any queue. */
 gboolean
 _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -35,7 +40,7 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Returns TRUE if events say when a queue can use a block. */
+/* Returns TRUE if each use of a block for which a queue would have to wait has a recorded event. */
 gboolean
 _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -45,7 +50,7 @@ _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Returns TRUE if a queue can use a block after waiting for timely events. */
+/* Returns TRUE if timely events are all that a queue has to wait for to use a block. */
 gboolean
 _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -55,9 +60,9 @@ _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Adds the events that a request's queue would have to wait for, to use a block, to those to ask
- * the driver about, and a NULL behind them; as many as there is room for.  Takes references on
- * them. */
+/* Adds events to a request's list of events to ask the driver about: those for which the request's
+ * queue would have to wait to use a block, and then a NULL.  Takes references to them.  Adds only
+ * as many as there is room for. */
 void
 _tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
 {
@@ -82,8 +87,8 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Adds the queue that makes fresh memory ready (NULL: there is none) to the uses of an unready
- * block. */
+/* Adds the queue on which the backend makes fresh memory ready (NULL: there is none) to the uses of
+ * an unready block, and clears the mark that the block is unready. */
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {
@@ -93,9 +98,10 @@ _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
   block->is_unready = FALSE;
 }
 
-/* Makes a queue, or none (NULL), the only user of a block.  Does not wait: the block's uses are
- * done, or the caller has waited for them.  The caller has a reference to the queue, because the
- * block's may be the last one. */
+/* Makes a queue, or none (NULL), the only user of a block.  Does not wait: call this only if the
+ * block's uses are done, or if the queue or the host has been made to wait for them.  The caller
+ * has a reference to the queue, because the reference of the block, which this function drops, may
+ * be the last one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -106,19 +112,20 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  block->is_away = pool->heap != NULL && queue != NULL; /* as far as is known */
+  block->is_away
+      = pool->heap != NULL && queue != NULL; /* the heap may have the memory for another queue */
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
 }
 
-/* The lock is not held. */
+/* Callers of the functions below do not hold the pool's lock. */
 
-/* The obstacle between a queue and a use. */
+/* The event for which a queue has to wait because of a use of a block. */
 typedef enum
 {
   NOTHING,
   A_TIMELY_EVENT,
-  A_LATE_EVENT /* or none as yet */
+  A_LATE_EVENT /* or no event has been recorded yet */
 } Obstacle;
 
 static Obstacle
@@ -136,8 +143,8 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Makes the host wait for an event.  A failed wait is good enough if the event has completed: an
- * earlier command has failed. */
+/* Makes the host wait for an event.  If the wait fails but the event has completed, counts that as
+ * success: the wait failed only because an earlier command failed. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 {
@@ -156,11 +163,10 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
   return TRUE;
 }
 
-/* Makes a queue, or the host, wait for a use of a block that no other call works on.  If this
- * records an event, the use keeps it until the block changes hands.  @may_be_late: the queue may
- * wait for a late event; else the host does.  The queues that use a block live as long as it is in
- * use.
- */
+/* Makes a queue (NULL: the host) wait for a use of a block.  No other thread works on the block.
+ * If this function records an event, the use keeps the event until the block gets another queue.
+ * @may_be_late: the queue itself may wait for a late event; else the host waits for it.  The
+ * program keeps the queues that use a block alive while the block is in use. */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
            gboolean may_be_late, GError **error)
@@ -182,14 +188,14 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  pool->store.has_done = TRUE; /* others may share the event */
+  pool->store.has_done = TRUE; /* other blocks may share the event */
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }
 
-/* Makes a queue, or the host, wait for all uses of a block that no other call works on.
- * @may_be_late: the queue may wait for late events, too; else the queue waits for timely events
- * only, and the host for the others. */
+/* Makes a queue (NULL: the host) wait for all uses of a block.  No other thread works on the block.
+ * @may_be_late: the queue waits for late events, too; else the queue waits for timely events only,
+ * and the host waits for the late events. */
 gboolean
 _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gboolean may_be_late,
                    GError **error)
@@ -200,7 +206,8 @@ _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gbo
   return TRUE;
 }
 
-/* Adds the queue that makes fresh memory ready to the uses of an unready block. */
+/* Looks up the queue on which the backend makes fresh memory ready, and adds it to the uses of an
+ * unready block. */
 static gboolean
 use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -215,7 +222,8 @@ use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
   return TRUE;
 }
 
-/* Makes a queue the only user of a block if this needs no wait.  Returns FALSE if it does. */
+/* Makes a queue (NULL: none) the only user of a block, if this needs no wait.  Returns FALSE if a
+ * wait is needed. */
 static gboolean
 set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -232,9 +240,10 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   return is_ready;
 }
 
-/* Makes a queue the only user of a block in use; it waits if necessary.  @queue: NULL: the host
- * waits, and the block has no queue.  No other call works on the block; the caller has a reference
- * to the queue.  @may_be_late is for _tarn_block_await (). */
+/* Makes a queue the only user of a block in use, and makes the queue wait for the other uses if
+ * necessary.  If @queue is NULL, the host waits, and the block has no queue.  No other thread works
+ * on the block, and the caller has a reference to the queue.  @may_be_late: see _tarn_block_await
+ * (). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

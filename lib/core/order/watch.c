@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools that look at each block that is freed: those that find blocks in use by their memory, and
- * those whose memory is handles that a program may retain (upstream/aside.c). */
+ * Pools that inspect each block when it is freed: pools that find blocks in use by their memory
+ * (TARN_POOL_FINDABLE), and pools whose memory is handles that a program may retain
+ * (upstream/aside.c). */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
@@ -23,7 +24,8 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
   g_critical ("%s", text);
 }
 
-/* Removes a block that is freed from the indices that have it. */
+/* Removes a block that is being freed from the indices that have it: that of its own pool, and that
+ * of the pool that redirected the request to it (redirect.c). */
 static void
 unfind (TarnPool *pool, TarnBlock *block)
 {
@@ -34,7 +36,7 @@ unfind (TarnPool *pool, TarnBlock *block)
     _tarn_index_remove (&finder->index, block);
 }
 
-/* Frees a block of a pool that looks at each freed block. */
+/* Frees a block of a pool that inspects each block when it is freed. */
 void
 _tarn_pool_free_watched (TarnBlock *block)
 {
@@ -51,7 +53,7 @@ _tarn_pool_free_watched (TarnBlock *block)
     unfind (pool, block);
   if (!pool->policy.asks_retained || block->state != TARN_BLOCK_ACTIVE)
     {
-      _tarn_pool_free_block (block); /* it reports a double free */
+      _tarn_pool_free_block (block); /* reports a double free */
       return;
     }
   _tarn_pool_look_aside (pool, _tarn_pool_free_block);
