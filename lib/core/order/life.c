@@ -66,9 +66,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
-      _tarn_duty_begin (
-          pool->base.level,
-          TARN_DUTY_GIVE_BACK); /* other threads can see the pool's returning blocks by now */
+      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* others know the pool by now */
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
     }

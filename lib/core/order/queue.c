@@ -320,8 +320,7 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
-  was_open = _tarn_pool_close (
-      pool); /* closed, because a thread that frees a block reads block->share */
+  was_open = _tarn_pool_close (pool); /* a thread that frees a block reads its share */
   _tarn_pool_drop_met (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);
@@ -413,8 +412,7 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_drop_met (pool,
-                       queue->handle); /* other threads may have made the pool meet it again */
+  _tarn_pool_drop_met (pool, queue->handle); /* other threads may have met it meanwhile */
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);

@@ -112,8 +112,7 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  block->is_away
-      = pool->heap != NULL && queue != NULL; /* the heap may have the memory for another queue */
+  block->is_away = pool->heap != NULL && queue != NULL; /* as far as is known */
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
 }
