@@ -80,8 +80,8 @@ _tarn_pool_print_stats (TarnPool *pool)
   g_printerr ("%s", line);
 }
 
-/* Adds the counters of a pool to the text to print, if the pool's last reference is not gone yet.
- * */
+/* Adds the counters of a pool to the text to print, if the pool's last reference is not gone
+ * yet. */
 static void
 add_line (TarnAllocator *allocator, gpointer lines)
 {

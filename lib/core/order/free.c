@@ -12,8 +12,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE in a child of fork (), and counts the free there.  The caller then ignores the free.
- * */
+/* Returns TRUE in a child of fork (), and counts the free there.  The caller then ignores the
+ * free. */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {

@@ -115,8 +115,8 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return block;
 }
 
-/* Blocks that a request may use after a wait.  Callers of the functions below hold the pool's lock.
- * */
+/* Blocks that a request may use after a wait.  Callers of the functions below hold the pool's
+ * lock. */
 
 /* Returns TRUE if an event is already in a request's list of events to ask the driver about. */
 static gboolean

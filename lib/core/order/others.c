@@ -25,8 +25,8 @@ has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
 }
 
 /* Returns TRUE if a call that names @queue has to record an event on it: because requests of other
- * queues want its blocks, or because the pool exceeds its bound.  The caller holds the pool's lock.
- * */
+ * queues want its blocks, or because the pool exceeds its bound.  The caller holds the pool's
+ * lock. */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -223,8 +223,8 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 }
 
 /* Sets @event as the event of the blocks in a queue's share that other queues want, and moves these
- * blocks to the recorded bins.  If the pool exceeds its bound, does so for all blocks of the share.
- * */
+ * blocks to the recorded bins.  If the pool exceeds its bound, does so for all blocks of the
+ * share. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {

@@ -14,8 +14,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of unreferenced queues at which the pool drops all of them, when it meets a new queue.
- * */
+/* The number of unreferenced queues at which the pool drops all of them, when it meets a new
+ * queue. */
 #define MAX_UNUSED 64
 
 /* Callers of the functions below hold the pool's lock. */
@@ -357,8 +357,8 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
 }
 
 /* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait until that
- * ends (base/duty-private.h).  Else returns FALSE with an error.  The caller holds the pool's lock.
- * */
+ * ends (base/duty-private.h).  Else returns FALSE with an error.  The caller holds the pool's
+ * lock. */
 static gboolean
 can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 {

@@ -38,8 +38,8 @@ begin_call (TarnPool *pool)
   return redirect;
 }
 
-/* Drops a reference to a redirect function.  After the last one, destroys the function's user_data.
- * */
+/* Drops a reference to a redirect function.  After the last one, destroys the function's
+ * user_data. */
 static void
 drop (TarnPool *pool, TarnRedirect *redirect)
 {

@@ -22,8 +22,8 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
 }
 
 /* Returns TRUE if the pool can return a block to the heap while commands use it.  It can if all
- * these commands are on one in-order queue, and the heap has the block's memory for the same queue.
- * */
+ * these commands are on one in-order queue, and the heap has the block's memory for the same
+ * queue. */
 gboolean
 _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
@@ -200,8 +200,8 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
 }
 
 /* Makes the host wait until all commands that use a block are done.  Commands of a lost context
- * count as done.  Returns FALSE with an error if the driver cannot tell when the commands are done.
- * */
+ * count as done.  Returns FALSE with an error if the driver cannot tell when the commands are
+ * done. */
 static gboolean
 await_end (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -334,8 +334,8 @@ _tarn_pool_ask_recorded (TarnPool *pool)
 }
 
 /* Retires held blocks for the caller to return to the heap: the blocks of @queue (NULL: of no
- * queue), or all blocks that can be returned, as @sparing says.  Returns FALSE if there are none.
- * */
+ * queue), or all blocks that can be returned, as @sparing says.  Returns FALSE if there are
+ * none. */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {

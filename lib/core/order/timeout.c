@@ -79,8 +79,8 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, G
   return block;
 }
 
-/* Returns the monotonic time at which a wait ends; G_MAXINT64 if @microseconds is negative: never.
- * */
+/* Returns the monotonic time at which a wait ends; G_MAXINT64 if @microseconds is negative:
+ * never. */
 static gint64
 get_end_time (gint64 microseconds)
 {

@@ -7,8 +7,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* Returns TRUE if a queue is among the queues that use a block.  The caller holds the pool's lock.
- * */
+/* Returns TRUE if a queue is among the queues that use a block.  The caller holds the pool's
+ * lock. */
 static gboolean
 is_used_by (const TarnBlock *block, const TarnQueue *queue)
 {
