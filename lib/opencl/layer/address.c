@@ -1,17 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds where a piece begins on the device.  A kernel may rely on the alignment of buffers that the
- * device states (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and the buffers of a piece are as aligned as the
- * piece is. rusticl of Mesa 22.3 states 512 bytes and aligns its buffers to 64, but it also accepts
- * sub-buffers at any offset.  So if a driver accepts such an offset, a kernel reads the address of
- * each piece, and the piece's blocks begin at the first aligned address.  A driver that refuses it,
- * as OpenCL 3.0 says in section 5.2.1 (CL_MISALIGNED_SUB_BUFFER_OFFSET), aligns as stated, and the
- * layer asks nothing more. */
+ * Finds the device address at which a piece begins.  A piece is a large buffer of the driver; each
+ * buffer of the program is a range of one.  A kernel may rely on the alignment that the device
+ * states for buffers (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and a range is only as aligned as its piece.
+ * rusticl of Mesa 22.3 states 512 bytes but aligns its buffers to 64 bytes.  It also accepts
+ * sub-buffers at any offset.  So if a driver accepts a sub-buffer at an unaligned offset, the layer
+ * runs a kernel that reads the address of each piece, and the heap uses the piece from its first
+ * aligned address on.  A driver that refuses such an offset, as OpenCL 3.0 says in section 5.2.1
+ * (CL_MISALIGNED_SUB_BUFFER_OFFSET), aligns its buffers as stated, and the layer runs no kernel. */
 
 #include "layer-private.h"
 
-/* Returns TRUE if the driver makes a sub-buffer at an offset that is not aligned. */
+/* Returns TRUE if the driver makes a sub-buffer at an unaligned offset. */
 static gboolean
 takes_any_offset (const LayerContext *context)
 {
@@ -51,8 +52,8 @@ _tarn_layer_address_begin (LayerContext *context)
     _tarn_layer_driver->clReleaseProgram (program);
 }
 
-/* Enqueues the kernel that writes the address of a piece to @answer.  Makes a kernel for each call,
- * because other threads must not change its arguments. */
+/* Enqueues the kernel that writes the address of a piece to @answer.  Makes a new kernel object for
+ * each call, because threads that shared one would overwrite each other's arguments. */
 static gboolean
 enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_mem answer,
          cl_event *event)
@@ -74,7 +75,7 @@ enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_m
   return status == CL_SUCCESS;
 }
 
-/* Reads the address of a piece on the device.  Returns FALSE if that fails, or takes too long. */
+/* Reads the device address of a piece.  Returns FALSE if that fails, or takes longer than 0.2 s. */
 static gboolean
 ask (LayerContext *context, cl_mem piece, cl_mem answer, cl_ulong *address)
 {

@@ -1,26 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Asks the driver how it behaves with buffers of its own, so that programs see the same with the
- * layer.  A context asks when it first needs to know, with tiny buffers.
+ * Asks the driver how it treats its own buffers, so that the layer can make the program's buffers,
+ * which are sub-buffers, behave in the same way.  The layer asks when it first needs to know, in
+ * each context, with buffers of a few bytes.
  *
- * A context caches answers about flags: the flags that the driver reports, or that it refuses them.
- * An answer that is due to a lack of memory is not cached. */
+ * A context caches the driver's answers about flags.  An answer is the flags that the driver
+ * reports, or the fact that the driver refuses them.  Errors other than CL_INVALID_VALUE, such as a
+ * lack of memory, are not cached. */
 
 #include "layer-private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The bits of flags in the keys and values of cached answers. */
+/* The number of low bits of cl_mem_flags that keys and values of cached answers have. */
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
-/* The lowest bit tells an answer from none, the next one a refusal from flags. */
+/* The value of a cached answer.  The lowest bit is set, so that no answer is NULL.  The next bit is
+ * set if the driver refused the flags.  Otherwise the bits above them are flags. */
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
-/* The smallest sub-buffer. */
+/* The region of the smallest sub-buffer. */
 static const cl_buffer_region least = { 0, 1 };
 
 /* Looks up a cached answer.  Returns FALSE if there is none. */
@@ -41,7 +44,7 @@ cache_answer (LayerContext *context, gsize key, gpointer answer)
   g_hash_table_insert (context->answers, GSIZE_TO_POINTER (key), answer);
 }
 
-/* Reads the flags from a cached answer.  Returns an error if it is a refusal. */
+/* Reads the flags from a cached answer.  Returns CL_INVALID_VALUE if the driver refused them. */
 static cl_int
 read_answer (gpointer answer, cl_mem_flags *flags)
 {
@@ -51,7 +54,7 @@ read_answer (gpointer answer, cl_mem_flags *flags)
   return CL_SUCCESS;
 }
 
-/* Reads the flags of an object, and releases it. */
+/* Reads the flags of a memory object, and releases the object. */
 static cl_int
 get_flags (cl_mem object, cl_mem_flags *flags)
 {
@@ -73,7 +76,7 @@ make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
                                              status);
 }
 
-/* Asks for the flags of a buffer that is made with @asked. */
+/* Asks the driver for the flags of a buffer that is made with @asked. */
 static cl_int
 ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -83,8 +86,8 @@ ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
   return buffer != NULL ? get_flags (buffer, flags) : status;
 }
 
-/* Asks for the flags of a sub-buffer that is made with @asked, of a buffer that is made with
- * @whole. */
+/* Asks the driver for the flags of a sub-buffer that is made with @asked, of a buffer that is made
+ * with @whole. */
 static cl_int
 ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -101,7 +104,7 @@ ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_
   return status;
 }
 
-/* Caches an answer that will be the same next time.  Returns its status. */
+/* Caches the driver's answer, if the driver would give the same answer again.  Returns @status. */
 static cl_int
 note_answer (LayerContext *context, gsize key, cl_int status, const cl_mem_flags *flags)
 {
@@ -139,7 +142,8 @@ _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_fl
   return note_answer (context, key, ask_part (context, whole, asked, flags), flags);
 }
 
-/* Returns a buffer's number of references while it has a sub-buffer, or 0 if it cannot be seen. */
+/* Returns the driver's reference count of a buffer while the buffer has a sub-buffer.  Returns 0 if
+ * the driver makes no buffer or no sub-buffer. */
 static cl_uint
 count_with_part (LayerContext *context)
 {
@@ -162,8 +166,9 @@ count_with_part (LayerContext *context)
   return references;
 }
 
-/* Returns TRUE if something adds to a buffer's references, and caches the answer once it could be
- * seen.  @count: returns the number of references then. */
+/* Returns TRUE if sub-buffers, or maps, add to a buffer's reference count.  @kept: the cached
+ * answer; negative while it is unknown.  @count: makes a buffer with a sub-buffer or a map, and
+ * returns its reference count, or 0 if that fails. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -184,7 +189,8 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* Returns a buffer's number of references while it is mapped, or 0 if it cannot be seen. */
+/* Returns the driver's reference count of a buffer while the buffer is mapped.  Returns 0 if the
+ * driver makes no buffer or no map. */
 static cl_uint
 count_with_map (LayerContext *context)
 {
@@ -219,7 +225,7 @@ _tarn_layer_ask_map_references (LayerContext *context)
 
 /* The device */
 
-/* Returns a text about the device; empty if it does not say. */
+/* Returns a string that the device reports; empty if the query fails. */
 static gchar *
 get_text (cl_device_id device, cl_device_info name)
 {
@@ -229,7 +235,7 @@ get_text (cl_device_id device, cl_device_info name)
   return g_strdup (text);
 }
 
-/* Returns a number of 32 or 64 bits about the device, or 0 if it does not say. */
+/* Returns a number of 32 or 64 bits that the device reports, or 0 if the query fails. */
 static cl_ulong
 get_number (cl_device_id device, cl_device_info name)
 {
@@ -246,7 +252,7 @@ get_number (cl_device_id device, cl_device_info name)
   return size == sizeof number.narrow ? number.narrow : number.wide;
 }
 
-/* Makes an image of one pixel of a buffer.  Returns NULL if the driver refuses. */
+/* Makes an image of one pixel over the start of a buffer.  Returns NULL if the driver refuses. */
 static cl_mem
 make_image (const LayerContext *context, cl_mem buffer)
 {
@@ -259,7 +265,8 @@ make_image (const LayerContext *context, cl_mem buffer)
                                             NULL, &status);
 }
 
-/* Returns TRUE if an image shows its buffer's bytes, or if nothing can be read. */
+/* Returns TRUE if a byte that is written to a buffer can be read from its image.  Returns TRUE as
+ * well if a command fails, so that nothing is known. */
 static gboolean
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
@@ -276,7 +283,7 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
          || read == byte;
 }
 
-/* Returns TRUE if the driver makes an image of a buffer that shows the buffer's bytes. */
+/* Returns TRUE if the driver makes an image of @buffer, and the image shows the buffer's bytes. */
 static gboolean
 makes_image (LayerContext *context, cl_mem buffer)
 {
@@ -289,7 +296,8 @@ makes_image (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes such an image of a sub-buffer of a buffer. */
+/* Returns TRUE if the driver makes an image of a sub-buffer of @buffer, and the image shows the
+ * sub-buffer's bytes. */
 static gboolean
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
@@ -304,7 +312,8 @@ makes_image_of_part (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes images of sub-buffers, or none of buffers either. */
+/* Returns TRUE if the driver makes images of sub-buffers, or if it makes no images of buffers at
+ * all. */
 static gboolean
 makes_images_of_parts (LayerContext *context)
 {
@@ -323,7 +332,7 @@ makes_images_of_parts (LayerContext *context)
   return makes;
 }
 
-/* Returns TRUE if a byte that is written to one buffer can be read from another. */
+/* Returns TRUE if a byte that is written to the buffer @from can be read from the buffer @to. */
 static gboolean
 hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
 {
@@ -336,8 +345,8 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
          && read == byte;
 }
 
-/* Returns TRUE if a buffer that is not used yet shares its memory with a buffer over its host
- * address. */
+/* Returns TRUE if @buffer shares its memory with a buffer that is made over the host address of
+ * @buffer.  No command may use @buffer yet. */
 static gboolean
 shares_address (LayerContext *context, cl_mem buffer)
 {
@@ -379,9 +388,10 @@ _tarn_layer_ask_addresses (LayerContext *context)
   return known;
 }
 
-/* PoCL up to 7.0 makes images of buffers only, and those of rusticl of Mesa 22.3 begin where the
- * whole buffer does (seen).  Asked only for programs that want such images: with PoCL 3.1, a
- * context that had one is never freed. */
+/* PoCL up to 7.0 makes images of buffers, but not of sub-buffers (seen).  rusticl of Mesa 22.3
+ * makes images of sub-buffers that begin where the whole buffer begins (seen).  Call this only for
+ * programs that want images of buffers, because PoCL 3.1 never frees a context that had such an
+ * image. */
 gboolean
 _tarn_layer_ask_images (LayerContext *context)
 {
@@ -395,8 +405,8 @@ _tarn_layer_ask_images (LayerContext *context)
   return known != FALSE;
 }
 
-/* Returns TRUE if a device is PoCL's.  @version: its major version; 0 before 4.0, which does not
- * say. */
+/* Returns TRUE if a device is PoCL's.  @version: set to PoCL's major version, or to 0 before PoCL
+ * 4.0, which does not report its version. */
 static gboolean
 is_pocl (cl_device_id device, guint64 *version)
 {
@@ -409,8 +419,8 @@ is_pocl (cl_device_id device, guint64 *version)
   return pocl != NULL;
 }
 
-/* Returns TRUE if a driver cannot copy boxes and images from or to a sub-buffer.  PoCL 3.1 to 6.0
- * crash there (seen). */
+/* Returns TRUE if the driver cannot copy boxes or images from or to a sub-buffer.  PoCL 3.1 to 6.0
+ * crash when they try (seen). */
 static gboolean
 copies_by_pieces (cl_device_id device)
 {
@@ -419,9 +429,10 @@ copies_by_pieces (cl_device_id device)
   return is_pocl (device, &version) && version < 7;
 }
 
-/* Returns TRUE if host addresses of pieces are of use.  PoCL makes no images of sub-buffers.  If
- * its device is the host's processor, an image can be made of the host address instead; for other
- * devices the driver would copy the memory. */
+/* Returns TRUE if the layer should record the host addresses of pieces, the driver's buffers that
+ * contain the program's.  PoCL makes no images of sub-buffers, but on a device that is the host's
+ * processor it makes an image of the sub-buffer's host address.  For other devices it would copy
+ * the memory. */
 static gboolean
 notes_addresses (cl_device_id device)
 {
@@ -431,8 +442,8 @@ notes_addresses (cl_device_id device)
          && (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns TRUE if a driver cannot copy from a sub-buffer to an image. rusticl of Mesa 22.3 reads
- * from the beginning of the whole buffer, wherever the sub-buffer begins (seen). */
+/* Returns TRUE if the driver cannot copy from a sub-buffer to an image.  rusticl of Mesa 22.3
+ * copies from the beginning of the whole buffer, wherever the sub-buffer begins (seen). */
 static gboolean
 copies_images_by_pieces (cl_device_id device)
 {
@@ -445,7 +456,8 @@ copies_images_by_pieces (cl_device_id device)
   return strcmp (name, "rusticl") == 0 || copies_by_pieces (device);
 }
 
-/* Returns TRUE if OpenCL is 1.2 or newer, which has markers and barriers. */
+/* Returns TRUE if the device has OpenCL 1.2 or newer, which has the marker and barrier commands
+ * that the layer uses. */
 static gboolean
 has_markers (cl_device_id device)
 {
@@ -455,8 +467,8 @@ has_markers (cl_device_id device)
   return sscanf (version, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
 }
 
-/* Returns the alignment of sub-buffers, in bytes.  For images that are made of buffers, the device
- * states it in pixels, which have up to 16 bytes. */
+/* Returns the alignment that sub-buffers need, in bytes.  For images that are made of buffers, the
+ * device states an alignment in pixels; a pixel has up to 16 bytes. */
 static gsize
 get_alignment (cl_device_id device)
 {
@@ -469,7 +481,7 @@ get_alignment (cl_device_id device)
   return alignment;
 }
 
-/* Returns the driver's number of references to a context. */
+/* Returns the driver's reference count of a context. */
 static cl_uint
 count_references (const LayerContext *context)
 {
@@ -480,8 +492,8 @@ count_references (const LayerContext *context)
   return n;
 }
 
-/* Returns TRUE if a buffer adds to the references of its context.  The context is new, so no other
- * thread changes them. */
+/* Returns TRUE if a buffer adds to the reference count of its context.  The context must be new: no
+ * other thread may change its reference count meanwhile. */
 static gboolean
 counts_objects (const LayerContext *context)
 {
@@ -497,8 +509,8 @@ counts_objects (const LayerContext *context)
   return with_buffer > before;
 }
 
-/* Prepares address.c.  Counts the references to the context that its objects have with some
- * drivers. */
+/* Prepares the reading of addresses in address.c.  With some drivers, the objects made for that add
+ * to the context's reference count; sets own_references to their number. */
 static void
 begin_address (LayerContext *context)
 {

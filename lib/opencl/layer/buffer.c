@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Buffers: OpenCL 3.0 specification, sections 5.2.1, "Creating Buffer Objects", and 5.5.1,
- * "Retaining and Releasing Memory Objects". */
+ * "Retaining and Releasing Memory Objects".  A buffer from a pool is a sub-buffer of a piece, a
+ * large buffer that the layer got from the driver. */
 
 #include "layer-private.h"
 
-/* A destructor callback of the program's. */
+/* A destructor callback that the program has registered. */
 typedef struct
 {
   void (CL_CALLBACK *notify) (cl_mem, void *);
@@ -30,7 +31,7 @@ buffer_finalize (gpointer record)
   g_free (self);
 }
 
-/* Makes the record of a handle, with a reference that destroy () drops. */
+/* Makes the record of a handle, with one reference, which destroy () drops. */
 static LayerBuffer *
 buffer_new (cl_mem handle, LayerContext *context, gsize offset, gsize size, cl_mem_flags asked)
 {
@@ -60,7 +61,7 @@ _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset)
 
 static void end_buffer (LayerBuffer *self);
 
-/* Drops one of the program's references, and ends the buffer if it was the last. */
+/* Drops one of the program's references to a buffer.  Ends the buffer if that was the last. */
 static void
 release (LayerBuffer *self)
 {
@@ -105,7 +106,8 @@ release_handle (LayerBuffer *self)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
 }
 
-/* Releases a sub-buffer or an image that is made of a buffer, and its reference to that. */
+/* Releases the handle of a sub-buffer, or of an image that is made of a buffer, and its reference
+ * to the buffer that it is made of. */
 static void
 destroy_part (LayerBuffer *self)
 {
@@ -118,7 +120,8 @@ destroy_part (LayerBuffer *self)
   release (self->whole);
 }
 
-/* Frees the handle and the memory of a buffer, and drops a reference to its record. */
+/* Releases the handle and frees the memory of a buffer or an image from a pool.  Drops a reference
+ * to its record. */
 static void
 free_memory (gpointer data)
 {
@@ -135,9 +138,11 @@ free_memory (gpointer data)
     _tarn_layer_context_trim (self->context);
 }
 
-/* Destroys a buffer that is made of no other.  Its sub-buffer becomes a spare, except if it is
- * still mapped, because the driver may know the map by it, or if commands that the layer does not
- * see may use it. serve () makes sure that no other buffer gets such memory. */
+/* Destroys a buffer or an image from a pool.  Keeps a buffer's sub-buffer as a spare for the next
+ * buffer, except in two cases.  If the buffer is still mapped, the driver may know the map by the
+ * sub-buffer.  If the layer is blind, because the program uses functions of extensions, commands
+ * that the layer did not see may use the sub-buffer; serve () gives such memory to no other
+ * buffer. */
 static void
 destroy_whole (LayerBuffer *self)
 {
@@ -152,7 +157,8 @@ destroy_whole (LayerBuffer *self)
     free_memory (_tarn_layer_ref (self));
 }
 
-/* Destroys a buffer that has ended, and whose commands are done or need not be waited for. */
+/* Destroys a buffer that has ended.  The caller makes sure that the buffer's commands are done, or
+ * that nobody needs to wait for them. */
 static void
 destroy (LayerBuffer *self)
 {
@@ -181,8 +187,8 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   g_assert (n > 0);
 }
 
-/* Makes the buffer wait for one command, by the event of its use.  Returns FALSE if the buffer has
- * to wait for the queue instead. */
+/* Makes the buffer wait for the one command of a use, by the command's event.  Returns FALSE if the
+ * caller has to call wait_for_queue () instead. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
@@ -193,13 +199,13 @@ wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
   return TRUE;
 }
 
-/* Makes the buffer wait for all commands of a queue up to that of a use. */
+/* Makes the buffer wait for all commands of a use's queue, if those up to the use are not done. */
 static void
 wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use))
-    /* It is not the last: destroy_after_commands () has one more. */
+    /* The count stays above 0: destroy_after_commands () holds 1. */
     __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
     _tarn_layer_queue_put_marker (use->queue, TRUE);
@@ -207,7 +213,7 @@ wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
     _tarn_layer_queue_put_marker_if_many (use->queue);
 }
 
-/* Destroys a buffer that has ended, once all queues are done with it. */
+/* Makes a buffer that has ended wait for the commands of all its uses, and then destroys it. */
 static void
 destroy_after_commands (LayerBuffer *self)
 {
@@ -229,8 +235,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* Notes the uses of a sub-buffer or image as uses of the buffer that it is made of, whose memory
- * they use. */
+/* Records the uses of a sub-buffer or image as uses of the buffer that it is made of, because its
+ * commands use that buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {
@@ -242,7 +248,7 @@ pass_uses_to_whole (LayerBuffer *self)
     }
 }
 
-/* Notes that a buffer has ended.  Returns TRUE if it has callbacks. */
+/* Marks a buffer as ended.  Returns TRUE if it has destructor callbacks. */
 static gboolean
 set_ended (LayerBuffer *self)
 {
@@ -253,7 +259,7 @@ set_ended (LayerBuffer *self)
   return self->callbacks != NULL;
 }
 
-/* Ends a buffer to which the program has no reference. */
+/* Ends a buffer to which the program has dropped its last reference. */
 static void
 end_buffer (LayerBuffer *self)
 {
@@ -272,8 +278,8 @@ end_buffer (LayerBuffer *self)
 
 /* The beginning */
 
-/* Allocates a block.  If there is no memory, waits for commands and frees what is cached, and
- * retries. */
+/* Allocates a block.  If the pool has no memory, polls and retries; then waits for commands,
+ * returns cached memory to the driver, and retries again. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
@@ -281,7 +287,7 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
   if (block != NULL)
     return block;
-  /* Released buffers whose commands are done already may be enough: retry first without a wait. */
+  /* The commands of some released buffers may be done already: retry without a wait first. */
   _tarn_layer_context_poll (context);
   block = tarn_pool_allocate (pool, size, NULL);
   if (block != NULL)
@@ -290,7 +296,8 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* Makes the sub-buffer that the program gets.  Returns FALSE if the driver refuses. */
+/* Makes the driver's sub-buffer that becomes the program's buffer.  Returns FALSE if the driver
+ * refuses it. */
 static gboolean
 make (LayerContext *context, const TarnBlock *block, LayerSub *made)
 {
@@ -307,7 +314,7 @@ make (LayerContext *context, const TarnBlock *block, LayerSub *made)
   return _tarn_layer_ask_flags (context, made->place.asked, &made->flags) == CL_SUCCESS;
 }
 
-/* Frees a sub-buffer that has a handle or none. */
+/* Frees a LayerSub.  Releases its handle, if it has one. */
 static void
 unmake (LayerSub *made)
 {
@@ -316,28 +323,29 @@ unmake (LayerSub *made)
   g_free (made);
 }
 
-/* Makes a sub-buffer of a block.  Returns NULL if there can be none. */
+/* Makes a sub-buffer for a block.  Returns NULL if the driver refuses it, or if the layer is blind:
+ * if the program may use buffers by functions of extensions that the layer does not know. */
 static LayerSub *
 make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
 {
   LayerSub *made = g_new0 (LayerSub, 1);
 
   made->place = *place;
-  /* This is asked after the allocation.  If the layer is not blind now, it has seen all commands
-   * that used the block. */
+  /* Check this after the allocation, not before.  If the layer is not blind now, it has seen all
+   * commands that used the block. */
   if (!_tarn_layer_is_blind () && make (context, block, made))
     return made;
   unmake (made);
   return NULL;
 }
 
-/* The least bytes of a request that always polls for released buffers.  Such a request takes long
- * anyway, and without the poll as many bytes would stay in use without need. */
+/* The smallest request that always polls for released buffers, in bytes.  Such a request takes long
+ * anyway, and without a poll, released buffers of this size would keep their memory for longer. */
 #define LARGE ((gsize) 256 << 10)
 
-/* The largest size that is rounded up.  Small buffers of about the same size share blocks, which
- * are less than an eighth larger: the fewer sizes there are, the more often a cached block has a
- * spare already. */
+/* The largest size that the layer rounds up, in bytes.  By rounding, small buffers of nearly equal
+ * size get blocks of equal size, at most an eighth or 511 bytes larger than asked.  The fewer sizes
+ * there are, the more often a cached block already has a spare sub-buffer. */
 #define MAX_ROUNDED ((gsize) 64 << 10)
 
 /* Returns the size of the block for a buffer of @size bytes. */
@@ -351,7 +359,8 @@ round_size (gsize size)
              : (size + step - 1) / step * step;
 }
 
-/* Polls for released buffers, drops what is not needed, and allocates a block for a buffer. */
+/* Polls for released buffers, returns to the driver the memory that the pool caches without need,
+ * and allocates a block for a buffer of @size bytes. */
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
@@ -368,8 +377,7 @@ get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return allocate (context, pool, round_size (size), error);
 }
 
-/* Writes the program's contents into a new buffer, and waits for that.  Returns FALSE if it
- * failed. */
+/* Writes the bytes at @host into a new buffer, and waits for that.  Returns FALSE if it fails. */
 static gboolean
 set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
 {
@@ -386,8 +394,8 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
                 == CL_SUCCESS;
 }
 
-/* Gets the sub-buffer for a block, a spare or a new one, and writes its contents if there are any.
- * Returns NULL if it cannot. */
+/* Gets the sub-buffer for a block: a spare, or else a new one.  Writes the bytes at @host to it if
+ * @host is not NULL.  Returns NULL if that fails. */
 static LayerSub *
 get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
@@ -402,8 +410,9 @@ get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpo
   return NULL;
 }
 
-/* Serves a buffer from a pool.  Returns NULL if the driver is to make it, or, with another *status
- * than CL_SUCCESS, if there is to be none. */
+/* Serves a buffer from a pool.  If it returns NULL and leaves *status as CL_SUCCESS, the driver is
+ * to make the buffer.  If it returns NULL and sets *status to an error, the program gets that
+ * error. */
 static cl_mem
 serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl_int *status)
 {
@@ -437,7 +446,7 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
   return got->handle;
 }
 
-/* Returns a buffer as clCreateBuffer () does, with its status. */
+/* Returns @buffer and its status, as clCreateBuffer () returns them. */
 static cl_mem
 answer (cl_mem buffer, cl_int status, cl_int *status_ret)
 {
@@ -461,8 +470,8 @@ _tarn_layer_try_make_room (cl_context handle, cl_int status)
   return TRUE;
 }
 
-/* Counts a buffer that the driver is asked for.  If it refuses, there is no buffer that needs a
- * reason. */
+/* Counts a request that was passed on to the driver.  If the driver refused it, and @buffer is
+ * NULL, counts no reason and no bytes. */
 static void
 count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
 {
@@ -511,9 +520,9 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   return answer (buffer, status, status_ret);
 }
 
-/* Parts: sub-buffers and images that are made of buffers */
+/* Parts: sub-buffers of a program's buffer, and images made of it */
 
-/* Connects a sub-buffer or an image with the buffer that it is made of. */
+/* Connects a part, which is a sub-buffer or an image, with the buffer that it is made of. */
 static void
 add_part (LayerBuffer *whole, LayerBuffer *part)
 {
@@ -523,8 +532,8 @@ add_part (LayerBuffer *whole, LayerBuffer *part)
   _tarn_layer_list (part);
 }
 
-/* Checks the arguments of clCreateSubBuffer () against the buffer as the program knows it, and gets
- * the flags of the sub-buffer. */
+/* Checks the arguments of clCreateSubBuffer () against the program's buffer.  Finds the flags that
+ * the driver would report for the sub-buffer. */
 static cl_int
 check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type type,
             const cl_buffer_region *region, cl_mem_flags *flags)
@@ -538,8 +547,9 @@ check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type 
   return _tarn_layer_ask_part_flags (whole->context, whole->asked, asked, flags);
 }
 
-/* Adds the flags that a sub-buffer inherits from the program's buffer if it asks for none.  The
- * driver would make it inherit those of the piece. */
+/* Returns the flags for the driver's clCreateSubBuffer ().  A sub-buffer that the program makes
+ * without access flags inherits those of its buffer.  The driver would make it inherit those of the
+ * piece. */
 static cl_mem_flags
 inherit (const LayerBuffer *whole, cl_mem_flags asked)
 {
@@ -550,7 +560,7 @@ inherit (const LayerBuffer *whole, cl_mem_flags asked)
   return asked;
 }
 
-/* Makes a sub-buffer of a buffer from a pool. */
+/* Makes a sub-buffer of a program's buffer that is from a pool. */
 static cl_mem
 make_part (LayerBuffer *whole, cl_mem_flags asked, const cl_buffer_region *region,
            cl_mem_flags flags, cl_int *status)
@@ -581,7 +591,7 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_typ
   cl_mem part = NULL;
   cl_int status;
 
-  /* The driver makes no sub-buffers of a sub-buffer or an image. */
+  /* The driver refuses a sub-buffer of a sub-buffer or of an image. */
   if (whole == NULL || whole->whole != NULL || whole->is_image)
     return _tarn_layer_driver->clCreateSubBuffer (buffer, asked, type, info, status_ret);
   status = check_part (whole, asked, type, info, &flags);
@@ -611,7 +621,8 @@ _tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image)
   return part;
 }
 
-/* Passes SVM on to the driver.  If it has no memory, returns cached memory to it, and retries. */
+/* Passes clSVMAlloc () on to the driver.  If it fails, returns cached memory to the driver, and
+ * retries. */
 void *CL_API_CALL
 layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
 {

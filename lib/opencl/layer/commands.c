@@ -1,14 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands that name the buffers that they use; launches are in kernel.c.  A command is recorded as
- * a use of its buffers after the driver has taken it.  Its buffers are retained until then.  A
- * thread that finishes the queue meanwhile may or may not find the command done. */
+ * Commands whose call names the buffers that they use.  Kernel launches are in kernel.c.  The layer
+ * records a command as a use of its buffers after the driver has accepted the command.  Until then
+ * the layer retains the buffers.  If another thread waits for the queue to finish during the
+ * driver's call, that wait may or may not include the command. */
 
 #include "layer-private.h"
 
-/* Returns TRUE if the layer needs the command's event: its queue is out of order, so that only the
- * event tells when it is done, or one of its buffers has callbacks. */
+/* Returns TRUE if the layer needs the command's event.  It does if the queue is out of order,
+ * because then only the event tells when the command is done.  It also does if one of the command's
+ * buffers has destructor callbacks. */
 static gboolean
 wants_event (LayerCommand *self)
 {
@@ -23,7 +25,7 @@ wants_event (LayerCommand *self)
   return wants;
 }
 
-/* Prepares the event of a command whose objects are retained. */
+/* Sets the event of a command whose objects have been retained. */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {
@@ -57,7 +59,8 @@ _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
   prepare (self, event);
 }
 
-/* Records the command as a use of its buffers.  The last one takes the layer's own event over. */
+/* Records the command as a use of each of its buffers.  The last buffer takes over self->own, the
+ * layer's own event. */
 static void
 note_uses (LayerCommand *self)
 {
@@ -103,10 +106,10 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 
 #define SPLICE(...) __VA_ARGS__
 
-/* Checks a range here because the driver's sub-buffer may be larger than the program's buffer, and
- * some drivers do not check.  Behind the buffer there are others.  Behind a sub-buffer of the
- * program's there is more of its buffer; there the driver may be as lax as it is without the
- * layer. */
+/* The layer checks ranges because the driver's sub-buffer may be larger than the program's buffer,
+ * and because some drivers do not check ranges.  After a buffer from a pool comes the memory of
+ * other buffers.  After a sub-buffer of the program's comes more of the same buffer, so there the
+ * layer checks only the end of that buffer, and leaves the rest to the driver. */
 gboolean
 _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 {
@@ -121,7 +124,8 @@ _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 #define IS_WITHIN(i, offset, size)                                                                 \
   _tarn_layer_is_within (_tarn_layer_command_get (&command, i), offset, size)
 
-/* Defines a command that uses the objects named last.  If it is not @right, it fails. */
+/* Defines a command that uses the objects named last.  The command fails with CL_INVALID_VALUE if
+ * @right is FALSE. */
 #define COMMAND(name, right, blocking, parameters, arguments, ...)                                 \
   cl_int CL_API_CALL layer_##name (cl_command_queue queue, SPLICE parameters, cl_uint n_waits,     \
                                    const cl_event *waits, cl_event *event)                         \
@@ -165,7 +169,7 @@ COMMAND (clEnqueueCopyImage, TRUE, FALSE,
           const size_t *region),
          (from, to, from_origin, to_origin, region), from, to)
 
-/* Returns TRUE if one of the objects is from a pool. */
+/* Returns TRUE if the layer has a record of one of the objects. */
 static gboolean
 has_ours (const cl_mem *objects, guint n)
 {
@@ -180,8 +184,9 @@ has_ours (const cl_mem *objects, guint n)
   return found;
 }
 
-/* Migrates objects.  CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED is left out for buffers from a pool:
- * it is only a hint, and the driver might apply it to the whole piece. */
+/* Migrates objects.  If one is from a pool, drops CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, because
+ * the driver might apply that flag to the whole piece, with other buffers of the program in it.
+ * The flag is only a hint. */
 cl_int CL_API_CALL
 layer_clEnqueueMigrateMemObjects (cl_command_queue queue, cl_uint n, const cl_mem *objects,
                                   cl_mem_migration_flags flags, cl_uint n_waits,

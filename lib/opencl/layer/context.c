@@ -1,14 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts.  The driver serves the buffers of a context with several devices itself: it may move a
- * whole piece to another device where only a part of it is used there. */
+ * Contexts.  If a context has several devices, the driver, not a pool, makes the context's buffers.
+ * The reason is that a driver may move a whole piece (a large buffer that contains buffers of the
+ * program) to another device, although only one buffer in the piece is used there. */
 
 #include "layer-private.h"
 
 #include <string.h>
 
-/* The flags that a sub-buffer can have, or inherit from a piece. */
+/* The flags of buffers that may come from a pool.  clCreateSubBuffer () accepts each of these
+ * flags, or a sub-buffer inherits it from its piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
 /* Pools, and which buffers may come from them */
@@ -45,7 +47,7 @@ _tarn_layer_context_may_serve (LayerContext *self)
          && !__atomic_load_n (&self->ended, __ATOMIC_ACQUIRE);
 }
 
-/* Returns TRUE if a buffer with such flags and size may come from a pool. */
+/* Returns TRUE if a buffer with these flags and this size may come from a pool. */
 static gboolean
 can_serve (const LayerContext *self, cl_mem_flags flags, gsize size)
 {
@@ -111,7 +113,7 @@ _tarn_layer_context_trim (LayerContext *self)
       tarn_pool_trim (pools[i], 0);
 }
 
-/* One queue, or many */
+/* From one queue to many */
 
 gboolean
 _tarn_layer_context_try_early_reuse (LayerContext *self)
@@ -124,8 +126,8 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
   return self->order <= LAYER_ONE_QUEUE;
 }
 
-/* Returns an event that is done when all commands are that the only queue has had.  Returns NULL if
- * they are done. */
+/* Returns an event that is done when all commands that @queue has had are done.  Returns NULL if
+ * they are done already.  @queue: the only queue that the context has had. */
 static cl_event
 record_event (LayerQueue *queue)
 {
@@ -136,16 +138,16 @@ record_event (LayerQueue *queue)
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
     {
-      /* Another queue will wait for it. */
+      /* Another queue will wait for the marker, which runs only after a flush. */
       _tarn_layer_driver->clFlush (queue->base.handle);
       return event;
     }
-  /* None of these commands waits for the program: it has made no user event. */
+  /* clFinish () cannot hang: no command waits for the program, which has made no user event. */
   _tarn_layer_driver->clFinish (queue->base.handle);
   return NULL;
 }
 
-/* Advances a context's order, with the lock held. */
+/* Advances a context's order.  The caller holds the context's lock. */
 static void
 set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 {
@@ -155,10 +157,11 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
   self->only_queue = only_queue;
 }
 
-/* Ends the time in which a context has one queue, if it has.  Returns a reference to that queue if
- * other queues have to wait for its commands, because memory was reused behind them; the caller
- * then ends LAYER_BECOMING_MANY.  Returns NULL if none has to.  @queue: nullable; does nothing if
- * this is not the only queue. */
+/* Ends the time in which a context has only one queue.  If memory was reused before the commands on
+ * that queue were done, new queues must wait for these commands.  In this case, sets
+ * LAYER_BECOMING_MANY and returns a reference to the queue; the caller must set LAYER_MANY_QUEUES
+ * later.  Otherwise returns NULL.  @queue: if it is neither NULL nor the only queue, nothing
+ * changes. */
 static LayerQueue *
 begin_many_queues (LayerContext *self, const LayerQueue *queue)
 {
@@ -198,7 +201,8 @@ _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue)
   }
 }
 
-/* Makes a new queue wait for the commands behind which the only queue's memory was reused. */
+/* Makes a new queue wait for the commands of the queue that was the only one.  Does nothing if
+ * only_event is NULL: no memory was reused early, or those commands are done. */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -215,8 +219,8 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
     _tarn_layer_driver->clWaitForEvents (1, &event);
 }
 
-/* Adds a queue to the context's list.  Returns TRUE if it is the first one, and in order: then it
- * is the only one for now. */
+/* Adds a queue to the context's list.  If it is the context's first queue and in order, also makes
+ * it the only queue, and returns TRUE. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -270,7 +274,8 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
 
 /* Waiting for commands */
 
-/* Returns a reference to the next queue in turn.  Returns NULL if there is none. */
+/* Returns a reference to the queue that is polled next, in turn.  Returns NULL if the context has
+ * no queue. */
 static LayerQueue *
 next_queue (LayerContext *self)
 {
@@ -282,8 +287,8 @@ next_queue (LayerContext *self)
   return _tarn_layer_ref (g_ptr_array_index (self->queues, self->turn));
 }
 
-/* The time from one poll to the next.  A poll asks the driver, which may take longer than the rest
- * of an allocation. */
+/* The shortest time between two polls by _tarn_layer_context_poll_if_due (), in microseconds.  A
+ * poll asks the driver, which may take longer than the rest of an allocation. */
 #define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
 void
@@ -322,15 +327,16 @@ list_queues (LayerContext *self)
   return queues;
 }
 
-/* Returns TRUE if the host may wait for commands.  With user events it may not: a command may wait
- * for an event that the waiting thread itself would complete. */
+/* Returns TRUE if the host may wait for commands.  It may not if the program has made user events,
+ * because a command may wait for an event that the waiting thread itself would complete. */
 static gboolean
 may_wait (LayerContext *self)
 {
   return !__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE);
 }
 
-/* The longest wait.  Commands that wait for the program may never be done. */
+/* The longest time that _tarn_layer_context_finish () polls, in microseconds.  Commands that wait
+ * for the program may never be done. */
 #define MAX_FINISH G_TIME_SPAN_SECOND
 
 void
@@ -379,7 +385,7 @@ _tarn_layer_context_make_room (LayerContext *self)
 
 /* The program's contexts */
 
-/* Frees what the allocators of a context's memory use. */
+/* Frees a context after its last user.  The context's pools are gone. */
 static void
 free_rest (LayerContext *self)
 {
@@ -418,8 +424,8 @@ _tarn_layer_context_drop_user (LayerContext *self)
     free_rest (self);
 }
 
-/* Ends a context's pools.  tarn_debug_check (), called by another thread, may keep an allocator
- * longer. */
+/* Releases a context's pools and drops the context as its own user.  Another thread that runs
+ * tarn_debug_check () may use an allocator, and so the context, for longer. */
 static void
 finalize_now (gpointer data)
 {
@@ -432,8 +438,8 @@ finalize_now (gpointer data)
   _tarn_layer_context_drop_user (self);
 }
 
-/* Frees a context.  If it is debugged, another thread does it, after the checks of its freed
- * buffers. */
+/* Frees a context whose record has no reference.  If the context is debugged, the debug thread
+ * frees it, after it has checked the buffers that were freed. */
 static void
 context_finalize (gpointer record)
 {
@@ -446,7 +452,7 @@ context_finalize (gpointer record)
   _tarn_layer_debug_defer (finalize_now, record);
 }
 
-/* Returns the device of a context with one.  Returns NULL if it has several. */
+/* Returns the device of a context that has exactly one.  Returns NULL for any other context. */
 static cl_device_id
 get_only_device (cl_context handle)
 {
@@ -461,8 +467,8 @@ get_only_device (cl_context handle)
   return *devices;
 }
 
-/* Makes the record of a context that the driver has made.  Returns its handle, which may be
- * NULL. */
+/* Makes the record of a context that the driver has made.  @handle: NULL if the driver failed.
+ * Returns @handle. */
 static cl_context
 add_context (cl_context handle)
 {
@@ -521,7 +527,8 @@ layer_clRetainContext (cl_context handle)
   return status;
 }
 
-/* Returns the number of objects in the driver that pieces and the own queue are. */
+/* Returns the number of the driver's objects that the layer made in a context as pieces and as its
+ * own queue. */
 static cl_uint
 count_pieces (LayerContext *self)
 {
@@ -533,7 +540,8 @@ count_pieces (LayerContext *self)
   return n;
 }
 
-/* Returns the number of references to the context that objects of the layer's own have. */
+/* Returns the number of references to the context that the layer's own objects hold in the
+ * driver. */
 static cl_uint
 count_own (LayerContext *self)
 {
@@ -554,8 +562,8 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
   return status;
 }
 
-/* Ends a context to which the program has no reference.  Its buffers keep it alive in the driver,
- * so the record stays until they are gone. */
+/* Ends a context to which the program has dropped its last reference.  Its buffers keep the context
+ * alive in the driver, so its record stays until the buffers are gone. */
 static void
 end_context (LayerContext *self)
 {

@@ -1,17 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Copies of boxes, and between buffers and images: OpenCL 3.0 specification, sections 5.2.2,
- * "Reading, Writing and Copying Buffer Objects", and 5.3.5, "Copying between Image and Buffer
- * Objects".
+ * Copies of boxes (three-dimensional regions of buffers), and copies between buffers and images:
+ * OpenCL 3.0 specification, sections 5.2.2, "Reading, Writing and Copying Buffer Objects", and
+ * 5.3.5, "Copying between Image and Buffer Objects".
  *
- * Some drivers check that a box is within a buffer, but not that it is within a sub-buffer.  Behind
- * a sub-buffer there are other buffers of the program here, so the layer checks it.  Some drivers
- * cannot copy boxes of sub-buffers at all; there the layer copies within the pieces. */
+ * A buffer of the program is a sub-buffer of a piece, a large buffer of the driver.  Some drivers
+ * check that a box is within the piece, but not that it is within the sub-buffer.  After the
+ * sub-buffer come other buffers of the program, so the layer checks that itself.  Some drivers
+ * cannot copy boxes of sub-buffers at all; for these, the layer enqueues a copy within the
+ * pieces. */
 
 #include "layer-private.h"
 
-/* A box in a buffer.  Lengths of rows and slices are bytes, and not 0 unless the box is empty. */
+/* A box in a buffer.  The members @row and @slice are the row pitch and the slice pitch, in bytes;
+ * they are not 0 unless the box is empty. */
 typedef struct
 {
   cl_mem object;
@@ -20,7 +23,7 @@ typedef struct
   size_t slice;
 } Box;
 
-/* Adds a product to a sum.  Returns FALSE if the result is too large. */
+/* Adds the product of @a and @b to *sum.  Returns FALSE if the result does not fit into a gsize. */
 static gboolean
 add_product (gsize *sum, gsize a, gsize b)
 {
@@ -29,7 +32,7 @@ add_product (gsize *sum, gsize a, gsize b)
   return !__builtin_mul_overflow (a, b, &product) && !__builtin_add_overflow (*sum, product, sum);
 }
 
-/* Returns TRUE if a box ends within @size bytes from the start of its buffer. */
+/* Returns TRUE if a box ends at most @size bytes after the start of its buffer. */
 static gboolean
 ends_within (gsize size, const Box *box, const size_t *region)
 {
@@ -41,7 +44,8 @@ ends_within (gsize size, const Box *box, const size_t *region)
          && add_product (&end, region[2] - 1, box->slice) && end <= size;
 }
 
-/* Reads the place of a box.  Returns FALSE if it has none; the driver says what is wrong. */
+/* Sets @box from the arguments of a command.  Returns FALSE if they are invalid; then the driver is
+ * to report what is wrong. */
 static gboolean
 read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, size_t row,
           size_t slice)
@@ -56,9 +60,11 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Returns TRUE if a box is within a buffer from a pool, or is in another buffer.  A sub-buffer of
- * the program's has bytes of its buffer behind it; there the driver may be as lax as it is without
- * the layer. */
+/* Returns TRUE if a box is within a buffer from a pool, or if the driver is to check that.  The
+ * driver checks objects that are not from a pool.  More bytes of its buffer come after a sub-buffer
+ * of the program's.  So for a sub-buffer the layer checks only that the box ends within that
+ * buffer, except if the layer will copy within the piece, where the driver cannot check the
+ * sub-buffer. */
 static gboolean
 is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 {
@@ -71,8 +77,8 @@ is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
   return ends_within (buffer->whole->size - buffer->offset, box, region);
 }
 
-/* Returns TRUE if a box that a program names is within its buffer, or if that is for the driver to
- * check. */
+/* Returns TRUE if the box of a program's command is within its buffer, or if the driver is to check
+ * that. */
 static gboolean
 box_is_within (const LayerBuffer *buffer, const size_t *origin, const size_t *region, size_t row,
                size_t slice)
@@ -122,7 +128,7 @@ layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool w
 
 /* Copies between boxes */
 
-/* A copy from box to box. */
+/* The arguments of a copy from one box to another. */
 typedef struct
 {
   cl_command_queue queue;
@@ -133,7 +139,7 @@ typedef struct
   cl_event *event; /* nullable */
 } BoxCopy;
 
-/* Copies a box by a single command of the driver's. */
+/* Copies a box by a single command of the driver. */
 static cl_int
 copy_box (const BoxCopy *copy)
 {
@@ -143,16 +149,17 @@ copy_box (const BoxCopy *copy)
       copy->waits, copy->event);
 }
 
-/* Returns the offset of a row of a box, in bytes from the start of the buffer. */
+/* Returns the offset of row @y of slice @z of a box, in bytes from the start of the buffer. */
 static gsize
 get_row_start (const Box *box, gsize y, gsize z)
 {
   return box->origin[0] + (box->origin[1] + y) * box->row + (box->origin[2] + z) * box->slice;
 }
 
-/* Copies row @i of @n.  The command of the last row waits for the others, and its event is that of
- * the whole copy.  Rows and slices are said to be so long that neither box begins behind the end of
- * one, as the driver wants within one piece. */
+/* Enqueues the copy of row @i of @n.  The command for the last row waits for those of the other
+ * rows, and its event is the event of the whole copy.  For a copy within one buffer, a driver may
+ * refuse a box that begins after the end of a row.  So the row and slice pitches that this function
+ * passes are larger than the offsets of both boxes. */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
 {
@@ -176,8 +183,8 @@ copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
   return copy_box (&row);
 }
 
-/* Copies a box by one command for each row.  @has_begun: becomes TRUE once a command was
- * enqueued. */
+/* Copies a box by one command for each of its rows.  @has_begun: set to TRUE when the driver has
+ * accepted a command. */
 static cl_int
 copy_rows (const BoxCopy *copy, gboolean *has_begun)
 {
@@ -195,7 +202,7 @@ copy_rows (const BoxCopy *copy, gboolean *has_begun)
   return status;
 }
 
-/* Replaces the buffer of a box with its piece, for drivers that cannot copy boxes of
+/* Replaces the buffer of a box by the buffer's piece, if the driver cannot copy boxes of
  * sub-buffers. */
 static void
 move_to_piece (const LayerBuffer *buffer, Box *box)
@@ -208,11 +215,12 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies between two buffers that may share a piece.  Within one buffer, OpenCL wants rows and
- * slices of equal lengths at both ends; and a driver may see an overlap of boxes that begin at
- * different places of a row.  There, the rows are copied one by one.
+/* Copies a box between two buffers, which may have the same piece.  For a copy within one buffer,
+ * OpenCL wants equal row and slice pitches at both ends.  A driver may also report an overlap
+ * of boxes that begin at different places in a row, although they do not overlap.  In these two
+ * cases, copies row by row.
  *
- * @apart: the boxes do not overlap. */
+ * @apart: the caller knows that the boxes do not overlap.  @has_begun: as for copy_rows (). */
 static cl_int
 copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 {
@@ -227,7 +235,7 @@ copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
   return status;
 }
 
-/* Returns the buffer that a sub-buffer is made of, or else the buffer itself. */
+/* Returns the buffer that @buffer is made of.  Returns @buffer itself if it is made of no other. */
 static const LayerBuffer *
 get_whole (const LayerBuffer *buffer)
 {
@@ -272,8 +280,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
 
 /* Copies between buffers and images */
 
-/* Computes how many bytes of a buffer a region of an image takes.  Returns FALSE if it is invalid;
- * the driver says what is wrong. */
+/* Computes the number of bytes that a region of an image takes in a buffer to which it is copied.
+ * Returns FALSE if the arguments are invalid; then the driver is to report what is wrong. */
 static gboolean
 get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
 {
@@ -289,9 +297,9 @@ get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
          && !__builtin_mul_overflow (n, region[2], &n) && add_product (bytes, n, size);
 }
 
-/* Replaces a sub-buffer with its piece if the driver cannot copy between a sub-buffer and an image.
- * Returns FALSE if the region goes beyond the end of the program's buffer.  The driver might accept
- * such a region, because its sub-buffer may be larger. */
+/* Replaces a sub-buffer by its piece if the driver cannot copy between sub-buffers and images.
+ * Returns FALSE if the region ends after the end of the program's buffer.  The driver might accept
+ * such a region, because its sub-buffer may be larger than the program's buffer. */
 static gboolean
 place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
 {

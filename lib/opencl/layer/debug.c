@@ -1,20 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TARN_DEBUG.  Contents of freed buffers are checked by commands on the layer's own queue, for
- * which the host waits.  But a buffer may end in a callback of the driver's, which must not wait.
- * So a thread of the layer's frees and checks buffers.  Commands of the program never delay it: the
- * buffers that it gets are not in use any more.
+ * TARN_DEBUG in the layer.  The layer checks the contents of freed buffers by commands on its own
+ * queue, for which the host waits.  But a buffer may end in a callback from the driver, which must
+ * not wait.  So a thread of the layer, the debug thread, checks and frees buffers.  The program's
+ * commands never delay that thread, because no command uses these buffers any more.
  *
- * The lock of this file guards all variables below.  Invariant: n_left is the number of tasks in
- * the queue, and of the one that the thread runs. */
+ * The lock of this file guards all its variables.  Invariant: n_left is the number of tasks in
+ * @tasks, plus 1 while the thread runs a task. */
 
 #include "layer-private.h"
 
 #include <stdlib.h>
 #include <tarn/debug.h>
 
-/* A function that the thread calls. */
+/* A task: a function that the debug thread calls. */
 typedef struct
 {
   void (*func) (gpointer data);
@@ -23,12 +23,12 @@ typedef struct
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond changed = TARN_COND_INIT;
-static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned: in the order in which they came */
+static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned, the oldest first */
 static gboolean has_thread;
-static GPtrArray *contexts; /* those that are debugged, borrowed; NULL: none yet */
+static GPtrArray *contexts; /* debugged contexts, borrowed; NULL: none yet */
 static guint n_left;        /* tasks that are not done */
 
-/* Takes the oldest task, after waiting for one. */
+/* Waits until there is a task, and takes the oldest one. */
 static LayerTask *
 pop_task (void)
 {
@@ -39,7 +39,7 @@ pop_task (void)
   return g_queue_pop_head (&tasks);
 }
 
-/* Notes that a task is done. */
+/* Counts a task as done. */
 static void
 note_done (void)
 {
@@ -50,7 +50,7 @@ note_done (void)
   _tarn_cond_broadcast (&changed);
 }
 
-/* Runs all tasks, one after the other.  The thread's function. */
+/* Runs all tasks, one after the other: the function of the debug thread. */
 static gpointer G_GNUC_NORETURN
 do_tasks (gpointer unused)
 {
@@ -64,8 +64,8 @@ do_tasks (gpointer unused)
     }
 }
 
-/* Adds a task, and starts the thread before the first one.  Returns FALSE if no thread can be
- * started. */
+/* Adds a task, and starts the debug thread if this is the first task.  Returns FALSE if the thread
+ * cannot be started. */
 static gboolean
 push_task (LayerTask *task)
 {
@@ -111,8 +111,8 @@ _tarn_layer_debug_drain (void)
     _tarn_cond_wait (&changed, &lock);
 }
 
-/* With more tasks than this, new buffers wait: threads that release buffers are faster than the one
- * that checks them. */
+/* New buffers wait, for at most MAX_WAIT, while there are more than FEW_TASKS tasks.  The reason is
+ * that several threads release buffers faster than one thread checks them. */
 #define FEW_TASKS 32
 #define MAX_WAIT (G_TIME_SPAN_SECOND / 10)
 
@@ -145,7 +145,7 @@ list_contexts (void)
   return list;
 }
 
-/* Checks all buffers at exit, those in use as well, before leaks are reported. */
+/* Checks all buffers at exit, those in use as well, before Tarn reports leaks. */
 static void
 look_at_exit (void)
 {
@@ -161,7 +161,7 @@ look_at_exit (void)
   tarn_debug_check ();
 }
 
-/* Registers the check at exit. */
+/* Registers the check that runs at exit. */
 static void
 watch_exit (void)
 {
@@ -174,7 +174,8 @@ _tarn_layer_debug_begin (LayerContext *context)
   static TarnOnce once = TARN_ONCE_INIT;
   LAYER_LOCKED (&lock);
 
-  /* Registered after the functions of the driver and of Tarn, so that it runs before them. */
+  /* Exit functions run in the reverse order of their registration.  This one is registered after
+   * those of the driver and of Tarn, so it runs before them. */
   _tarn_once (&once, watch_exit);
   if (_tarn_layer_is_debugged (context))
     return;
@@ -192,17 +193,18 @@ _tarn_layer_debug_end (LayerContext *context)
   g_ptr_array_remove_fast (contexts, context);
 }
 
-/* Checks between commands take at most one part in CHECK_SHARE of the program's time. */
+/* After a check that took N microseconds, there is no other check for CHECK_SHARE * N microseconds.
+ * So checks take less than one part in CHECK_SHARE of the program's time. */
 #define CHECK_SHARE 8
 
 void
 _tarn_layer_debug_check_guards (const LayerContext *context)
 {
-  static gint64 next; /* atomic: monotonic time */
+  static gint64 next; /* atomic: monotonic time of the next check */
   gint64 begin = g_get_monotonic_time (), end, expected;
 
   expected = __atomic_load_n (&next, __ATOMIC_RELAXED);
-  /* One of several threads checks. */
+  /* Only one thread checks at a time. */
   if (!_tarn_layer_is_debugged (context) || begin < expected
       || !__atomic_compare_exchange_n (&next, &expected, G_MAXINT64, FALSE, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED))

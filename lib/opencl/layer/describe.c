@@ -1,12 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Answers queries about buffers so that they do not look like parts of pieces: OpenCL 3.0
- * specification, section 5.5.5, "Memory Object Queries". */
+ * Answers the program's queries about its buffers, so that the program does not see that these are
+ * sub-buffers of larger buffers: OpenCL 3.0 specification, section 5.5.5, "Memory Object
+ * Queries". */
 
 #include "layer-private.h"
 
-/* Returns the number of references to a buffer that the driver would report. */
+/* Returns the reference count that the driver would report for a buffer of its own. */
 static cl_uint
 get_references (const LayerBuffer *self)
 {

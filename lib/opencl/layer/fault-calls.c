@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The calls that can be made to fail, each with its own parameters, and the calls that release
- * objects, which never fail here. */
+ * The functions that fault injection puts in place of OpenCL's.  Most can be made to fail; those
+ * that retain or release objects never fail here, but count references. */
 
 #include "faults-private.h"
 
@@ -10,9 +10,9 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 
 #define BEHIND(name) _tarn_layer_behind_faults.name
 
-/* Functions that many calls use */
+/* Functions and macros that many calls use */
 
-/* Counts a call.  Returns FALSE, with the error, if it is to fail. */
+/* Counts a call.  Returns FALSE, and sets the error, if the call is to fail. */
 static gboolean
 let_pass (FaultCall call, cl_int *errcode_ret)
 {
@@ -23,8 +23,8 @@ let_pass (FaultCall call, cl_int *errcode_ret)
   return status == CL_SUCCESS;
 }
 
-/* Counts and returns the object that a call has made.  Releases it and returns NULL if it exceeds
- * the budget.  @object: nullable. */
+/* Counts the object that a call has made, and returns it.  If the object exceeds the budget,
+ * releases it, sets the error and returns NULL.  @object: NULL if the call failed. */
 static gpointer
 accept (FaultCall call, gpointer object, cl_int *errcode_ret)
 {
@@ -44,7 +44,8 @@ accept (FaultCall call, gpointer object, cl_int *errcode_ret)
   return object;
 }
 
-/* Counts the event of a command that was enqueued. */
+/* Counts the event of a command, if the driver accepted the command and the program wants the
+ * event. */
 static void
 note_event (gboolean was_made, const cl_event *event)
 {
@@ -452,7 +453,7 @@ FAULT_REFERENCE (clReleaseKernel, cl_kernel, KERNEL, -1)
 FAULT_REFERENCE (clRetainEvent, cl_event, EVENT, 1)
 FAULT_REFERENCE (clReleaseEvent, cl_event, EVENT, -1)
 
-/* Calls that are like no other */
+/* Functions that fit none of the macros */
 
 static cl_int CL_API_CALL
 fault_clRetainMemObject (cl_mem object)
@@ -517,8 +518,8 @@ fault_clSVMFree (cl_context context, void *address)
   BEHIND (clSVMFree) (context, address);
 }
 
-/* Counts SVM that a command frees.  If the program passes a function, that one frees it, by
- * clSVMFree (). */
+/* Counts SVM that a command frees.  If the program passes a function, that function frees the SVM
+ * by clSVMFree (), which counts it. */
 static cl_int CL_API_CALL
 fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),
@@ -535,7 +536,7 @@ fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
   return status;
 }
 
-/* The table */
+/* The table of functions */
 
 #define FAULT_RELEASES(F)                                                                          \
   F (clRetainContext)                                                                              \
@@ -566,7 +567,7 @@ _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driv
 {
   FAULT_CALLS (COVER)
   FAULT_RELEASES (COVER)
-  /* fault-memory.c queries memory objects by it. */
+  /* fault-memory.c calls clGetMemObjectInfo () in this table. */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
 }
 

@@ -1,28 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The memory that a program has, and a budget for it.  A program has the memory that it holds
- * references to: when the driver frees what was released differs from run to run. */
+ * The memory that a program has, and the budget for it.  A program has the memory objects to which
+ * it holds references.  Memory that it has released does not count, because the time at which the
+ * driver frees it differs from run to run. */
 
 #include "faults-private.h"
 
 /* A memory object, or an allocation of SVM.  It is in the table as long as the program has
- * references to it, or something that is made of it is there.  Invariant: used is the sum of the
- * bytes of all in the table. */
+ * references to it, or as long as something that is made of it is in the table.  Invariant: @used
+ * is the sum of the sizes of all entries of the table. */
 typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
 {
-  gconstpointer handle; /* a cl_mem, or an address */
-  gsize size;           /* bytes of its own */
-  guint references;     /* the program's, and those of what is made of it */
-  FaultMemory *whole;   /* the memory that it is made of, a reference; NULL: none that is known */
+  gconstpointer handle; /* a cl_mem, or the address of SVM */
+  gsize size;           /* bytes; 0: it is made of other memory */
+  guint references;     /* number of the program's references, and of entries that are made of it */
+  FaultMemory *whole;   /* memory that it is made of, a reference; NULL: none is known */
 };
 
-static TarnMutex lock;       /* guards all below */
+static TarnMutex lock;       /* guards the two variables below */
 static GHashTable *memories; /* handle -> FaultMemory, owned */
 static gsize used;
 
-static gsize budget; /* constant; 0: none */
+static gsize budget; /* bytes, constant; 0: no budget */
 
 void
 _tarn_layer_fault_memory_begin (gsize bytes)
@@ -32,7 +33,8 @@ _tarn_layer_fault_memory_begin (gsize bytes)
   budget = bytes;
 }
 
-/* Records memory with one reference.  Returns FALSE if it exceeds the budget. */
+/* Records memory with one reference.  Returns FALSE, and does not record it, if it exceeds the
+ * budget.  @whole_handle: nullable; the memory that it is made of. */
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
@@ -51,7 +53,8 @@ add (gconstpointer handle, gsize size, gconstpointer whole_handle)
   return TRUE;
 }
 
-/* Drops a reference, with the lock held, and forgets what has none.  @memory: nullable. */
+/* Drops a reference.  If it was the last, removes the entry, and drops its reference to the memory
+ * that it is made of.  The caller holds the lock.  @memory: nullable. */
 static void
 drop_locked (FaultMemory *memory)
 {
@@ -67,7 +70,7 @@ drop_locked (FaultMemory *memory)
     }
 }
 
-/* Drops a reference to the memory of a handle. */
+/* Drops a reference to the memory with a handle. */
 static void
 drop (gconstpointer handle)
 {
@@ -115,7 +118,8 @@ _tarn_layer_fault_charge_svm (gpointer address, gsize size)
   return TRUE;
 }
 
-/* Forgets an allocation of SVM.  An unknown address was freed before, or is invalid. */
+/* Removes an allocation of SVM.  Does nothing for an address that is not in the table, because it
+ * was freed before or is invalid. */
 void
 _tarn_layer_fault_release_svm (gpointer address)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: OpenCL calls that fail although the driver would not let them fail.  It stands
- * in front of the rest of the layer.  See faults.c. */
+ * Fault injection: makes OpenCL calls fail that the driver would not let fail.  It stands between
+ * the program and the rest of the layer.  See faults.c. */
 
 #ifndef TARN_FAULTS_PRIVATE_H
 #define TARN_FAULTS_PRIVATE_H
@@ -10,16 +10,18 @@
 #include "common/fault-calls-private.h"
 #include "layer-private.h"
 
-/* The place that a call needs.  It determines the call's error when the device is lost. */
+/* The resource that a call needs.  When fault injection simulates a lost device, the resource
+ * determines whether the call fails, and with which error. */
 typedef enum
 {
-  FAULT_HOST,   /* not the device: never fails for a loss */
-  FAULT_DEVICE, /* the device, to make something there */
+  FAULT_HOST,   /* only the host: the call does not fail when the device is lost */
+  FAULT_DEVICE, /* the device, for example to make an object there */
   FAULT_QUEUE,
-  FAULT_EVENTS /* commands on queues, which it waits for */
+  FAULT_EVENTS /* events of commands on queues, for which the call waits */
 } FaultPlace;
 
-/* A kind of object that a program has to release.  References are counted; of SVM, allocations. */
+/* A kind of object that a program has to release.  For SVM, allocations are counted; for the other
+ * kinds, references. */
 typedef enum
 {
   FAULT_NOTHING,
@@ -36,13 +38,13 @@ typedef enum
 
 #define FAULT_NUMBER(name, place, error, kind) FAULT_##name,
 
-/* A call that can be made to fail: FAULT_clCreateContext and so on */
+/* The calls that can be made to fail, for example FAULT_clCreateContext. */
 typedef enum
 {
   FAULT_CALLS (FAULT_NUMBER) FAULT_N_CALLS
 } FaultCall;
 
-/* Facts about a call. */
+/* The facts about a call. */
 typedef struct
 {
   const gchar *name;
@@ -53,47 +55,47 @@ typedef struct
 
 extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
 
-/* The functions that the calls reach if they do not fail: the layer's or the driver's. */
+/* The functions that calls reach if they are not made to fail: the layer's or the driver's. */
 extern cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* faults.c */
 
-/* Reads TARN_LAYER_FAULTS.  Returns FALSE if it is not set, or invalid: nothing fails and nothing
- * is counted. */
+/* Reads TARN_LAYER_FAULTS.  Returns FALSE if it is not set or invalid; then no call is made to
+ * fail, and none is counted. */
 gboolean _tarn_layer_faults_begin (void);
 
 /* Counts a call.  Returns CL_SUCCESS, or the error with which the call is to fail. */
 cl_int _tarn_layer_fault_strike (FaultCall call);
 
-/* Adds to the number of objects of a kind that the program has.  @n: may be negative. */
+/* Adds @n, which may be negative, to the number of objects of a kind that the program has. */
 void _tarn_layer_fault_count (FaultKind kind, gint n);
 
-/* Notes that a call fails because its object exceeds the budget. */
+/* Reports that a call fails because its object exceeds the budget. */
 void _tarn_layer_fault_note_refusal (FaultCall call);
 
 /* fault-memory.c */
 
-/* Sets the budget, in bytes.  0: there is none. */
+/* Sets the budget for the program's memory, in bytes.  0: there is no budget. */
 void _tarn_layer_fault_memory_begin (gsize budget);
 
-/* Charges a new memory object, or @size bytes of SVM, to the budget.  Returns FALSE if that exceeds
- * it; the caller is to release the memory, which is not recorded. */
+/* Charge a new memory object, or @size bytes of SVM, to the budget.  Return FALSE, and record
+ * nothing, if that would exceed the budget; then the caller has to release the memory. */
 gboolean _tarn_layer_fault_charge (cl_mem object);
 gboolean _tarn_layer_fault_charge_svm (gpointer address, gsize size);
 
-/* Note that the program has one more reference, or one less.  A release is noted before the driver
- * does it, because the driver may then give the handle to a new object. */
+/* Count one more reference of the program's, or one less.  Call a release before the driver's:
+ * after the driver has released the object, it may give the same handle to a new object. */
 void _tarn_layer_fault_retain (cl_mem object);
 void _tarn_layer_fault_release (cl_mem object);
 void _tarn_layer_fault_release_svm (gpointer address);
 
 /* fault-calls.c */
 
-/* Replaces a table's functions with those that may fail.  The table has been filled for a
- * driver. */
+/* Puts the functions that can be made to fail into @dispatch, in place of those that are there or
+ * in @driver.  The caller has filled @dispatch with the layer's functions. */
 void _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driver);
 
-/* Returns the function of a name that may fail.  Returns NULL if there is none. */
+/* Returns the function with a name that can be made to fail.  Returns NULL if there is none. */
 void *_tarn_layer_find_fault_call (const gchar *name);
 
 #endif

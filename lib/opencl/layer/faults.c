@@ -1,25 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the calls fail that TARN_LAYER_FAULTS names, to test how a program copes.  It is a list,
- * separated by commas, of
+ * Fault injection: makes the calls fail that TARN_LAYER_FAULTS names, to test how a program copes.
+ * That variable is a list of the following words, separated by commas:
  *
- *     CALL=N, CALL=N-M, CALL=N+   these calls of a name fail, counted as TARN_FAULTS counts
- * requests budget=256M                 calls fail by which the program would have more memory than
- * that loss=N                      from the Nth call on that needs a device, all of these fail
- *     count                       nothing fails, calls are only counted
+ *     CALL=N, CALL=N-M, CALL=N+   the calls with these numbers fail; each function counts its
+ *                                 calls from 1, as TARN_FAULTS counts requests
+ *     budget=256M                 a call fails if the program would have more memory than that
+ *     loss=N                      from the Nth call that needs a device on, all such calls fail
+ *     count                       no call fails, calls are only counted
  *
  * Adds these lines to the file of TARN_LAYER_REPORT, beside those of report.c:
  *
- *     failed PID CALL N           the first time that a call was made to fail, its Nth
- *     calls PID CALL N            at exit, for each name: the number of calls
+ *     failed PID CALL N           the first time that a function's call, its Nth, was made to fail
+ *     calls PID CALL N            at exit, for each function: the number of its calls
  *     left PID KIND N             at exit: references, or allocations, that the program still has
  *
- * Only the program's calls are counted: this stands in front of the rest of the layer, which calls
- * the driver directly.
+ * Only the program's calls are counted: fault injection stands between the program and the rest of
+ * the layer, which calls the driver directly.
  *
- * A lost device answers as reports about NVIDIA's driver say: CL_OUT_OF_RESOURCES first, and from
- * then on its queues are CL_INVALID_COMMAND_QUEUE. */
+ * Calls on a lost device return the errors that reports about NVIDIA's driver describe: first
+ * CL_OUT_OF_RESOURCES, and from then on CL_INVALID_COMMAND_QUEUE for calls on queues. */
 
 #include "faults-private.h"
 
@@ -46,17 +47,17 @@ static const gchar *const kind_names[FAULT_N_KINDS] = {
   [FAULT_EVENT] = "cl_event",
 };
 
-/* Numbers of a call that fail. */
+/* A word of the list that names a call, and the range of the call's numbers that fail. */
 typedef struct
 {
   FaultCall call;
   TarnCallRange range;
 } Fault;
 
-/* Constant once they were read. */
-static GArray *faults; /* of Fault; NULL: nothing is counted */
-static gsize budget;   /* bytes; 0: none */
-static guint64 loss;   /* 0: none */
+/* Constant after _tarn_layer_faults_begin (): */
+static GArray *faults; /* of Fault; NULL: no call is counted */
+static gsize budget;   /* bytes; 0: no budget */
+static guint64 loss;   /* number of the first call that finds the device lost; 0: none */
 static pid_t reporter;
 
 /* Atomic: */
@@ -66,9 +67,9 @@ static guint64 n_device_calls;
 static gboolean is_lost;
 static gint n_left[FAULT_N_KINDS];
 
-/* The environment */
+/* Reading TARN_LAYER_FAULTS */
 
-/* Finds a call by name.  Returns FALSE if there is none. */
+/* Finds a call by its function's name.  Returns FALSE if there is none. */
 static gboolean
 find_call (const gchar *name, FaultCall *call)
 {
@@ -81,7 +82,7 @@ find_call (const gchar *name, FaultCall *call)
   return FALSE;
 }
 
-/* Reads a word NAME=VALUE.  Returns FALSE if it is invalid. */
+/* Handles a word NAME=VALUE of the list.  Returns FALSE if it is invalid. */
 static gboolean
 read_fault (const gchar *name, const gchar *value)
 {
@@ -97,7 +98,7 @@ read_fault (const gchar *name, const gchar *value)
   return TRUE;
 }
 
-/* Reads a word of the list, which it changes.  Returns FALSE if it is invalid. */
+/* Handles a word of the list, and overwrites its "=".  Returns FALSE if the word is invalid. */
 static gboolean
 read_word (gchar *word)
 {
@@ -109,7 +110,7 @@ read_word (gchar *word)
   return read_fault (word, value);
 }
 
-/* Reads the list.  Returns FALSE, after a message, if a word is invalid. */
+/* Handles all words of the list.  Returns FALSE, after a message, if a word is invalid. */
 static gboolean
 read_faults (const gchar *text)
 {
@@ -152,8 +153,9 @@ _tarn_layer_faults_begin (void)
 
 /* The report */
 
-/* Reports at the end of the process.  It is a destructor, not a function of atexit (): functions
- * that the program registered earlier run after ours, and may still release objects. */
+/* Reports counts at the end of the process.  It is a destructor, not a function of atexit ().
+ * Functions that the program registered with atexit () before the layer was loaded run after the
+ * layer's exit functions, and may still release objects. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   const gchar *path = _tarn_layer_get_settings ()->report;
@@ -174,7 +176,7 @@ static void __attribute__ ((destructor)) report_end (void)
   _tarn_report_add_line (path, lines->str);
 }
 
-/* Reports the first failure of each call. */
+/* Reports that a call failed, if no call of the same function failed before. */
 static void
 report_failure (FaultCall call, guint64 number)
 {
@@ -188,9 +190,9 @@ report_failure (FaultCall call, guint64 number)
   _tarn_report_add_line (path, line);
 }
 
-/* Calls */
+/* Counting calls */
 
-/* Returns TRUE if a call of this number is to fail. */
+/* Returns TRUE if the list says that the call with this number fails. */
 static gboolean
 is_chosen (FaultCall call, guint64 number)
 {
@@ -204,7 +206,8 @@ is_chosen (FaultCall call, guint64 number)
   return FALSE;
 }
 
-/* Counts a call that needs the device.  Returns its error if the device is lost, or CL_SUCCESS. */
+/* Counts a call that needs @place.  Returns CL_SUCCESS while the device is not lost, or if the call
+ * does not need the device.  Otherwise returns the error of the lost device. */
 static cl_int
 strike_loss (FaultPlace place)
 {

@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Returns memory that pools cache without need.  The layer's pools cache much: a cached block may
- * have a sub-buffer of the driver already, or is an image.  But a cached block also keeps its piece
- * from returning to the driver.  So the layer looks now and then how many bytes are cached.  No
- * request has needed the least number that it saw within ten seconds, so the pool frees as many
- * bytes. */
+ * Returns to the driver the memory that pools cache without need.  The layer lets its pools cache
+ * much, because a cached block may already have the driver's sub-buffer, or is an image.  But a
+ * cached block also keeps its piece, a large buffer of the driver, from returning to the driver.
+ * So the layer looks at the number of cached bytes LOOKS times within MAX_AGE.  In that time no
+ * request has needed the least number of bytes that the layer saw cached, so the layer frees that
+ * number of bytes. */
 
 #include "layer-private.h"
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
-#define LOOKS 64 /* within MAX_AGE */
+#define LOOKS 64 /* looks within MAX_AGE */
 
-/* Returns TRUE to one thread whenever it is time for a look, and sets the time of the next. */
+/* Returns TRUE if it is time for a look, to only one thread, and sets the time of the next look. */
 static gboolean
 try_begin_look (LayerIdle *self, gint64 now)
 {
@@ -23,8 +24,8 @@ try_begin_look (LayerIdle *self, gint64 now)
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Notes how many bytes are cached.  At the end of each MAX_AGE, returns how many of them no request
- * has needed within it; returns 0 before. */
+/* Records the number @held of cached bytes.  At the end of each MAX_AGE, returns the least number
+ * that was recorded within it, which no request has needed.  Otherwise returns 0. */
 static gsize
 note_held (LayerContext *context, LayerIdle *self, gsize held, gint64 now)
 {
