@@ -1,40 +1,41 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool of a context's images: a plain pool, in which each kind of image has its own size, and
- * so its own bin (see image-kinds-private.h).  Images are released, and recorded while commands use
- * them, as buffers are.
+ * The pool of a context's images.  Each kind of image (its format, size and flags) has its own
+ * number of bytes in this pool, and so its own bin (see image-kinds-private.h).  The layer releases
+ * images, and records the commands that use them, in the same way as for buffers.
  *
  * The bytes of all images are charged to the pool of plain buffers, so that one limit holds for
- * both.  Near the limit, and out of memory, cached images are freed for buffers, and cached buffers
- * for images.
+ * both pools.  Near the limit, or when memory runs out, a request for a buffer frees cached images,
+ * and a request for an image frees cached buffers.
  *
- * The pool's memory is a LayerImage.  Its handle may be NULL: an image that the program left
- * mapped, for example, is released to the driver, and the block gets a new one when it is allocated
- * again. */
+ * A block of the pool is a LayerImage.  Its handle may be NULL: for example, if the program left an
+ * image mapped, the layer releases the driver's image but keeps the block.  The next allocation of
+ * the block makes a new image. */
 
 #include "layer-private.h"
 
-/* Enough bits for each size of an image to have its own bin. */
+/* The pool's leading_bits_in_bin_id: enough bits for each size of an image to have its own bin. */
 #define LEADING_BITS 26
 
-/* At most this part of the device's memory is cached. */
+/* The pool caches at most the device's memory divided by HELD_SHARE. */
 #define HELD_SHARE 8
 
-/* The flags of images from a pool.  Others, such as those that the host cannot read, are the
- * driver's: make_ready () has to read a new image. */
+/* The flags that an image from the pool may have.  Images with other flags are made by the driver.
+ * make_ready () has to read each new image, so an image that the host cannot read is not among
+ * them. */
 #define SERVED_FLAGS                                                                               \
   (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
    | CL_MEM_ALLOC_HOST_PTR)
 
-/* An image in the pool. */
+/* An image of the pool. */
 typedef struct
 {
   TarnOpenclImageKind kind;
-  cl_mem handle; /* a reference; NULL: none */
+  cl_mem handle; /* the driver's image, a reference; NULL: none now */
 } LayerImage;
 
-/* Below the pool */
+/* The allocator below the pool */
 
 /* Returns TRUE if a status may be due to a lack of memory. */
 static gboolean
@@ -44,7 +45,7 @@ is_no_memory (cl_int status)
          || status == CL_OUT_OF_HOST_MEMORY;
 }
 
-/* Sets an error: the driver makes no such image.  Returns FALSE. */
+/* Sets an error which says that the driver failed to make an image.  Returns FALSE. */
 static gboolean
 fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
 {
@@ -65,13 +66,13 @@ release_handle (cl_mem image)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: an image may be lost");
 }
 
-/* Makes the driver allocate a new image on the device, as make_ready () in pieces.c does a
- * piece. */
+/* Makes the driver allocate a new image on the device, in the same way as make_ready () in pieces.c
+ * does for a buffer. */
 static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
   static const size_t origin[3], region[3] = { 1, 1, 1 };
-  static guint8 nowhere[16]; /* the largest pixel */
+  static guint8 nowhere[16]; /* 16 bytes: the largest pixel */
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_event event = NULL;
   cl_int status = CL_OUT_OF_RESOURCES;
@@ -82,7 +83,8 @@ make_ready (LayerContext *context, cl_mem image)
   return status == CL_SUCCESS ? MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS) : status;
 }
 
-/* Makes an image of the driver's, for a LayerImage that has none. */
+/* Asks the driver for the image of a LayerImage that has none.  Returns FALSE with an error if that
+ * fails. */
 static gboolean
 make (LayerContext *context, LayerImage *image, GError **error)
 {
@@ -104,7 +106,8 @@ make (LayerContext *context, LayerImage *image, GError **error)
   return fail (status, &image->kind, error);
 }
 
-/* Releases an image that no object of the program's is. */
+/* Releases the driver's image, if there is one.  The caller makes sure that the program does not
+ * have the image. */
 static void
 unmake (LayerContext *context, LayerImage *image)
 {
@@ -114,7 +117,7 @@ unmake (LayerContext *context, LayerImage *image)
   release_handle (g_steal_pointer (&image->handle));
 }
 
-/* Makes an image for the pool.  See TarnAllocatorOps. */
+/* Allocates an image for the pool.  See TarnAllocatorOps.allocate. */
 static gboolean
 image_allocate (gpointer user_data, gsize bytes, TarnMemory *memory, GError **error)
 {
@@ -140,7 +143,7 @@ image_allocate (gpointer user_data, gsize bytes, TarnMemory *memory, GError **er
   return FALSE;
 }
 
-/* Frees an image of the pool. */
+/* Frees an image of the pool.  See TarnAllocatorOps.free. */
 static void
 image_free (gpointer user_data, TarnMemory memory, gsize bytes)
 {
@@ -155,7 +158,7 @@ image_free (gpointer user_data, TarnMemory memory, gsize bytes)
 
 /* The pool */
 
-/* Returns the context's pool of images, or NULL. */
+/* Returns the context's pool of images, or NULL if it has not been made. */
 static TarnPool *
 find_images (LayerContext *context)
 {
@@ -173,8 +176,8 @@ _tarn_layer_trim_images (LayerContext *context)
     tarn_pool_trim (images, 0);
 }
 
-/* Frees cached images of about as many bytes as are wanted.  A reclaim function of the pool of
- * buffers. */
+/* Frees cached images of about @wanted bytes.  The pool of buffers calls this function when it
+ * needs memory (tarn_pool_add_reclaim_func ()). */
 static gboolean
 reclaim_images (TarnPool *buffers, gsize wanted, gpointer context)
 {
@@ -188,7 +191,8 @@ reclaim_images (TarnPool *buffers, gsize wanted, gpointer context)
   return TRUE;
 }
 
-/* Ends the use of a context and of its pool of buffers by the allocator of images. */
+/* Undoes pool_new (): drops the references of the images' allocator to the pool of buffers and to
+ * the context. */
 static void
 end_images (gpointer data)
 {
@@ -198,7 +202,7 @@ end_images (gpointer data)
   _tarn_layer_context_drop_user (context);
 }
 
-/* Makes the pool of images, over the pool of plain buffers. */
+/* Makes the pool of images, whose bytes are charged to @buffers. */
 static TarnPool *
 pool_new (LayerContext *context, TarnPool *buffers)
 {
@@ -227,7 +231,7 @@ pool_new (LayerContext *context, TarnPool *buffers)
   return pool;
 }
 
-/* Sets the context's pool of images.  Returns FALSE if it has one. */
+/* Sets the context's pool of images.  Returns FALSE if the context already has one. */
 static gboolean
 list_pool (LayerContext *context, TarnPool *pool)
 {
@@ -239,7 +243,7 @@ list_pool (LayerContext *context, TarnPool *pool)
   return TRUE;
 }
 
-/* Makes the table of kinds, if the context has none. */
+/* Makes the table of image kinds, if the context has none. */
 static void
 make_kinds (LayerContext *context)
 {
@@ -249,7 +253,8 @@ make_kinds (LayerContext *context)
     context->image_kinds = _tarn_opencl_image_kinds_new ();
 }
 
-/* Returns the pool of images, which the first request makes.  Returns NULL if there can be none. */
+/* Returns the context's pool of images.  The first call makes the pool.  Returns NULL if that
+ * fails. */
 static TarnPool *
 get_pool (LayerContext *context)
 {
@@ -291,8 +296,8 @@ _tarn_layer_images_clear (LayerContext *context)
 
 /* Images */
 
-/* Allocates a block.  If there is no memory, waits for commands and frees what is cached, and
- * retries. */
+/* Allocates a block.  If there is no memory, waits for commands, returns cached memory to the
+ * driver, and retries. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
 {
@@ -310,8 +315,8 @@ allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
   return tarn_pool_allocate (pool, bytes, error);
 }
 
-/* Returns the image of a block, after making one if it has none.  Returns NULL if the driver
- * refuses. */
+/* Returns the driver's image of a block, and makes the image if the block has none.  Returns NULL
+ * if the driver refuses. */
 static cl_mem
 take (LayerContext *context, TarnBlock *block)
 {
@@ -323,7 +328,8 @@ take (LayerContext *context, TarnBlock *block)
   return image->handle;
 }
 
-/* Allocates a block with an image of a kind. */
+/* Allocates a block with an image of a kind.  @handle: set to the driver's image.  Returns NULL if
+ * that fails. */
 static TarnBlock *
 get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GError **error)
 {
@@ -341,7 +347,7 @@ get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GEr
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
   if (block == NULL)
     return NULL;
-  /* After it was allocated: see make_new () of buffers. */
+  /* Check this after the allocation, not before: see make_new () in buffer.c. */
   *handle = _tarn_layer_is_blind () ? NULL : take (context, block);
   if (*handle != NULL)
     return block;

@@ -3,24 +3,25 @@
  *
  * Images: OpenCL 3.0 specification, section 5.3.1, "Creating Image Objects".
  *
- * A driver that makes images of buffers may refuse sub-buffers, which the program's buffers are
- * here, or read them at the wrong place.  PoCL refuses them.  If its device is the host's
- * processor, a buffer with CL_MEM_USE_HOST_PTR at the address of the sub-buffer is the same memory,
- * and the image is made of that one: nothing is copied, and no handle changes.  Queries hide it:
- * see describe.c. */
+ * The program's buffers are sub-buffers of the driver's.  A driver that makes images of buffers may
+ * refuse to make images of sub-buffers, or make images that read the wrong place.  PoCL refuses
+ * them.  If PoCL's device is the host's processor, the layer makes a CL_MEM_USE_HOST_PTR buffer at
+ * the sub-buffer's host address, which has the same memory, and makes the image of this buffer.  So
+ * nothing is copied, and the program's handles stay valid.  Queries do not show this buffer: see
+ * describe.c. */
 
 #include "layer-private.h"
 
-/* A function that makes images. */
+/* The functions that make images. */
 typedef enum
 {
   LAYER_CREATE_IMAGE,
   LAYER_CREATE_WITH_PROPERTIES,
-  LAYER_CREATE_2D, /* functions of OpenCL 1.1 */
+  LAYER_CREATE_2D, /* this and the next: functions of OpenCL 1.1 */
   LAYER_CREATE_3D
 } LayerFunction;
 
-/* A call of one of these functions, with its arguments. */
+/* The arguments of a call of one of these functions. */
 typedef struct
 {
   cl_context context;
@@ -32,7 +33,7 @@ typedef struct
   void *host;
 } Request;
 
-/* Makes an image by the function that the program called. */
+/* Makes an image by the same function as the program called. */
 static cl_mem
 create (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
@@ -57,7 +58,8 @@ create (const Request *request, const cl_image_desc *desc, cl_int *status)
     }
 }
 
-/* Makes an image.  If the driver has no memory, returns cached memory to it and retries. */
+/* Makes an image.  If the driver has no memory, returns cached memory to the driver, and
+ * retries. */
 static cl_mem
 create_with_room (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
@@ -70,8 +72,9 @@ create_with_room (const Request *request, const cl_image_desc *desc, cl_int *sta
 
 /* Images of buffers */
 
-/* Makes a buffer over the memory of another one, or, if that is impossible, one like it.  @shares:
- * set to TRUE for the first. */
+/* Makes a buffer that stands in for a sub-buffer from a pool: over the same memory, or, if that is
+ * impossible, of the same size and with memory of its own.  @shares: set to TRUE if the memory is
+ * the same. */
 static cl_mem
 make_stand_in (LayerBuffer *whole, gboolean *shares)
 {
@@ -88,7 +91,7 @@ make_stand_in (LayerBuffer *whole, gboolean *shares)
                                              *shares ? address + offset : NULL, &status);
 }
 
-/* Makes the record of an image that hides the host address that it is made of. */
+/* Makes the record of an image that was made of a host address.  The record hides that address. */
 static void
 add_disguised (LayerBuffer *whole, cl_mem image)
 {
@@ -101,9 +104,10 @@ add_disguised (LayerBuffer *whole, cl_mem image)
   part->is_disguised = TRUE;
 }
 
-/* Makes an image of a buffer when the driver makes no right one because the buffer is a sub-buffer.
- * What the driver would refuse for its own buffer, it refuses here too.  @status: the driver's
- * answer so far. */
+/* Makes an image of a buffer from a pool by a stand-in (make_stand_in ()), because the driver makes
+ * no correct images of sub-buffers.  If the driver would refuse an image of a buffer of its own, it
+ * refuses the image of the stand-in as well.  @status: the driver's error for the sub-buffer; set
+ * to the result. */
 static cl_mem
 create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -136,7 +140,7 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   return NULL;
 }
 
-/* Returns TRUE if an image of a buffer has at most @size bytes. */
+/* Returns TRUE if an image that was made of a buffer needs at most @size bytes of the buffer. */
 static gboolean
 is_within (cl_mem image, gsize size)
 {
@@ -149,9 +153,10 @@ is_within (cl_mem image, gsize size)
   return MAX (row, width * element) * MAX (height, 1) <= size;
 }
 
-/* Refuses an image that is larger than the program's buffer, with the driver's error for a buffer
- * of exactly that size; the sub-buffer may be larger.  Returns NULL if the image was refused, and
- * released. */
+/* Refuses an image that is larger than the program's buffer: the driver accepted it because its
+ * sub-buffer may be larger than the program's buffer.  Sets the driver's error for a sub-buffer of
+ * exactly the buffer's size, releases @image and returns NULL.  Returns @image if it is not too
+ * large, or if the driver accepts the exact sub-buffer. */
 static cl_mem
 refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_int *status)
 {
@@ -176,7 +181,7 @@ refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_i
   return of_exact != NULL ? image : NULL;
 }
 
-/* Makes an image of a buffer, and its record. */
+/* Makes an image of an object of which the layer has a record, and makes the image's record. */
 static cl_mem
 create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -201,7 +206,7 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 
 /* The functions */
 
-/* Counts an image that the driver was asked for.  @image: nullable; it may have refused. */
+/* Counts an image that the driver was asked for.  @image: NULL if the driver refused. */
 static void
 count_passed_on (cl_mem image)
 {
@@ -214,7 +219,8 @@ count_passed_on (cl_mem image)
     LAYER_COUNT_BYTES (image_bytes, bytes);
 }
 
-/* Serves an image from a pool, as _tarn_layer_serve_image () does, and counts it. */
+/* Serves an image from the pool, and counts it.  Returns NULL as _tarn_layer_serve_image ()
+ * does. */
 static cl_mem
 serve (const Request *request, cl_int *status)
 {
@@ -230,7 +236,7 @@ serve (const Request *request, cl_int *status)
   return image;
 }
 
-/* Makes an image that is made of no other object. */
+/* Makes an image that is made of no other memory object. */
 static cl_mem
 create_new (const Request *request, cl_int *status)
 {
@@ -246,7 +252,7 @@ create_new (const Request *request, cl_int *status)
   return image;
 }
 
-/* Makes any image. */
+/* Makes an image for a call of the program, of any kind. */
 static cl_mem
 create_any (const Request *request, cl_int *status_ret)
 {
@@ -321,10 +327,12 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
 
 /* Programs that are likely to make images of buffers */
 
-static gboolean asks_how_large; /* atomic: of any device */
+static gboolean asks_how_large; /* atomic: the program has asked any device for
+                                   CL_DEVICE_IMAGE_MAX_BUFFER_SIZE */
 
-/* Where images can be made neither of sub-buffers nor of their addresses, buffers have to be the
- * driver's own from now on: later there would be nothing that an image could be made of. */
+/* Leaves all new buffers of a context to the driver, if images can be made neither of sub-buffers
+ * nor of their host addresses.  Call this before the program makes the buffers of which it will
+ * want images. */
 static void
 expect_images (LayerContext *context)
 {

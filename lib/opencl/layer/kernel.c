@@ -1,22 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kernels: records which of their arguments are buffers from a pool.  A plain argument with the
- * same bytes as a buffer's handle is mistaken for the buffer, which costs no more than a wait.  The
- * layer refers to the record of a buffer, not to the buffer: in OpenCL kernels hold no references
- * (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
+ * Kernels: records which of their arguments are buffers from a pool.  If an argument that is no
+ * buffer has the same bytes as a buffer's handle, the layer takes it for that buffer.  This mistake
+ * only makes the buffer, when it is released, wait for a command that does not use it.  A kernel's
+ * record has a reference to a buffer's record, but none to the buffer, because kernels in OpenCL do
+ * not retain their arguments (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
 
 #include "layer-private.h"
 
 #include <string.h>
 
-/* A kernel of the program's. */
+/* The record of a kernel of the program's. */
 typedef struct
 {
   LayerObject base;
 
-  TarnMutex lock;     /* guards all below */
-  GPtrArray *buffers; /* by argument: a reference to a LayerBuffer, or NULL */
+  TarnMutex lock;     /* guards the field below */
+  GPtrArray *buffers; /* for each argument, a reference to a LayerBuffer; NULL: the argument is no
+                         buffer */
 } LayerKernel;
 
 static void
@@ -29,7 +31,8 @@ kernel_finalize (gpointer record)
   g_free (self);
 }
 
-/* Makes the record of a kernel that the driver has made.  Returns its handle, which may be NULL. */
+/* Makes the record of a kernel that the driver has made.  @handle: NULL if the driver failed.
+ * Returns @handle. */
 static cl_kernel
 add_kernel (cl_kernel handle)
 {
@@ -48,7 +51,7 @@ add_kernel (cl_kernel handle)
 
 /* Programs */
 
-/* Returns TRUE if a program's source uses images of buffers. */
+/* Returns TRUE if a program's source contains the type of images of buffers. */
 static gboolean
 names_images_of_buffers (guint n, const gchar *const *strings, const size_t *lengths)
 {
@@ -62,8 +65,8 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
   return FALSE;
 }
 
-/* If the program uses images of buffers, and the driver cannot make them of sub-buffers, later
- * buffers are the driver's own. */
+/* Passes the call on.  If the program's source uses images of buffers, and the driver makes no
+ * images of sub-buffers, the driver makes all new buffers of the context from now on. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)
@@ -97,7 +100,8 @@ layer_clCreateKernelsInProgram (cl_program program, cl_uint n, cl_kernel *kernel
   return status;
 }
 
-/* Returns a reference to the buffer of each argument, or NULL. */
+/* Returns an array with a reference to the buffer of each argument, or NULL for an argument that is
+ * no buffer. */
 static GPtrArray *
 list_buffers (LayerKernel *self)
 {
@@ -113,7 +117,7 @@ list_buffers (LayerKernel *self)
   return buffers;
 }
 
-/* Sets the buffer of an argument.  Returns NULL if it is none. */
+/* Sets the buffer of an argument.  @buffer: NULL if the argument is no buffer. */
 static void
 set_buffer (LayerKernel *self, guint index, LayerBuffer *buffer)
 {
@@ -194,7 +198,7 @@ layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* Begins a launch: retains the kernel's buffers. */
+/* Begins the command of a kernel launch: retains the buffers among the kernel's arguments. */
 static void
 begin_launch (LayerCommand *command, cl_command_queue queue, cl_kernel kernel, cl_event **event)
 {

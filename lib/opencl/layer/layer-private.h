@@ -146,16 +146,16 @@ const gchar *_tarn_layer_describe_reason (LayerReason reason);
 /* Numbers of calls, made by the program or by the layer.  Every field is atomic. */
 typedef struct
 {
-  gsize created;   /* buffers that the program asked for */
-  gsize served;    /* of @created, the buffers that got memory from a pool */
-  gsize pieces;    /* pieces: buffers that the layer asked the driver for */
-  gsize passed_on; /* of @created, the requests that the layer passed on to the driver */
-  gsize reasons[LAYER_N_REASONS]; /* of @passed_on, the buffers that the driver made, by reason */
+  gsize created;                  /* buffers that the program asked for */
+  gsize served;                   /* buffers in @created with memory from a pool */
+  gsize pieces;                   /* pieces: buffers that the layer asked the driver for */
+  gsize passed_on;                /* requests in @created that were passed on to the driver */
+  gsize reasons[LAYER_N_REASONS]; /* buffers in @passed_on that the driver made, by reason */
   gsize sub_buffers;              /* sub-buffers that the driver made for the program's buffers */
 
   gsize images_created;   /* images that the program asked for, except images made of buffers */
-  gsize images_served;    /* of @images_created, the images from a pool */
-  gsize images_passed_on; /* of @images_created, the requests that the driver got */
+  gsize images_served;    /* images in @images_created from a pool */
+  gsize images_passed_on; /* requests in @images_created that were passed on to the driver */
   gsize pool_images;      /* images that the pool asked the driver for */
 
   guint64 buffer_bytes TARN_WHOLE; /* total size of the buffers that the program got */

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions that a loader with cl_loader_layers calls, messages, and the table of functions. */
+ * The functions by which an OpenCL loader with layers (cl_loader_layers) starts this layer, the
+ * table of functions, and messages. */
 
 #define _GNU_SOURCE /* dladdr () */
 #include "faults-private.h"
@@ -13,7 +14,7 @@
 const cl_icd_dispatch *_tarn_layer_functions;
 LayerCounts _tarn_layer_counts;
 
-static gboolean is_blind; /* atomic */
+static gboolean is_blind; /* atomic: see _tarn_layer_is_blind () */
 
 /* Messages */
 
@@ -31,14 +32,15 @@ _tarn_layer_warn (gboolean *once, const gchar *format, ...)
   g_printerr ("libtarn-layer: %s\n", message);
 }
 
-/* Reads a count of LayerCounts. */
+/* Reads one of the counts in LayerCounts. */
 static gsize
 get_count (const gsize *count)
 {
   return __atomic_load_n (count, __ATOMIC_RELAXED);
 }
 
-/* Prints the numbers of images, and their share of all bytes that the program has asked for. */
+/* Prints the numbers of images, and the images' share of all bytes that the program has asked
+ * for. */
 static void
 print_image_stats (void)
 {
@@ -55,7 +57,7 @@ print_image_stats (void)
               100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
 }
 
-/* Prints why buffers were the driver's own, unless the pool is off. */
+/* Prints why the driver made buffers of the program, unless TARN_LAYER_POOL turns pools off. */
 static void
 print_reasons (void)
 {
@@ -100,7 +102,7 @@ _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer va
   return CL_SUCCESS;
 }
 
-/* Extensions */
+/* Functions of extensions */
 
 gboolean
 _tarn_layer_is_blind (void)
@@ -114,7 +116,7 @@ _tarn_layer_is_blind (void)
 static gboolean has_faults;      /* constant after clInitLayer () */
 static cl_icd_dispatch dispatch; /* constant after clInitLayer () */
 
-/* Returns the layer's function of a name.  Returns NULL if it has none. */
+/* Returns the layer's function with a name.  Returns NULL if the layer has none. */
 static void *
 find_layer_function (const gchar *name)
 {
@@ -127,7 +129,8 @@ find_layer_function (const gchar *name)
   return NULL;
 }
 
-/* Returns the layer's function, or the one that can be made to fail, of a name. */
+/* Returns the function that the program gets instead of the driver's function with a name: the one
+ * that can be made to fail, or else the layer's.  Returns NULL if there is neither. */
 static void *
 find_own (const gchar *name)
 {
@@ -139,8 +142,9 @@ find_own (const gchar *name)
   return fault != NULL ? fault : find_layer_function (known);
 }
 
-/* Returns TRUE if a function of an extension may use buffers unseen by the layer: it enqueues or
- * records commands, and these are not only about other kinds of memory. */
+/* Returns TRUE if an extension's function may use buffers without the layer's knowledge.  It may if
+ * it enqueues or records commands, and its name does not say that they use other kinds of
+ * memory. */
 static gboolean
 may_use_buffers (const gchar *name)
 {
@@ -174,7 +178,7 @@ layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const c
   return function;
 }
 
-/* The loader's */
+/* The functions that the loader calls */
 
 cl_int CL_API_CALL
 clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
@@ -192,7 +196,7 @@ clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
 #define MEMBER(name) dispatch.name = target->name != NULL ? layer_##name : NULL;
 #define REACH(name) entries = MAX (entries, offsetof (cl_icd_dispatch, name) / sizeof (void *) + 1);
 
-/* Keeps the library that has this address loaded until the process ends. */
+/* Keeps the library that contains an address loaded until the process ends. */
 static void
 keep_loaded (const void *address)
 {
@@ -202,7 +206,7 @@ keep_loaded (const void *address)
     (void) dlopen (library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Sets up the layer in front of a loader's functions. */
+/* Sets up the layer.  @target: the functions of the loader, which call the driver. */
 static void
 begin (const cl_icd_dispatch *target)
 {
@@ -219,13 +223,15 @@ begin (const cl_icd_dispatch *target)
 
 /* Starts the layer.
  *
- * A loader has as many entries in its table as its version of the header, and uses its own function
- * where ours is NULL or beyond the end.
+ * A loader's table of functions may have more or fewer entries than the layer's, which depends on
+ * the version of the OpenCL headers.  The loader uses its own function if the layer's entry is
+ * NULL, or if the layer's table has no such entry.
  *
- * A program may unload the loader while commands still run.  The layer has work to do when they are
- * done, so it keeps loaded the loader and any library between.  A process may have two loaders,
- * each of which calls this.  The layer uses the functions of the first one: they serve the handles
- * of both, because each handle names its own driver. */
+ * A program may unload the loader while commands still run.  The layer has work to do when these
+ * commands are done, so it keeps the loader loaded, and any layer between the loader and this one.
+ * A process may have two loaders, and each calls this function.  The layer calls only the first
+ * loader's functions, which work with the handles of both loaders, because each handle refers to
+ * its own driver. */
 cl_int CL_API_CALL
 clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
              const cl_icd_dispatch **dispatch_ret)

@@ -4,22 +4,24 @@
  * Maps: OpenCL 3.0 specification, sections 5.2.4, "Mapping Buffer Objects", and 5.5.2, "Unmapping
  * Mapped Memory Objects".
  *
- * Some drivers record the maps of a sub-buffer at its buffer, which is the piece here, so that
- * buffers would share them.  So the layer records maps itself, at the program's buffer, together
- * with those of its sub-buffers.  A program may map a sub-buffer and unmap its buffer, if the
- * driver allows it. */
+ * Some drivers record the maps of a sub-buffer at the buffer that it is made of.  For the program's
+ * buffers that is a piece, a large buffer of the driver, so buffers in the same piece would share
+ * maps.  Therefore the layer records maps itself.  The record of a program's buffer lists the maps
+ * of the buffer and of its sub-buffers, because a program may map a sub-buffer and unmap its
+ * buffer, if the driver allows that. */
 
 #include "layer-private.h"
 
 /* A mapped region. */
 typedef struct
 {
-  gpointer pointer;     /* the host's */
-  LayerBuffer *buffer;  /* that was mapped: the whole, or a part of it; borrowed */
-  gboolean is_retained; /* it counts as one of the program's references */
+  gpointer pointer;     /* the host address */
+  LayerBuffer *buffer;  /* the object that was mapped: a buffer or one made of it; borrowed */
+  gboolean is_retained; /* the map counts as one of the program's references */
 } LayerMap;
 
-/* Returns the buffer that an object is made of, or else the object itself. */
+/* Returns the buffer that an object is made of.  Returns the object itself if it is made of no
+ * other. */
 static LayerBuffer *
 get_whole (LayerBuffer *self)
 {
@@ -38,7 +40,7 @@ _tarn_layer_count_maps (LayerBuffer *self)
   return n;
 }
 
-/* Records a map. */
+/* Records a map of a buffer or image. */
 static void
 add_map (LayerBuffer *self, gpointer pointer)
 {
@@ -53,8 +55,9 @@ add_map (LayerBuffer *self, gpointer pointer)
   g_array_append_val (whole->maps, map);
 }
 
-/* Takes out the map at an address, preferably one of the buffer's own.  Returns FALSE if there is
- * none. */
+/* Removes a map with a host address from the list, preferably one of @self rather than of another
+ * object in the list.  Returns FALSE if there is none.  @taken: set to the map, with a reference to
+ * its buffer's record. */
 static gboolean
 take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
@@ -93,7 +96,7 @@ _tarn_layer_forget_maps (LayerBuffer *self)
   return was_mapped;
 }
 
-/* Records a map of the command's only object, if the command succeeded. */
+/* Records a map of the command's only object, if the driver's call succeeded. */
 static void
 note_map (LayerCommand *command, cl_int status, gpointer pointer)
 {
@@ -141,7 +144,8 @@ layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_
   return pointer;
 }
 
-/* Ends a map that was taken out.  Records it again if it is still mapped. */
+/* Ends a map that take_map () removed.  @is_mapped: the driver did not unmap it, so records it
+ * again. */
 static void
 end_map (LayerMap *map, gboolean is_mapped)
 {

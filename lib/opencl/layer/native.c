@@ -1,36 +1,39 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Native kernels: functions of the host as commands (OpenCL 3.0 specification, section 5.11,
+ * Native kernels: commands that call functions of the host (OpenCL 3.0 specification, section 5.11,
  * "Executing Native Kernels").
  *
- * Some drivers pass them the address of the buffer that a sub-buffer is made of, and confuse
- * buffers: PoCL 3.1 sorts buffers by when they were made, and drops those that come again, but not
- * the places of their addresses.  So for each piece, a command with that one buffer asks for the
- * address.  The program's function runs after these commands; it is enqueued with the pieces, so
- * that they are on the device, and the layer writes the addresses into the program's arguments. */
+ * The program's buffers are sub-buffers of pieces, the driver's large buffers.  Some drivers pass
+ * the address of the piece, not of the sub-buffer, to a native kernel, and confuse buffers: PoCL
+ * 3.1 sorts the buffers of a command by the time when they were made and drops duplicates, but does
+ * not reorder the places of their addresses.  So for each piece, the layer enqueues a command that
+ * has only this piece, and that stores the piece's address.  The command that calls the program's
+ * function runs after these commands.  That command names the pieces as well, so that they are on
+ * the device, but the layer, not the driver, writes the buffers' addresses into the program's
+ * arguments. */
 
 #include "layer-private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A pointer in the program's arguments, and the buffer whose address it gets. */
+/* A place in the program's arguments, and the buffer whose address the layer writes there. */
 typedef struct
 {
-  gsize place;  /* a pointer's, in bytes from the start of the arguments */
-  gsize offset; /* the buffer's in its piece */
-  guint piece;  /* its index */
+  gsize place;  /* bytes from the start of the arguments to the pointer */
+  gsize offset; /* bytes from the start of the piece to the buffer */
+  guint piece;  /* index of the piece in the sorted array of pieces */
 } Move;
 
-/* The addresses of pieces, once the commands have run that ask for them. */
+/* The addresses of pieces.  Commands set them when they run. */
 typedef struct
 {
-  guint references; /* atomic: those of commands that have not run */
+  guint references; /* atomic: references, one for each command that has not run */
   gchar *of[];
 } Addresses;
 
-/* Makes room for @n addresses. */
+/* Makes room for the addresses of @n pieces. */
 static Addresses *
 addresses_new (guint n)
 {
@@ -47,8 +50,8 @@ addresses_unref (Addresses *self)
     g_free (self);
 }
 
-/* The arguments of a command that asks for an address.  The driver copies them, and writes the
- * address into the copy. */
+/* The arguments of the command that stores the address of a piece.  The driver copies them, and
+ * writes the piece's address into the copy. */
 typedef struct
 {
   Addresses *addresses; /* a reference */
@@ -56,7 +59,7 @@ typedef struct
   gchar *address;
 } Question;
 
-/* Stores the address of a piece.  A native kernel of the layer's. */
+/* Stores the address of a piece.  This is a native kernel of the layer's. */
 static void CL_CALLBACK
 note_address (void *data)
 {
@@ -66,9 +69,9 @@ note_address (void *data)
   addresses_unref (self->addresses);
 }
 
-/* The start of the arguments of the layer's native kernel, which the driver copies.  Behind it are
- * @n moves, @n places that the driver writes and nobody reads, and then the program's arguments,
- * aligned as malloc () does. */
+/* The arguments of the native kernel that calls the program's function.  The driver copies them.
+ * After this struct come @n moves, @n pointers that the driver sets and nobody reads, and the
+ * program's arguments, which are aligned to 16 bytes as memory from malloc () is. */
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
@@ -82,22 +85,23 @@ get_moves (Call *call)
   return (Move *) (call + 1);
 }
 
-/* Returns the places that the driver writes. */
+/* Returns the pointers that the driver sets. */
 static gchar **
 get_places (Call *call)
 {
   return (gchar **) (get_moves (call) + call->n);
 }
 
-/* Returns the offset of the program's arguments, with @n moves. */
+/* Returns the offset of the program's arguments from the start of a Call with @n moves, in
+ * bytes. */
 static gsize
 get_arguments_offset (gsize n)
 {
   return (sizeof (Call) + n * (sizeof (Move) + sizeof (gchar *)) + 15) / 16 * 16;
 }
 
-/* Writes the addresses into the program's arguments, and calls its function.  A native kernel of
- * the layer's. */
+/* Writes the addresses into the program's arguments, and calls the program's function.  This is a
+ * native kernel of the layer's. */
 static void CL_CALLBACK
 run (void *data)
 {
@@ -115,7 +119,8 @@ run (void *data)
   call->function (arguments);
 }
 
-/* Returns the piece of a buffer, and the offset there.  Any other object is returned itself. */
+/* Returns the piece that a buffer is in, and sets *offset to the buffer's offset there, in bytes.
+ * If @object is not a buffer from a pool, returns @object and sets *offset to 0. */
 static cl_mem
 get_piece (cl_mem object, gsize *offset)
 {
@@ -135,7 +140,7 @@ compare_pieces (const void *a, const void *b)
   return (first > second) - (first < second);
 }
 
-/* Sorts pieces and removes duplicates.  Returns the number that is left. */
+/* Sorts pieces and removes duplicates.  Returns the number of pieces that are left. */
 static guint
 sort_pieces (cl_mem *pieces, guint n)
 {
@@ -148,7 +153,7 @@ sort_pieces (cl_mem *pieces, guint n)
   return n_sorted;
 }
 
-/* Returns TRUE if the arguments are valid as far as this file relies on them. */
+/* Returns TRUE if the program's arguments are valid as far as this file depends on that. */
 static gboolean
 is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
                const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)
@@ -166,7 +171,8 @@ is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsi
   return TRUE;
 }
 
-/* Sets the moves of a call, and fills @pieces, sorted.  Returns their number. */
+/* Sets the moves of a call.  Fills @pieces with the pieces of all objects, sorted and without
+ * duplicates, and returns their number. */
 static guint
 set_moves (Call *call, const void *arguments, const cl_mem *objects, const void **places,
            cl_mem *pieces)
@@ -187,8 +193,8 @@ set_moves (Call *call, const void *arguments, const cl_mem *objects, const void 
   return n_pieces;
 }
 
-/* Enqueues a command for each piece that asks for its address.  @events: the commands' events are
- * added to it. */
+/* Enqueues a command for each piece that stores the piece's address.  Adds the events of these
+ * commands to @events. */
 static cl_int
 ask (cl_command_queue queue, Addresses *addresses, const cl_mem *pieces, guint n, GArray *events)
 {
@@ -221,8 +227,8 @@ release_events (GArray *events)
   g_array_unref (events);
 }
 
-/* Enqueues the program's function, behind the commands that ask for addresses and those that the
- * program waits for. */
+/* Enqueues the command that calls the program's function.  The command waits for those that store
+ * the addresses, whose events are in @events, and for @waits, the events that the program named. */
 static cl_int
 enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *pieces, guint n_pieces,
               GArray *events, cl_uint n_waits, const cl_event *waits, cl_event *event)
@@ -238,7 +244,7 @@ enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *piec
       (const cl_event *) (gpointer) events->data, event);
 }
 
-/* Enqueues all commands for a native kernel. */
+/* Enqueues all commands for a native kernel of the program's. */
 static cl_int
 enqueue (cl_command_queue queue, void (CL_CALLBACK *function) (void *), const void *arguments,
          gsize size, guint n, const cl_mem *objects, const void **places, cl_uint n_waits,

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces: large buffers of the driver, from which a heap allocates blocks.  The address of a block
- * is made of the number of its piece and of the offset in it. */
+ * Pieces: large buffers of the driver, from which a heap allocates blocks.  The program's buffers
+ * are sub-buffers of pieces.  A block's address is not the device's, but is made of the number of
+ * its piece and the block's offset in the piece. */
 
 #include "layer-private.h"
 
@@ -12,10 +13,11 @@
 #include "common/limit-private.h"
 
 #define OFFSET_BITS                                                                                \
-  44 /* low bits of an address; its other bits are the number of the piece, from 1 on */
+  44 /* number of low bits of an address that are the offset; above them is the piece's number */
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
-/* Adds a piece to the context's list.  Returns its number, or 0 if there are too many. */
+/* Adds a piece to the context's list.  Returns the piece's number, which begins at 1, or 0 if there
+ * are too many pieces. */
 static guint64
 add_piece (LayerContext *context, cl_mem piece)
 {
@@ -34,7 +36,7 @@ add_piece (LayerContext *context, cl_mem piece)
   return i + 1;
 }
 
-/* Removes a piece from the list. */
+/* Removes a piece from the context's list, and returns it. */
 static cl_mem
 remove_piece (LayerContext *context, guint64 number)
 {
@@ -47,7 +49,7 @@ remove_piece (LayerContext *context, guint64 number)
   return piece;
 }
 
-/* Finds the piece that an address is in, and the offset there. */
+/* Finds the piece that an address is in, and the address's offset there in bytes. */
 static cl_mem
 find_at (LayerContext *context, guint64 address, gsize *offset)
 {
@@ -65,9 +67,10 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return find_at (context, tarn_block_get_memory (block).address, offset);
 }
 
-/* The sub-buffer covers the whole block, so that buffers of nearly equal sizes can have it one
- * after the other.  Bounds of the program's buffer are checked by _tarn_layer_is_within ().  With
- * TARN_DEBUG the sub-buffer ends with the buffer, in front of the guard bytes. */
+/* Returns the key of a block's sub-buffer.  The sub-buffer covers the whole block, so that buffers
+ * of nearly equal sizes can have it one after another.  It may thus be larger than the program's
+ * buffer, whose bounds _tarn_layer_is_within () checks.  With TARN_DEBUG the sub-buffer has the
+ * size of the program's buffer, and ends before the guard bytes. */
 LayerPlace
 _tarn_layer_get_place (LayerContext *context, const TarnBlock *block, cl_mem_flags asked)
 {
@@ -104,7 +107,7 @@ _tarn_layer_context_get_queue (LayerContext *context)
   return context->own_queue;
 }
 
-/* Sets an error: the driver has no memory.  Returns FALSE. */
+/* Sets an error which says that the driver has no memory.  Returns FALSE. */
 static gboolean
 fail (cl_int status, gsize size, GError **error)
 {
@@ -115,8 +118,8 @@ fail (cl_int status, gsize size, GError **error)
 
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
-/* clCreateBuffer () does not wait for commands, which may wait for the very thread that calls it;
- * so neither does this for long. */
+/* A program expects that clCreateBuffer () does not wait for commands, because these may wait for
+ * the thread that calls it.  So this function waits for at most MAX_WAIT microseconds. */
 cl_int
 _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event)
 {
@@ -143,9 +146,10 @@ _tarn_layer_await (cl_int status, const cl_event *event)
   return status;
 }
 
-/* Makes the driver allocate a new piece on the device.  Some drivers allocate at the first command,
- * and find out only then that there is no memory; the program's commands must not fail for that.
- * Reads a few bytes, because a write that comes late could overwrite the program's. */
+/* Makes the driver allocate the memory of a new piece on the device.  Some drivers allocate it only
+ * at the first command, and that command fails if there is no memory.  It must not be a command of
+ * the program's, so the layer enqueues one that reads a few bytes.  It does not write, because a
+ * write that runs late could overwrite the program's data. */
 static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
@@ -162,7 +166,7 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
   return status == CL_SUCCESS || fail (status, size, error);
 }
 
-/* Unmaps a buffer.  Returns FALSE if it may still be mapped. */
+/* Unmaps a buffer.  Returns FALSE if it may still be mapped after 0.2 s. */
 static gboolean
 unmap (cl_command_queue queue, cl_mem buffer, gpointer address)
 {
@@ -192,8 +196,8 @@ _tarn_layer_ask_address (LayerContext *context, cl_mem buffer)
   return unmap (queue, buffer, address) && is_mapped ? address : NULL;
 }
 
-/* Records the host address of a new piece.  Later it could not: a command of the layer's might run
- * beside the program's. */
+/* Records the host address of a new piece.  It is too late when the program uses the piece, because
+ * the layer's map command could run at the same time as a command of the program. */
 static void
 note_address (LayerContext *context, cl_mem piece)
 {
@@ -204,7 +208,7 @@ note_address (LayerContext *context, cl_mem piece)
     g_hash_table_insert (context->addresses, piece, address);
 }
 
-/* Removes the host address of a piece. */
+/* Forgets the host address of a piece. */
 static void
 forget_address (LayerContext *context, cl_mem piece)
 {
@@ -231,8 +235,8 @@ release_piece (cl_mem piece)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: memory may be lost");
 }
 
-/* Returns the bytes by which a piece is larger than asked, so that its blocks can begin at an
- * aligned address. */
+/* Returns the number of bytes to add to a piece of @size bytes, so that its first block can begin
+ * at an aligned device address.  Returns 0 if the driver aligns pieces. */
 static gsize
 get_padding (const LayerContext *context, gsize size)
 {
@@ -242,7 +246,7 @@ get_padding (const LayerContext *context, gsize size)
              : 0;
 }
 
-/* Allocates a piece, for the heap.  See TarnAllocatorOps. */
+/* Allocates a piece for the heap.  See TarnAllocatorOps.allocate. */
 static gboolean
 piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -279,7 +283,7 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
   return TRUE;
 }
 
-/* Releases a piece of the heap. */
+/* Releases a piece of the heap.  See TarnAllocatorOps.free. */
 static void
 piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -287,7 +291,7 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
   guint64 number = memory.address >> OFFSET_BITS;
   cl_mem piece;
 
-  /* Before another piece can have the number. */
+  /* Do this first: after remove_piece (), a new piece may get the number. */
   _tarn_layer_drop_spares_between (source->context, number << OFFSET_BITS,
                                    ((number + 1) << OFFSET_BITS) - 1);
   piece = remove_piece (source->context, number);
@@ -296,17 +300,18 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
   release_piece (piece);
 }
 
-/* Contents, for TARN_DEBUG */
+/* Reading and filling memory, for TARN_DEBUG */
 
-/* A place in a piece, with the queue for a command on it. */
+/* A place in a piece, and the queue for commands on it. */
 typedef struct
 {
   cl_command_queue queue;
   cl_mem piece;
-  gsize offset; /* from the start of the piece */
+  gsize offset; /* bytes from the start of the piece */
 } Place;
 
-/* Finds the place of memory.  Returns FALSE with an error if there is no queue. */
+/* Finds the place that is @offset bytes after the start of @memory.  Returns FALSE with an error if
+ * the layer has no queue. */
 static gboolean
 find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *place,
             GError **error)
@@ -318,7 +323,7 @@ find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *p
   return place->queue != NULL;
 }
 
-/* Sets an error if a status is one.  Returns TRUE if it is CL_SUCCESS. */
+/* Returns TRUE if a status is CL_SUCCESS.  Otherwise sets an error and returns FALSE. */
 static gboolean
 check_contents (cl_int status, GError **error)
 {
@@ -343,8 +348,8 @@ piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpo
                             error);
 }
 
-/* Fills a block's bytes, and waits for that, because the next commands are on the program's
- * queues. */
+/* Fills a block's bytes with @byte.  Waits for that, because the next commands on the block are on
+ * other queues, the program's. */
 static gboolean
 piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
             GError **error)
@@ -360,9 +365,10 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
                             error);
 }
 
-/* Returns the host address of a block, by mapping its first byte.  Drivers for the host's processor
- * map a buffer in place, so the other bytes follow it.  Other drivers map a copy, with nothing
- * behind it; the caller finds out which. */
+/* Returns the host address at which a block can be read, by mapping its first byte and unmapping
+ * it.  Drivers for the host's processor map a buffer in place, so the block's other bytes come
+ * after the first one.  Other drivers map a copy of the one byte; the caller has to find out which
+ * it is. */
 static gconstpointer
 piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -385,7 +391,8 @@ piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
   return pointer;
 }
 
-/* Makes a block of a piece.  It is only an address: the driver's sub-buffer is made later. */
+/* Makes a block in a piece.  The block is only an address; get () in buffer.c makes a sub-buffer
+ * later. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
@@ -397,7 +404,8 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
   return TRUE;
 }
 
-/* Reads the limit for a context's pool.  Returns FALSE, after a message, if it is invalid. */
+/* Reads TARN_LAYER_LIMIT, the limit for a context's pool.  Returns FALSE, after a message, if it is
+ * invalid. */
 static gboolean
 read_limit (const LayerContext *context, gsize *limit)
 {
@@ -416,7 +424,7 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
-/* Ends the use of a context by an allocator of pieces. */
+/* Drops the reference of an allocator of pieces to its context. */
 static void
 source_drop (gpointer data)
 {
@@ -425,7 +433,7 @@ source_drop (gpointer data)
   _tarn_layer_context_drop_user (source->context);
 }
 
-/* Makes the allocator of pieces. */
+/* Makes the allocator that gets pieces from the driver. */
 static TarnAllocator *
 allocator_new (LayerSource *source)
 {
@@ -443,9 +451,10 @@ allocator_new (LayerSource *source)
   return tarn_allocator_new (&ops, source, source_drop);
 }
 
-/* Makes a pool whose buffers TARN_DEBUG checks.  Returns NULL if it checks none, or if there can be
- * no pool.  Each buffer has a piece of its own, so that the layer's commands never use a buffer
- * that a command of the program uses at the same time: PoCL, at least up to 3.1, cannot do that. */
+/* Makes a pool whose buffers TARN_DEBUG checks.  Returns NULL if TARN_DEBUG checks no buffers, or
+ * if the pool cannot be made.  In this pool each buffer has a piece of its own.  So the layer's
+ * commands never use a piece while a command of the program uses it, which PoCL, at least up to
+ * 3.1, cannot handle. */
 static TarnPool *
 debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
 {
@@ -458,9 +467,10 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
   return NULL;
 }
 
-/* The bytes that a pool caches.  A cached block serves the next buffer of its size, with the spare
- * that it has.  Memory that is merged with its neighbours is split anew, mostly at another place,
- * which needs another sub-buffer. */
+/* The number of bytes that a pool caches.  A cached block serves the next buffer of its size, and
+ * brings its spare sub-buffer with it.  Memory that returns to the heap instead is merged with its
+ * neighbours.  The heap then splits it mostly at other places, for which the layer has to make new
+ * sub-buffers. */
 #define HELD_BYTES ((gsize) 32 << 20)
 
 TarnPool *
@@ -472,7 +482,7 @@ _tarn_layer_pool_new (LayerSource *source)
   TarnPool *pool = NULL;
 
   options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
-  if (_tarn_layer_get_settings ()->rounds_sizes) /* otherwise hardly any two sizes are equal */
+  if (_tarn_layer_get_settings ()->rounds_sizes) /* without rounding, few sizes are equal */
     options.hold_bytes = HELD_BYTES;
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;

@@ -1,23 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queues: counts the commands of each, and finds out which are done.  A marker is done when all
- * commands are that were put on the queue before it, whether the queue runs them in order or not
- * (OpenCL 3.0 specification, section 5.12). */
+ * Queues: counts the commands of each queue, and finds out which are done, by markers.  A marker is
+ * a command whose event is done when all commands are done that the program enqueued before it,
+ * whether the queue runs them in order or not (OpenCL 3.0 specification, section 5.12). */
 
 #include "layer-private.h"
 
-/* A marker is put on a queue once this many buffers, or bytes of them, wait behind the last one. */
+/* The layer puts a new marker on a queue when MANY_WAITS uses, or uses of buffers with MANY_BYTES
+ * bytes in all, wait for commands that come after the last marker. */
 #define MANY_WAITS 16
 #define MANY_BYTES ((gsize) 16 << 20)
 
-/* The event of a marker command. */
+/* A marker on a queue. */
 typedef struct
 {
-  cl_event event;   /* a reference */
-  guint64 number;   /* commands up to it are done when the event is */
-  guint references; /* atomic: the queue's, and that of each thread that asks the driver about it */
-  gpointer ticket;  /* atomic: of the driver's callback; NULL: there is none */
+  cl_event event;   /* the marker command's event, a reference */
+  guint64 number;   /* commands up to this number are done when the event is */
+  guint references; /* atomic: 1 for the queue's list, and 1 for each thread that uses the marker */
+  gpointer ticket;  /* atomic: the argument of the driver's callback; NULL: no callback is set */
 } LayerMarker;
 
 void
@@ -29,7 +30,8 @@ _tarn_layer_release_event (cl_event event)
     _tarn_layer_warn (&once, "clReleaseEvent failed: an event may be lost");
 }
 
-/* Keeps the driver's queue alive during a call.  Returns FALSE if it is released already. */
+/* Adds a user of the driver's queue, which keeps the queue alive during a call.  Returns FALSE if
+ * the layer has released the queue to the driver. */
 static gboolean
 try_add_user (LayerQueue *self)
 {
@@ -53,7 +55,8 @@ _tarn_layer_queue_drop_user (LayerQueue *self)
     _tarn_layer_warn (&once, "clReleaseCommandQueue failed: a queue may be lost");
 }
 
-/* Returns TRUE if a number is behind the last marker.  The lock is held. */
+/* Returns TRUE if the command with a number comes after the last marker.  The caller holds the
+ * queue's lock. */
 static gboolean
 is_behind_locked (LayerQueue *self, guint64 number)
 {
@@ -63,8 +66,8 @@ is_behind_locked (LayerQueue *self, guint64 number)
   return last == NULL || number > last->number;
 }
 
-/* Returns TRUE if the queue's lists are in order, as far as their ends show it.  The lock is held.
- */
+/* Returns TRUE if the ends of the queue's lists, and the counters, satisfy the invariants.  The
+ * caller holds the queue's lock. */
 static gboolean G_GNUC_UNUSED
 are_lists_valid_locked (LayerQueue *self)
 {
@@ -82,7 +85,8 @@ are_lists_valid_locked (LayerQueue *self)
          && (self->n_behind > 0 || self->bytes_behind == 0);
 }
 
-/* Counts one more use, or one less, that waits behind the last marker.  The lock is held. */
+/* Counts one use more, or one less, that waits for commands after the last marker.  The caller
+ * holds the queue's lock. */
 static void
 count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
 {
@@ -94,7 +98,8 @@ count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
                     more ? self->bytes_behind + size : self->bytes_behind - size, __ATOMIC_RELAXED);
 }
 
-/* Counts again what waits behind the last marker, which is new.  The lock is held. */
+/* Counts again the uses that wait for commands after the last marker.  Call this when the last
+ * marker has changed.  The caller holds the queue's lock. */
 static void
 recount_behind_locked (LayerQueue *self)
 {
@@ -106,7 +111,8 @@ recount_behind_locked (LayerQueue *self)
     count_behind_locked (self, link->data, TRUE);
 }
 
-/* Adds a marker to the queue's list.  Returns a second reference to it. */
+/* Makes a record of a marker, and adds it to the queue's list.  Returns a second reference to it,
+ * for the caller. */
 static LayerMarker *
 add_marker (LayerQueue *self, cl_event event, guint64 number)
 {
@@ -117,7 +123,7 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
   {
     LAYER_LOCKED (&self->lock);
 
-    /* Two threads may have put markers on the queue at once. */
+    /* Two threads may have enqueued markers at the same time, so sort by number. */
     for (link = self->markers.tail; link != NULL && ((LayerMarker *) link->data)->number > number;)
       link = link->prev;
     g_queue_insert_after (&self->markers, link, marker);
@@ -128,7 +134,7 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
 }
 
 /* Returns a reference to the first or the last marker, which stays in the list.  Returns NULL if
- * the list is empty. */
+ * the queue has no marker. */
 static LayerMarker *
 get_marker (LayerQueue *self, gboolean last)
 {
@@ -156,8 +162,8 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Notes that the commands up to a number are done.  Moves the uses and markers that waited for
- * nothing else from the queue's lists to others. */
+/* Records that the commands up to @number are done.  Moves the uses and markers that waited only
+ * for these commands from the queue's lists to @uses and @markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
@@ -187,7 +193,7 @@ is_closed (LayerQueue *self)
   return __atomic_load_n (&self->closed, __ATOMIC_ACQUIRE);
 }
 
-/* Returns TRUE if the queue takes no more commands, and nothing waits for those that it had. */
+/* Returns TRUE if the queue takes no more commands, and no buffer waits for those that it had. */
 static gboolean
 is_over (LayerQueue *self)
 {
@@ -200,7 +206,8 @@ is_over (LayerQueue *self)
 void
 _tarn_layer_queue_end_if_over (LayerQueue *self)
 {
-  /* Without the lock at first: close_queue () asks again once it has closed the queue. */
+  /* This checks without the lock first.  That misses nothing: close_queue () polls after it has
+   * closed the queue, and so gets here again. */
   if (is_closed (self) && is_over (self))
     _tarn_layer_context_drop_queue (self->context, self);
 }
@@ -224,7 +231,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   LayerQueue *self = use->queue;
   LAYER_LOCKED (&self->lock);
 
-  /* Under the lock: nobody takes the waits of a closed queue that is done. */
+  /* Check with the lock held: if the commands are done and the queue is closed, no thread will end
+   * a wait that is added later. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);
@@ -235,7 +243,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   return TRUE;
 }
 
-/* Returns TRUE if a buffer waits for commands behind the last marker. */
+/* Returns TRUE if a buffer waits for commands that come after the last marker, and the queue is
+ * open. */
 static gboolean
 lacks_marker (LayerQueue *self)
 {
@@ -250,7 +259,7 @@ is_finishing (LayerQueue *self)
   return __atomic_load_n (&self->finishing, __ATOMIC_ACQUIRE);
 }
 
-/* Waits for all commands of the queue.  A thread's function. */
+/* Waits for all commands of the queue: the function of a thread. */
 static gpointer
 finish (gpointer data)
 {
@@ -271,7 +280,7 @@ finish (gpointer data)
   return NULL;
 }
 
-/* Starts a thread that waits for all commands.  Returns FALSE if there can be none. */
+/* Starts a thread that waits for all commands.  Returns FALSE if that fails. */
 static gboolean
 start_finishing (LayerQueue *self)
 {
@@ -292,10 +301,10 @@ start_finishing (LayerQueue *self)
   return FALSE;
 }
 
-/* Waits for all commands in a thread of its own, with clFinish ().  A marker is no substitute: it
- * fails as soon as one command before it fails, while others still run, and later markers need not
- * wait for these.  If no thread can be started, the next poll that sees a failed marker tries
- * again. */
+/* Starts a thread that calls clFinish (), which waits for all commands.  A marker is no substitute:
+ * when a command fails, a marker after it fails at once, although other commands still run, and
+ * later markers need not wait for these either.  If no thread can be started, the next poll that
+ * sees a failed marker tries again. */
 static void
 finish_aside (LayerQueue *self)
 {
@@ -303,9 +312,10 @@ finish_aside (LayerQueue *self)
     __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Asks the driver which markers are done, the oldest first, until one is not.  @reached: nullable;
- * the event of a marker that is done.  The driver is not asked about that one: rusticl of Mesa 22.3
- * calls back while it holds a lock that the question would wait for. */
+/* Asks the driver which markers are done, the oldest first, until it finds one that is not.
+ * @reached: nullable; the event of a marker that is done, for which the driver is calling back.
+ * Does not ask about this event, because rusticl of Mesa 22.3 calls back while it holds a lock that
+ * the query needs. */
 static void
 poll (LayerQueue *self, cl_event reached)
 {
@@ -332,7 +342,7 @@ _tarn_layer_queue_poll (LayerQueue *self)
   poll (self, NULL);
 }
 
-/* Handles the driver's callback: the marker is done, or has failed. */
+/* The driver's callback for a marker that is done or has failed. */
 static void CL_CALLBACK
 on_marker (cl_event event, cl_int status, void *ticket)
 {
@@ -354,18 +364,18 @@ set_callback (LayerQueue *self, LayerMarker *marker)
 
   if (!__atomic_compare_exchange_n (&marker->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
-    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread has asked already */
+    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread has set it already */
   else if (_tarn_layer_driver->clSetEventCallback (marker->event, CL_COMPLETE, on_marker, ticket)
            != CL_SUCCESS)
     finish_aside (self);
 }
 
-/* Puts a marker on a queue that cannot be released meanwhile.  Returns FALSE if the driver takes
- * none. */
+/* Puts a marker on a queue.  The caller makes sure that no thread releases the queue meanwhile.
+ * Returns FALSE if the driver refuses the marker. */
 static gboolean
 put_marker_on (LayerQueue *self, gboolean notify)
 {
-  /* Read first: commands that are enqueued meanwhile may be behind the marker. */
+  /* Read the number first: commands that are counted later may come after the marker. */
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_event event = NULL;
   LayerMarker *marker;
@@ -380,8 +390,8 @@ put_marker_on (LayerQueue *self, gboolean notify)
   return TRUE;
 }
 
-/* Puts a marker on a queue that another thread may release meanwhile.  Returns FALSE if there is
- * none. */
+/* Puts a marker on a queue, which another thread may release meanwhile.  Returns FALSE if the queue
+ * has been released, or if the driver refuses the marker. */
 static gboolean
 put_marker (LayerQueue *self, gboolean notify)
 {
@@ -396,7 +406,7 @@ put_marker (LayerQueue *self, gboolean notify)
   return put;
 }
 
-/* Asks the driver to call back at the last marker of a queue, which takes no more of them. */
+/* Asks the driver to call back when the last marker of a closed queue is done. */
 static void
 notify_at_last_marker (LayerQueue *self)
 {
@@ -426,7 +436,8 @@ _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify)
     put_marker (self, notify);
 }
 
-/* Returns TRUE if enough waits behind the last marker for another one. */
+/* Returns TRUE if so much waits for commands after the last marker that the queue needs a new
+ * one. */
 static gboolean
 has_many (LayerQueue *self)
 {
@@ -473,7 +484,7 @@ _tarn_layer_queue_wait (LayerQueue *self)
   gboolean waited;
   cl_int status;
 
-  /* Out of order, buffers wait for their own commands. */
+  /* On a queue out of order, buffers wait for events of commands, not for markers. */
   if (!__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
     return _tarn_layer_queue_finish (self);
   _tarn_layer_queue_put_marker (self, FALSE);
@@ -500,14 +511,14 @@ queue_finalize (gpointer record)
   LayerQueue *self = record;
 
   g_assert (self->waiters.length == 0);
-  /* If the driver took no marker, buffers that wait for ever may be left. */
+  /* If the driver refused a marker, @waiting may have uses left, whose buffers wait for ever. */
   g_queue_clear_full (&self->markers, marker_unref);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);
   g_free (self);
 }
 
-/* Makes the record of a queue that the driver has made.  Queues on the device have none. */
+/* Makes the record of a queue that the driver has made.  Makes none for queues on the device. */
 static void
 add_queue (cl_command_queue handle, cl_context context_handle)
 {
@@ -517,7 +528,7 @@ add_queue (cl_command_queue handle, cl_context context_handle)
 
   if (context == NULL || context->device == NULL)
     return;
-  /* If the driver does not say, the queue may be out of order: the more careful guess. */
+  /* If the driver does not report the property, assume out of order, which is always safe. */
   if (_tarn_layer_driver->clGetCommandQueueInfo (handle, CL_QUEUE_PROPERTIES, sizeof properties,
                                                  &properties, NULL)
       != CL_SUCCESS)
@@ -561,7 +572,7 @@ layer_clCreateCommandQueueWithProperties (cl_context context, cl_device_id devic
   return queue;
 }
 
-/* Passes on a change of the queue's order.  Only drivers of OpenCL 1.0 take it. */
+/* Passes on a change of the queue's order to the driver.  Only drivers of OpenCL 1.0 accept it. */
 cl_int CL_API_CALL
 layer_clSetCommandQueueProperty (cl_command_queue queue, cl_command_queue_properties properties,
                                  cl_bool enable, cl_command_queue_properties *old)
@@ -587,7 +598,8 @@ layer_clRetainCommandQueue (cl_command_queue queue)
   return status;
 }
 
-/* Puts a marker behind all commands of the queue, or waits for them in a thread. */
+/* Puts a marker after all commands of the queue.  If that fails, starts a thread that waits for the
+ * commands. */
 static void
 put_last_marker (LayerQueue *self)
 {
@@ -595,16 +607,16 @@ put_last_marker (LayerQueue *self)
     finish_aside (self);
 }
 
-/* Closes a queue: it takes no more commands.  The last marker is put on it before, because the
- * driver takes none later. */
+/* Closes a queue, which takes no more commands.  Before that, puts the last marker on the queue,
+ * because the driver takes none later. */
 static void
 close_queue (LayerQueue *self)
 {
   _tarn_layer_context_end_one_queue (self->context, self);
   if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
     put_last_marker (self);
-  /* A release flushes the queue.  The driver's release comes later, when the commands are done and
-   * no call here uses the queue. */
+  /* clReleaseCommandQueue () implies a flush.  The layer calls the driver's function later, when
+   * the commands are done and no call uses the queue, so it flushes here. */
   _tarn_layer_driver->clFlush (self->base.handle);
   {
     LAYER_LOCKED (&self->lock);

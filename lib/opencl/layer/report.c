@@ -5,9 +5,10 @@
  * TARN_LAYER_REPORT names:
  *
  *     loaded PID                                     the layer has been loaded
- *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers, as LayerCounts
- *     own PID NUMBER TEXT                            number of driver's own buffers, and the reason
- *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN   numbers of images, if any were made
+ *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers; see LayerCounts
+ *     own PID NUMBER TEXT                            at exit: the driver, not a pool, made NUMBER
+ *                                                    buffers; TEXT is the reason
+ *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN   at exit: numbers of images, if any were made
  *
  * A process that is killed, or that executes another program, leaves only the first line. */
 
@@ -20,7 +21,7 @@
 
 static pid_t loaded_by;
 
-/* Reads a count of LayerCounts. */
+/* Reads one of the counts in LayerCounts. */
 static gsize
 get_count (const gsize *count)
 {
@@ -43,7 +44,7 @@ _tarn_layer_describe_reason (LayerReason reason)
   return texts[reason];
 }
 
-/* Reports why buffers were the driver's own. */
+/* Reports why the driver, not a pool, made buffers of the program. */
 static void
 report_reasons (void)
 {
@@ -73,8 +74,8 @@ report_images (void)
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
 }
 
-/* Reports the numbers of buffers and images, at exit.  A child of fork () reports nothing: its
- * counts are those of the parent. */
+/* Reports the numbers of buffers and images, at exit.  A child of fork () reports nothing, because
+ * its numbers include those of its parent. */
 static void
 report_end (void)
 {

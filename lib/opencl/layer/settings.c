@@ -3,12 +3,12 @@
  *
  * Reads settings from the environment, except in a set-user-ID program:
  *
- *     TARN_LAYER_POOL=0       everything is passed on to the driver; counting goes on
- *     TARN_LAYER_LIMIT=SIZE   the most that a context's pool allocates from the driver
- *     TARN_LAYER_STATS=1      a table on standard error at exit
+ *     TARN_LAYER_POOL=0       the driver makes all buffers and images; the layer only counts them
+ *     TARN_LAYER_LIMIT=SIZE   the most bytes that a context's pool allocates from the driver
+ *     TARN_LAYER_STATS=1      prints a table to standard error at exit
  *     TARN_LAYER_FAULTS=LIST  the calls that fail: see faults.c
- *     TARN_LAYER_REPORT=FILE  a file that is there, to which report.c adds lines
- *     TARN_DEBUG              is Tarn's: see debug.c */
+ *     TARN_LAYER_REPORT=FILE  an existing file, to which report.c adds lines
+ *     TARN_DEBUG              Tarn reads it; the layer checks whether it is set: see debug.c */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -18,8 +18,9 @@
 
 static LayerSettings settings;
 
-/* With one of these set, blocks have exactly the bytes that the program asks for: the limit can be
- * used to the last byte, and sizes in a report are the program's. */
+/* If one of these variables is set, the layer does not round up the sizes of small buffers.  So the
+ * program can use the limit to the last byte, and reports show the sizes that the program asked
+ * for. */
 static const gchar *const exact_size_variables[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
                                                      "TARN_DEBUG",           "TARN_TRACE",
                                                      "TARN_SNAPSHOT_ON_OOM", NULL };

@@ -1,20 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Spares: sub-buffers that no buffer of the program needs any more, kept for the next buffer that
- * gets the same memory.  Their memory is free in the pool: each buffer of the program is one
- * allocation and one free there.  So the memory of a spare may also go to a buffer of another size,
- * or back to the driver with its piece; the piece's spares are released before.  A spare saves a
- * call of the driver, which may wait for calls of other threads.
+ * Spares: sub-buffers that no buffer of the program has any more.  The layer keeps each for the
+ * next buffer that gets the same memory, because a new sub-buffer needs a call of the driver, which
+ * may wait for calls of other threads.
  *
- * The time of a spare is that of the last look at their age, so that no release asks for the time.
+ * A spare's memory is free in the pool: when the program's buffer ended, the layer freed its block.
+ * So the pool may give the memory to a buffer of another size, or return its piece, the driver's
+ * large buffer, to the driver.  Before the piece is released, the layer releases the piece's
+ * spares.
  *
- * The context's spares_lock guards them.  Invariants: each spare is in the table and in by_age, the
- * youngest first; spare_bytes is the sum of their sizes. */
+ * A spare's time is that at which the layer last looked at the age of spares, so that no release of
+ * a buffer has to read the clock.
+ *
+ * The context's spares_lock guards the spares.  Invariants: each spare is in the hash table and in
+ * the list spares_by_age, the youngest first; spare_bytes is the sum of the spares' sizes. */
 
 #include "layer-private.h"
 
-#define OVERLAP 4 /* the most spares that have the same byte of a piece, on average */
+/* The sizes of a context's spares add up to at most OVERLAP times the size of its pieces.  So at
+ * most this number of spares share a byte, on average. */
+#define OVERLAP 4
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
 static guint
@@ -50,7 +56,8 @@ _tarn_layer_spares_clear (LayerContext *context)
   _tarn_mutex_clear (&context->spares_lock);
 }
 
-/* Returns TRUE if the table, the list and the sum of bytes may agree.  spares_lock is held. */
+/* Returns TRUE if the lengths of the table and the list are equal, and spare_bytes may be right.
+ * The caller holds spares_lock. */
 static gboolean G_GNUC_UNUSED
 are_counts_valid_locked (LayerContext *context)
 {
@@ -59,7 +66,8 @@ are_counts_valid_locked (LayerContext *context)
          && (context->spare_bytes == 0) == (context->spares_by_age.length == 0);
 }
 
-/* Removes a spare from the list, with spares_lock held.  It is out of the table already. */
+/* Removes a spare from the list.  The caller holds spares_lock, and has removed it from the
+ * table. */
 static void
 unlink_locked (LayerContext *context, LayerSub *spare)
 {
@@ -70,7 +78,7 @@ unlink_locked (LayerContext *context, LayerSub *spare)
   g_assert (are_counts_valid_locked (context));
 }
 
-/* Removes a spare from the table and the list, with spares_lock held. */
+/* Removes a spare from the table and the list.  The caller holds spares_lock. */
 static void
 remove_locked (LayerContext *context, LayerSub *spare)
 {
@@ -81,8 +89,8 @@ remove_locked (LayerContext *context, LayerSub *spare)
   unlink_locked (context, spare);
 }
 
-/* Takes the oldest spare out if it is too old, or if there are more than @most_bytes.  Returns NULL
- * if neither. */
+/* Removes and returns the oldest spare, if its time is before @not_before, or if the spares have
+ * more than @most_bytes bytes in all.  Otherwise returns NULL. */
 static LayerSub *
 take_oldest (LayerContext *context, gsize most_bytes, gint64 not_before)
 {
@@ -115,7 +123,7 @@ _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes)
     spare_free (spare);
 }
 
-/* Sets the time of spares from now on. */
+/* Sets the time that sub-buffers get when they become spares from now on. */
 static void
 set_time (LayerContext *context, gint64 now)
 {
@@ -134,7 +142,7 @@ _tarn_layer_drop_old_spares (LayerContext *context, gint64 now)
     spare_free (spare);
 }
 
-/* Takes out the spares of memory between two addresses. */
+/* Removes and returns the spares whose address is at least @start and less than @end. */
 static GSList *
 take_between (LayerContext *context, guint64 start, guint64 end)
 {
@@ -180,7 +188,8 @@ _tarn_layer_count_spares (LayerContext *context)
   return context->spares_by_age.length;
 }
 
-/* Adds a spare.  Returns FALSE if the context keeps none any more. */
+/* Adds a spare.  Returns FALSE if the context keeps no spares any more, because it has ended or
+ * because the layer is blind (_tarn_layer_is_blind ()). */
 static gboolean
 put (LayerContext *context, LayerSub *spare)
 {
@@ -188,7 +197,7 @@ put (LayerContext *context, LayerSub *spare)
 
   if (__atomic_load_n (&context->ended, __ATOMIC_ACQUIRE) || _tarn_layer_is_blind ())
     return FALSE;
-  /* The memory is still the buffer's, so no other buffer can have left a spare there. */
+  /* The buffer still has its memory, so no other buffer can have left a spare with this key. */
   g_assert (!g_hash_table_contains (context->spares, &spare->place));
   spare->time = context->spares_time;
   spare->by_age.data = spare;

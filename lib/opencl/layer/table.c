@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The layer's records of the driver's objects, by handle.  Every command looks up its queue and its
- * buffers, from any thread.  So there are many tables, each with its own lock.
+ * The table of the layer's records of the driver's objects, by handle.  Every command looks up its
+ * queue and its buffers, from any thread.  So that threads seldom wait for each other, the table
+ * consists of shards, each with a lock of its own.
  *
- * Invariant: the record of a handle has this handle, and the table has a reference to it. */
+ * Invariant: each record is stored under its own handle, and the table has a reference to it. */
 
 #include "layer-private.h"
 
 #define N_SHARDS 64 /* a power of two */
 
-/* One of the tables. */
+/* A shard: the part of the table that has some of the handles. */
 typedef struct
 {
   TarnMutex lock;
@@ -19,7 +20,8 @@ typedef struct
 
 static Shard shards[N_SHARDS]; /* zeros are a valid mutex */
 
-/* Returns the table of a handle.  Handles are addresses, whose lowest bits are all equal. */
+/* Returns the shard of a handle.  Handles are addresses, whose lowest bits are all equal, so these
+ * bits do not count. */
 static Shard *
 get_shard (gconstpointer handle)
 {
@@ -59,7 +61,8 @@ _tarn_layer_list_all (LayerKind kind)
   return records;
 }
 
-/* Puts a record into the table.  Returns the one that was there, or NULL. */
+/* Puts a record into the table.  Returns the record that had the handle before, or NULL if none had
+ * it. */
 static LayerObject *
 exchange (gconstpointer handle, LayerObject *record)
 {
@@ -82,7 +85,8 @@ _tarn_layer_list (gpointer record)
   _tarn_layer_unref (exchange (self->handle, _tarn_layer_ref (self)));
 }
 
-/* Removes a record from the table.  Returns FALSE if it is not there, or is no longer. */
+/* Removes a record from the table.  Returns FALSE if the table does not have it, for example
+ * because another record has replaced it. */
 static gboolean
 take_out (const LayerObject *self)
 {
@@ -127,7 +131,7 @@ _tarn_layer_unref (gpointer record)
   g_assert (n > 0);
   if (n > 1)
     return;
-  _tarn_assert_no_locks (); /* a finalizer may call the driver */
+  _tarn_assert_no_locks (); /* the finalizer may call the driver */
   self->finalize (self);
 }
 
@@ -137,7 +141,7 @@ _tarn_layer_clear (gpointer record)
   _tarn_layer_unref (*(gpointer *) record);
 }
 
-/* Adds 1 to a count if it is not 0.  Returns FALSE if it is. */
+/* Adds 1 to a count, unless it is 0.  Returns FALSE if it is 0. */
 static gboolean
 try_add (guint *count)
 {

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Uses: records of the commands that use a buffer.  A buffer keeps the latest command of each queue
- * in order.  It keeps every command of queues out of order, and every one if it has callbacks: a
- * command that fails may be done before earlier ones of its queue.  With PoCL 3.1, even a marker
- * behind it is then complete before they are. */
+ * Uses: records of the commands that use a buffer.  For a queue in order, a buffer usually keeps
+ * only the latest command.  It keeps every command of queues out of order, and every command if it
+ * has destructor callbacks.  The reason is that a command that fails may be done before earlier
+ * commands of its queue.  With PoCL 3.1, even a marker after the failed command is then complete
+ * before they are. */
 
 #include "layer-private.h"
 
-/* Releases what a use refers to, if it has a queue. */
+/* Releases a use's references.  A use without a queue has none. */
 static void
 use_clear (LayerUse *use)
 {
@@ -17,9 +18,9 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* The number of uses of a buffer at which those that are done are dropped; also at each of its
- * doubles, so that a buffer with many commands in progress does not ask about all of them again and
- * again. */
+/* When a buffer has MANY_USES uses, the layer drops those that are done.  It does so again at each
+ * power of two above that number, so that for a buffer with many unfinished commands it does not
+ * ask the driver about all of them again and again. */
 #define MANY_USES 16
 
 /* Returns TRUE if the commands of a use are done. */
@@ -30,7 +31,7 @@ is_over (const LayerUse *use)
          || (use->event != NULL && _tarn_layer_get_state (use->event) <= CL_COMPLETE);
 }
 
-/* Adds a use, with the buffer's lock held. */
+/* Adds a use.  The caller holds the buffer's lock. */
 static void
 add_locked (LayerBuffer *self, const LayerUse *use)
 {
@@ -46,7 +47,7 @@ add_locked (LayerBuffer *self, const LayerUse *use)
   _tarn_layer_buffer_get_uses (self)[self->n_uses++] = *use;
 }
 
-/* Adds a use again that was taken out. */
+/* Adds a use that take_many_locked () removed. */
 static void
 put_back (LayerBuffer *self, const LayerUse *use)
 {
@@ -55,7 +56,8 @@ put_back (LayerBuffer *self, const LayerUse *use)
   add_locked (self, use);
 }
 
-/* Takes all uses out if there are many, with the buffer's lock held.  Returns NULL if not. */
+/* Removes and returns all uses, if it is time to drop those that are done: see MANY_USES.
+ * Otherwise returns NULL.  The caller holds the buffer's lock. */
 static GArray *
 take_many_locked (LayerBuffer *self)
 {
@@ -70,8 +72,8 @@ take_many_locked (LayerBuffer *self)
   return all;
 }
 
-/* Drops the uses that are done, and puts the others back.  Without it, uses of short-lived queues
- * and of those out of order would add up. */
+/* Drops those of the uses in an array that are done, and adds the others to the buffer again.
+ * Without this, a buffer would collect uses of short-lived queues and of queues out of order. */
 static void
 drop_done_uses (LayerBuffer *self, GArray *uses)
 {
@@ -87,9 +89,9 @@ drop_done_uses (LayerBuffer *self, GArray *uses)
   g_array_unref (uses);
 }
 
-/* Replaces an earlier use of the same queue if the later one stands for both: neither has an event.
- * The one that is not needed is left in @use.  Returns FALSE if there is none to replace.  The
- * buffer's lock is held. */
+/* Lets the later of two uses of a queue stand for both, if neither has an event.  Returns TRUE if
+ * the buffer had a use of the same queue: then the buffer keeps the later one, and *use is set to
+ * the earlier one.  Otherwise returns FALSE.  The caller holds the buffer's lock. */
 static gboolean
 replace_locked (LayerBuffer *self, LayerUse *use)
 {
@@ -111,8 +113,9 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds a use, or replaces an earlier one, which is left in @use then; otherwise no queue is left
- * there.  If there are many by now, takes all out and returns them, for drop_done_uses (). */
+/* Adds *use to a buffer.  Afterwards the caller must clear *use, which is then a use that was
+ * replaced, or has no queue.  Returns NULL, or all uses of the buffer if there are many: the caller
+ * must pass them to drop_done_uses (). */
 static GArray *
 note_use (LayerBuffer *self, LayerUse *use)
 {
@@ -125,8 +128,9 @@ note_use (LayerBuffer *self, LayerUse *use)
   return take_many_locked (self);
 }
 
-/* Returns the event that a use keeps, with a reference.  Returns NULL if it needs none: on a queue
- * in order, the number of the command is enough. */
+/* Returns the event that a use should keep, with a reference.  Returns NULL if it needs none,
+ * because the command's number is enough: its queue is in order, and the buffer has no destructor
+ * callbacks. */
 static cl_event
 get_event (LayerBuffer *self, gboolean in_order, cl_event event, gboolean takes)
 {

@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Waiters: uses whose buffer waits for this one command, rather than for all commands of its queue.
- * Tarn polls the command's event.  It asks the driver to call back only if nobody may poll any
- * more, because most drivers wake a thread for a callback.  It polls such events as well: PoCL, at
- * least up to 3.1, does not call back for commands that fail. */
+ * Waiters: uses whose buffer waits for one command, by the command's event, and not for all
+ * commands of a queue.  The layer polls the events.  Most drivers wake a thread for each callback,
+ * so the layer asks the driver to call back only if no thread may poll any more.  It polls these
+ * events as well, because PoCL, at least up to 3.1, does not call back for commands that fail. */
 
 #include "layer-private.h"
 
-#define MAX_POLLS 1000 /* events that are polled one after the other */
+/* The largest number of events that one call of _tarn_layer_poll_waiters () asks about. */
+#define MAX_POLLS 1000
 
 /* The queue's list of waiters */
 
-/* Adds a use to the list. */
+/* Adds a use to its queue's list of waiters. */
 static void
 add (LayerUse *self)
 {
@@ -23,7 +24,7 @@ add (LayerUse *self)
   g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
-/* Removes a use from the list, with the queue's lock held. */
+/* Removes a use from its queue's list of waiters.  The caller holds the queue's lock. */
 static void
 remove_locked (LayerUse *self)
 {
@@ -33,7 +34,8 @@ remove_locked (LayerUse *self)
   g_queue_unlink (&self->queue->waiters, &self->link);
 }
 
-/* Takes a use out of the list.  Returns FALSE if another thread has done so. */
+/* Removes a use from its queue's list of waiters.  Returns FALSE if another thread has removed
+ * it. */
 static gboolean
 take (LayerUse *self)
 {
@@ -70,10 +72,11 @@ _tarn_layer_use_end_wait (LayerUse *self)
 {
   if (self->ticket != NULL)
     _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
-  _tarn_layer_buffer_commands_done (self->buffer); /* it may free the use */
+  _tarn_layer_buffer_commands_done (self->buffer); /* this may free the use */
 }
 
-/* Ends the wait of a use that was taken out of the list: its command is done, or has failed. */
+/* Ends the wait of a use that take () removed from the list, because its command is done or has
+ * failed. */
 static void
 settle (LayerUse *self)
 {
@@ -81,8 +84,8 @@ settle (LayerUse *self)
   _tarn_layer_use_end_wait (self);
 }
 
-/* Handles the driver's callback: the command is done, or has failed.  It may have used the buffer
- * twice. */
+/* The driver's callback for a command that is done or has failed.  A buffer may have two uses with
+ * the command's event. */
 static void CL_CALLBACK
 on_done (cl_event event, cl_int status, void *ticket)
 {
@@ -98,8 +101,8 @@ on_done (cl_event event, cl_int status, void *ticket)
     }
 }
 
-/* Returns the first waiter, with a reference to its buffer, which has the use.  Moves it to the end
- * of the list.  Returns NULL if there is none. */
+/* Returns the first waiter, with a reference to the buffer that has it.  Moves the waiter to the
+ * end of the list.  Returns NULL if the list is empty. */
 static LayerUse *
 get_next (LayerQueue *queue)
 {
@@ -114,7 +117,7 @@ get_next (LayerQueue *queue)
   return first;
 }
 
-/* Asks the driver about a waiter's command.  Returns FALSE if it is not done. */
+/* Asks the driver about a waiter's command.  Returns FALSE if the command is not done. */
 static gboolean
 poll_waiter (LayerUse *self)
 {
@@ -147,7 +150,8 @@ _tarn_layer_poll_waiters (LayerQueue *queue)
 void
 _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
 {
-  /* The buffer may end meanwhile, and the use with it. */
+  /* Another thread may end the wait as soon as the use is in the list, and free the buffer and the
+   * use. */
   LAYER_AUTO LayerQueue *queue = _tarn_layer_ref (self->queue);
   G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self->buffer);
   gpointer ticket = notify ? _tarn_layer_ticket_new (self->buffer) : NULL;
@@ -160,7 +164,7 @@ _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
           != CL_SUCCESS)
         _tarn_layer_queue_put_marker (queue, TRUE);
     }
-  /* Nobody may poll a context that has ended meanwhile. */
+  /* If the context has ended meanwhile, no thread may poll it, so the driver has to call back. */
   else if (__atomic_load_n (&queue->context->ended, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_put_marker (queue, TRUE);
 }
