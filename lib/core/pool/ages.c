@@ -1,27 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists of the blocks in a pool's bins, ordered by the time at which they came there.  A pool with
- * a bound on the bytes that it holds frees the oldest blocks first.  The lock is held in all
- * functions here. */
+ * Lists of the free blocks in a pool's bins, ordered by the time at which each block came to its
+ * bin.  A pool with a bound on the bytes of its free blocks returns the oldest of these blocks
+ * first.
+ *
+ * The caller of each function here holds the pool's lock. */
 
 #include "pool/pool-private.h"
 
-/* Gets the link that points from the older block (NULL: there is none) to the next newer one. */
+/* Gets the pointer in a list by age that points from @older to the next newer block.  If @older is
+ * NULL, gets the list's pointer to its oldest block. */
 static TarnBlock **
 get_link_to_newer (TarnAges *ages, const TarnBlock *older)
 {
   return older != NULL ? &_tarn_block_get_age (older)->newer : &ages->oldest;
 }
 
-/* Gets the link that points from the newer block (NULL: there is none) to the next older one. */
+/* Gets the pointer in a list by age that points from @newer to the next older block.  If @newer is
+ * NULL, gets the list's pointer to its newest block. */
 static TarnBlock **
 get_link_to_older (TarnAges *ages, const TarnBlock *newer)
 {
   return newer != NULL ? &_tarn_block_get_age (newer)->older : &ages->newest;
 }
 
-/* Adds a block before a newer one (NULL: adds it as the newest). */
+/* Adds a block to a list by age, right below the block @newer in age.  If @newer is NULL, the block
+ * becomes the newest. */
 static void
 add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
 {
@@ -35,7 +40,8 @@ add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
   ages->bytes += block->alloc_size;
 }
 
-/* Adds a chain of blocks that come to a bin now.  Its first block is the newest. */
+/* Adds a chain of blocks, linked by TarnBlock.below, that come to a bin at this moment.  The
+ * chain's first block becomes the newest in the list. */
 void
 _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
 {
@@ -50,7 +56,8 @@ _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
     }
 }
 
-/* Adds a block that has been in a bin before, at its place by age. */
+/* Adds a block that moves from one bin to another.  Its age is still that of its first bin, so it
+ * goes between the blocks that are older and those that are newer. */
 void
 _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
 {
@@ -65,7 +72,7 @@ _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
   add_before (ages, block, newer);
 }
 
-/* Removes a block. */
+/* Removes a block from the list by age that contains it. */
 void
 _tarn_ages_remove (TarnAges *ages, TarnBlock *block)
 {

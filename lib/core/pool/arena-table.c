@@ -1,28 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A hash table of the queues for which a pool has a reference to the heap's arenas.  Threads look
- * one up by its handle in a read section, so the table changes only with the lock held and the door
- * closed.
+ * A hash table, with linear probing, of the queues for which a pool has a reference to the heap's
+ * arenas.  An arena is the memory from which threads allocate for one queue without a lock.
+ * Threads look up a queue by its handle in a read section.  So a thread that changes the table
+ * holds the pool's lock and has closed the pool's door, which keeps all threads out of read
+ * sections.
  *
- * The pool has a reference on each of these queues.  When it drops a queue, it settles the blocks
- * that belong to the queue's arenas: it notes that the queue uses them, and the heap adds their
- * memory to its table.
+ * The pool has a reference on each queue in the table.  When the pool drops a queue from the table,
+ * it settles the blocks that belong to the queue's arenas: it notes in each block that the queue
+ * uses the block, and the heap adds the block's memory to the heap's own table.
  *
- * Invariants: the table has a free place.  A queue stands at its home, or behind it if all places
- * in between are taken. */
+ * Invariants: the table has a free slot.  A queue stands in its home slot, or in a slot after it if
+ * all slots in between are taken. */
 
 #include "pool/cache-private.h"
 
-/* The number of places that the table has at first, and the most queues. */
+/* The number of slots in a new table, and the most queues that the table has. */
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
-/* If fewer queues than this are unused, the table also drops queues that are used. */
+/* If the full table has fewer unused queues than this, make_room () also drops queues that threads
+ * have used. */
 #define FEW_UNUSED (MAX_MET / 4)
 
-/* Turns an arena's own block into an ordinary block of the pool.  No other thread works on it, or
- * the door is closed. */
+/* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool.  The caller
+ * holds the pool's lock.  It has also closed the pool's door to read sections, unless no other
+ * thread can access the block. */
 void
 _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
 {
@@ -42,7 +46,7 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Inserts a queue into the table, which has a free place. */
+/* Inserts a queue into the table.  The caller makes sure that the table has a free slot. */
 static void
 insert (TarnPool *pool, const TarnMetQueue *met)
 {
@@ -54,7 +58,8 @@ insert (TarnPool *pool, const TarnMetQueue *met)
   pool->met.n++;
 }
 
-/* Rebuilds the table with @n_places places, without the queues that are going. */
+/* Replaces the table by one with @n_places slots, which contains all queues except those marked as
+ * is_going. */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
@@ -79,8 +84,9 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Drops the queues that are going.  The door is closed.  The pool drops the references on these
- * queues when it is swept. */
+/* Drops the queues marked as is_going from the table.  The pool releases its references on them
+ * later, in _tarn_pool_unlock_and_sweep ().  The caller has closed the pool's door to read
+ * sections. */
 static void
 drop_going (TarnPool *pool)
 {
@@ -90,13 +96,14 @@ drop_going (TarnPool *pool)
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share)
-        && block->state != TARN_BLOCK_ENDING) /* such a block is not used again: pool/arenas.c */
+        && block->state != TARN_BLOCK_ENDING) /* its free ends without the table: pool/arenas.c */
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Drops the queues that no thread has used since the table was last full.  If these are few, it
- * drops every other queue as well.  The door is closed. */
+/* Drops the queues that no thread has used since the table was full the last time.  If these are
+ * fewer than FEW_UNUSED, drops every second queue as well.  The caller has closed the pool's
+ * door to read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -115,7 +122,8 @@ make_room (TarnPool *pool)
   drop_going (pool);
 }
 
-/* Adds a queue, with a reference.  @handle: NULL for requests that name no queue. */
+/* Adds a queue to the table, which takes over the caller's reference on @queue.  @handle: the
+ * queue's handle; NULL (with a @queue of NULL) for requests that name no queue. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
@@ -133,7 +141,8 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   _tarn_pool_open (pool, was_open);
 }
 
-/* Drops a queue if it is in the table.  @handle: NULL for requests that name no queue. */
+/* Drops a queue if it is in the table.  @handle: the queue's handle; NULL for requests that name no
+ * queue. */
 void
 _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
 {
@@ -149,7 +158,7 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Stops threads from allocating from arenas. */
+/* Stops threads from allocating from the heap's arenas: drops all queues from the table. */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {
@@ -165,7 +174,7 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  _tarn_pool_end_grants (pool); /* includes the bytes of kept blocks */
+  _tarn_pool_end_grants (pool); /* after drop_going (): grants include the bytes of kept blocks */
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);
 }

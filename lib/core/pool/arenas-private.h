@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The types and functions that arenas.c, made-parts.c and stock.c share: they serve requests and
- * frees without a lock. */
+ * The types and functions that arenas.c, made-parts.c and stock.c share.  These files allocate
+ * blocks from a heap's arenas, and return them there, in read sections, without the pool's lock. */
 
 #ifndef TARN_POOL_ARENAS_PRIVATE_H
 #define TARN_POOL_ARENAS_PRIVATE_H
@@ -10,25 +10,26 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The most unused structs that a thread keeps. */
+/* The most unused block structs that a thread keeps for its next blocks. */
 #define TARN_MAX_SPARE 128
 
-/* A thread keeps a large block if it freed this many of them, each before it allocated the next.  A
- * block that it keeps has at most TARN_MAX_TEMPORARY_BYTES. */
+/* A thread's temporary is a block that it frees before it allocates the next one.  A thread keeps a
+ * large block in its cache after this many temporaries in succession.  Such a block has at most
+ * TARN_MAX_TEMPORARY_BYTES. */
 #define TARN_MANY_TEMPORARIES 16
 #define TARN_MAX_TEMPORARY_BYTES ((gsize) 4 << 20)
 
-/* A request. */
+/* A request for a block. */
 typedef struct
 {
   gsize size;
-  gsize alloc_size; /* that of its bin */
+  gsize alloc_size; /* the allocation size of the request's bin */
   guint32 bin;
-  gpointer handle; /* the queue's handle; NULL: it names no queue */
+  gpointer handle; /* the queue's handle; NULL: the request names no queue */
 } TarnWanted;
 
-/* An extent that a request has taken, and for which upstream has yet to make a part.  NULL:
- * none. */
+/* An extent (a range of a heap's memory) that a request has taken, and for which the upstream
+ * allocator must still make a part, such as a sub-buffer.  extent is NULL if there is none. */
 typedef struct
 {
   TarnExtent *extent;
@@ -36,30 +37,32 @@ typedef struct
 } TarnTaken;
 
 /* Counts the read sections that a thread tries to enter for one request or free.  If the thread
- * finds a door closed, it waits until the door is open, and tries again.  After a few tries it
- * takes the locks instead. */
+ * finds a door (of the pool or the heap) closed, it waits until the door is open, and tries again.
+ * After MAX_TRIES tries (arenas.c) the caller takes the locks instead. */
 typedef struct
 {
   TarnPool *pool;
-  guint n; /* the number that it tried to enter */
+  guint n; /* the number of read sections that the thread tried to enter */
 } TarnVisits;
 
-/* Gives a block that is being freed back to its arena, or begins to do so.  May give back another
- * block in its place.  Sets *goes to the block that is given back.  Returns FALSE if it could give
- * back neither.  The thread is in a read section. */
+/* A function that frees @block in a read section: it returns a block to its arena, or marks that
+ * block as ending, so that the caller can return it.  It stores the block in *goes: @block itself,
+ * or the block in whose place the thread's cache keeps @block (NULL: there was none).  Returns
+ * FALSE, and changes no block, if the caller has to take the lock. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
-/* arenas.c.  The thread is in no read section. */
+/* arenas.c.  Call these outside read sections. */
 gboolean _tarn_visits_begin (TarnVisits *visits);
 gboolean _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                                      TarnBlock **goes);
 
-/* made-parts.c.  The thread is in no read section. */
+/* made-parts.c.  Call it outside read sections. */
 TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                                    const TarnTaken *taken);
 
-/* stock.c.  The lock is held in the first, and not in the second. */
+/* stock.c.  The caller holds the pool's lock in the first function, and must not hold it in the
+ * second. */
 void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 void _tarn_cache_change_spare (TarnCache *cache);
 
@@ -70,9 +73,11 @@ _tarn_visits_end (const TarnVisits *visits)
   _tarn_thread_leave (_tarn_current_thread);
 }
 
-/* In a read section */
+/* Functions that a thread calls in a read section of the pool's door, or with the pool's lock */
 
-/* Returns TRUE if a thread may allocate @bytes bytes without the lock. */
+/* Returns TRUE if a thread may allocate @bytes bytes more by its grant, or if the pool has no
+ * limit.  A grant is the number of bytes that a thread may allocate until it has to take the pool's
+ * lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -80,7 +85,8 @@ _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize byte
          || (gssize) (cache->managed_bytes + bytes) <= cache->granted_bytes;
 }
 
-/* Counts bytes and blocks that come to the pool, or, modulo 2^64, leave it. */
+/* Counts bytes and blocks that the pool gets through a thread's cache.  For bytes and blocks that
+ * leave the pool, both numbers are negative, modulo 2^64. */
 static inline void
 _tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
 {
@@ -92,7 +98,8 @@ _tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
   cache->n_blocks += n_blocks;
 }
 
-/* Makes a block from an extent. */
+/* Makes an active block for a request from an extent of an arena.  The caller makes sure that the
+ * thread's cache has an unused struct. */
 static inline TarnBlock *
 _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         TarnExtent *extent, TarnMemory memory)
@@ -116,15 +123,16 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets the place of a queue in TarnCache.kept. */
+/* Gets the element of TarnCache.kept for blocks of a queue.  Other queues may have the same
+ * element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the queue to whose arenas a block that is being freed can be returned.  Returns NULL if
- * there is none. */
+/* Finds the entry of the arena table to whose arenas a block that is being freed can be returned.
+ * Returns NULL if there is none, or if the cache has no room for another unused struct. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -133,7 +141,8 @@ _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const Ta
              : NULL;
 }
 
-/* Ends a block whose memory was returned. */
+/* Retires a block whose memory was returned to the heap, and keeps its struct in the cache's list
+ * of unused ones. */
 static inline void
 _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 {
@@ -145,10 +154,10 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block to return to its arena when @block is freed.  It is @block, unless the
- * thread keeps @block from now on: then it is the block that the thread kept before, or NULL if it
- * kept none.  A thread keeps the largest of a queue's temporaries, which are large blocks that it
- * frees before it allocates the next. */
+/* Chooses the block to return to its arena when a thread frees @block.  Usually this is @block.
+ * However, if the thread often frees a large block before it allocates the next (a temporary), its
+ * cache keeps the largest such block of each queue.  If the cache is to keep @block, returns the
+ * block that the cache kept before; NULL if it kept none. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

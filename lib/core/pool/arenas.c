@@ -1,52 +1,57 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates blocks directly from a heap's arenas, and returns them there.  A thread that has no
- * block of the right size in its cache allocates from the arena of its queue, without the pool's
- * lock or the heap's (heap/arena-private.h).  It returns blocks there for which its cache has no
- * room.
+ * Allocates blocks directly from a heap's arenas, and returns them there.  An arena is the memory
+ * of a heap from which threads allocate for one queue, without the pool's lock or the heap's
+ * (heap/arena-private.h).  A thread allocates there if its cache has no block of the right size,
+ * and returns blocks there if its cache has no room for them.
  *
- * Such a block is an arena's own (TarnBlock.is_own).  TarnBlock.share says which queue alone has
- * used it, and it has no uses.  It is not in the heap's table of memory, because the block has a
- * pointer to the extent.  If upstream makes parts of the heap's memory, a part is made for the
- * extent between two read sections, and released between two as well (order/arena.c).  Until it is
- * released the block is ending, and all counters count it as active.  Before a thread does anything
- * else with the block, it settles it: it notes the use, and adds the memory to the heap's table.
- * From then on the block is like any other of a pool over a heap.
+ * Such a block is an arena's own (TarnBlock.is_own).  TarnBlock.share names the only queue that has
+ * used the block, so the block needs no list of uses.  The block has a pointer to its extent (a
+ * range of the heap's memory), so the extent is not in the heap's table of memory.  If the heap's
+ * memory has no addresses, the upstream allocator makes a part, such as a sub-buffer, for each
+ * extent.  A thread makes the part between two read sections, and releases it between two as well
+ * (order/arena.c).  From the read section before the release until the part is released, the block
+ * is ending, and all counters count it as active.
  *
- * Invariants, whenever the lock is held and the door is closed:
+ * Before a thread does anything else with an own block, it settles the block: it adds the queue to
+ * the block's uses, and the memory to the heap's table.  From then on the block is like any other
+ * block of a pool over a heap.
  *
- *     an own block is in use, in a thread's cache, or on its way between two; never in a bin of
- *     the pool
- *     the pool knows the queue of an own block, and has a reference to its arenas, unless the
- *     block is ending (arena-table.c)
- *     the blocks in TarnCache.spare are vacant or retired, and in no other list
+ * Invariants, whenever a thread holds the lock and has closed the pool's door to read sections:
  *
- * The structs that threads need for this stand in the pool's chunks, like all others.  Each thread
- * keeps some unused ones. */
+ *     An own block is in use, in a thread's cache, or on its way between two caches.  It is never
+ *     in a bin of the pool.
+ *     The pool knows the queue of an own block, and has a reference to the queue's arenas, unless
+ *     the block is ending (arena-table.c).
+ *     The blocks in TarnCache.spare are vacant or retired, and in no other list.
+ *
+ * The structs of own blocks are in the pool's chunks, like all other block structs.  Each thread
+ * keeps some unused structs, so that it can make such blocks without the lock. */
 
 #include "pool/arenas-private.h"
 
 #include "base/clock-private.h"
 
-/* A thread checks the clock after this many blocks from arenas.  If it has not looked after the
- * pool and the heap for LOOK_TIME microseconds, it does so, as threads that take the locks do: it
- * returns memory to upstream that no thread has used for a long time. */
+/* The number of blocks that a thread takes from arenas before it checks the clock, and the
+ * microseconds after which it looks after the pool and the heap again.  To look after them means
+ * that it returns memory to upstream that no thread has used for a long time.  Threads that take
+ * the locks do so, too. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* The number of temporaries after which a thread checks whether other queues need memory of its
- * queue. */
+/* The number of requests served by kept blocks (TarnCache.kept) after which a thread checks whether
+ * other queues need memory of its queue. */
 #define KEPT_IN_TURN 256
 
-/* The number of times that a thread which finds a door closed waits for it to open, before it takes
- * the locks. */
+/* The number of times that a thread tries to enter a read section, and waits for closed doors to
+ * open, before it takes the locks. */
 #define MAX_TRIES 16
 
-/* Read sections.  The thread is in none. */
+/* Entering read sections.  Call these functions outside read sections. */
 
-/* Waits until the pool's door and the heap's are open, which other threads may have closed
- * briefly.  Returns FALSE if one stays closed. */
+/* Waits until the pool's door and the heap's door are open.  Other threads may have closed a door
+ * for a short time.  Returns FALSE if a door stays closed. */
 static gboolean
 await_doors (TarnPool *pool)
 {
@@ -60,7 +65,8 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->heap);
 }
 
-/* Enters the next read section.  Returns FALSE if the caller has to take the locks. */
+/* Enters the next read section of the request or free that @visits counts for.  Waits for closed
+ * doors first, except at the first try.  Returns FALSE if the caller has to take the locks. */
 gboolean
 _tarn_visits_begin (TarnVisits *visits)
 {
@@ -75,11 +81,12 @@ _tarn_visits_begin (TarnVisits *visits)
   return FALSE;
 }
 
-/* Requests.  The thread is in a read section, or has the lock. */
+/* Requests.  Unless a comment says otherwise, the thread is in a read section, or holds the pool's
+ * lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if an arena must not serve it, as far as the
- * thread can tell outside a read section: because a block that was handed over could serve it as
- * well. */
+/* Fills in *wanted for a request.  Returns FALSE if the request must not take memory from an arena:
+ * the pool has no arenas, or a block in a recorded bin, which another queue has used, may serve the
+ * request.  Needs no read section. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -95,7 +102,8 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Takes the block that a thread keeps for its temporaries. */
+/* Takes a block that the thread keeps for its temporaries out of TarnCache.kept, and makes it
+ * active.  Counts a hit. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -111,9 +119,9 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block from the arenas of a queue, or the block that the thread keeps for it.  Returns
- * NULL if there is none, or if it took an extent for which upstream has to make a part: then it
- * sets *taken. */
+/* Takes a block from the arenas of a queue, or the block that the thread keeps for temporaries of
+ * the queue.  Returns NULL if there is none.  If upstream has to make a part for the extent that it
+ * took, also returns NULL, and sets *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -147,8 +155,8 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   return block;
 }
 
-/* Counts a block that the thread has taken.  Returns TRUE if the thread should look after the
- * pool. */
+/* Counts a block that the thread has taken.  Returns TRUE if it is time for the thread to look
+ * after the pool (_tarn_pool_look_after ()). */
 static inline gboolean
 take_turn (TarnPool *pool, TarnCache *cache)
 {
@@ -166,9 +174,9 @@ take_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
-/* Serves a request from the arena of its queue in one read section, as most requests are.  Returns
- * NULL if this one was not, and the caller has to find out why.  Sets *is_due to TRUE if the caller
- * should look after the pool. */
+/* Serves a request from the arena of its queue in one read section.  This works for most requests.
+ * If it returns NULL, the caller tries the slower ways.  Sets *is_due to TRUE if the caller should
+ * look after the pool.  Call this outside read sections. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -193,7 +201,7 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   return block;
 }
 
-/* Serves a request with the locks, because it is traced. */
+/* Serves a traced request from the arena of its queue, with the pool's lock and the heap's. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -209,14 +217,15 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
   return block;
 }
 
-/* Serves a request in read sections, and waits for doors that other threads have closed briefly. */
+/* Serves a request from the arena of its queue in read sections.  If another thread has closed a
+ * door for a short time, waits for it and tries again. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
   TarnVisits visits = { .pool = pool };
   TarnTaken taken = { .extent = NULL };
   TarnBlock *block = NULL;
-  gboolean is_shut = TRUE; /* assumed at first: other threads may have closed a door */
+  gboolean is_shut = TRUE; /* at first: makes the loop try one time */
   gboolean has_none;
 
   while (block == NULL && is_shut && _tarn_visits_begin (&visits))
@@ -232,8 +241,9 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from the arena of its queue.  Returns NULL if the caller has to take the lock.
- * Sets *is_due to TRUE if the caller should look after the pool. */
+/* Serves a request from the arena of its queue.  @is_followed: the request is traced.  Returns NULL
+ * if the caller has to take the lock.  Sets *is_due to TRUE if the caller should look after the
+ * pool. */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -251,10 +261,11 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   return block;
 }
 
-/* Frees.  The thread is in a read section, or has the lock. */
+/* Frees.  Unless a comment says otherwise, the thread is in a read section, or holds the pool's
+ * lock. */
 
-/* Counts a block that is freed.  Keeps it in the thread's cache, unless @goes says that it goes
- * back itself. */
+/* Counts the free of @block.  If @goes, the block to return to its arena, is another block or NULL,
+ * keeps @block in the thread's cache. */
 static inline void
 note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
 {
@@ -266,7 +277,7 @@ note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
   __atomic_store_n (_tarn_cache_get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
 }
 
-/* Returns a block to its arena, with the pool's lock and the heap's. */
+/* Returns a block to its arena.  The caller holds the pool's lock and the heap's. */
 static void
 end_with_lock (TarnCache *cache, TarnBlock *block)
 {
@@ -278,8 +289,10 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
   _tarn_arena_put_with_lock (extent);
 }
 
-/* Returns the arena's own blocks in a chain of held blocks of one queue to the arena.  Gets the
- * other blocks.  The lock is held, and the cache is this thread's, or the door is closed. */
+/* Takes a chain of held blocks of one queue, and returns those that are an arena's own to the
+ * arena.  Returns the chain of the other blocks, or all blocks if the arena cannot take them.  The
+ * caller holds the pool's lock.  The cache is the calling thread's, or the pool's door is
+ * closed to read sections. */
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
@@ -289,7 +302,7 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
-    return blocks; /* parts are released without locks */
+    return blocks; /* also if upstream made parts, because threads release these without locks */
   while ((block = blocks) != NULL)
     {
       blocks = block->below;
@@ -308,7 +321,8 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 }
 
 /* Gets the block that a thread keeps for temporaries of a queue.  Returns NULL if there is none.
- * The lock is held, and the cache is this thread's, or the door is closed. */
+ * The caller holds the pool's lock.  The cache is the calling thread's, or the pool's door is
+ * closed to read sections. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -317,7 +331,8 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Returns the block that a thread keeps for temporaries of a queue to its arena. */
+/* Takes the block that a thread keeps for temporaries of a queue out of its cache, and returns the
+ * block to its arena, or else to the pool's bin. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -332,7 +347,8 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Returns the blocks that a thread keeps for temporaries of all queues to their arenas. */
+/* Takes the blocks that a thread keeps for temporaries of all queues out of its cache, and returns
+ * each to its arena, or else to the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -341,8 +357,9 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns a block to its arena.  @met is the queue of the block that is being freed, which is
- * usually the same queue.  Returns FALSE if the caller has to take the lock. */
+/* Returns @block to its arena.  @met is the arena table's entry for the queue of the block that is
+ * being freed.  That block is usually @block, or of the same queue.  Returns FALSE if the caller
+ * has to take the lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -351,9 +368,9 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Gives a block that is being freed back to its arena.  Or lets the thread keep the block, and
- * gives back the one that the thread kept before.  Returns FALSE if the caller has to take the
- * lock.  The thread is in a read section. */
+/* Frees @block in a read section: returns it to its arena; or lets the thread keep it, and returns
+ * the block that the thread kept before.  Stores the block that it returned in *goes.  Returns
+ * FALSE if the caller has to take the lock. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -372,8 +389,8 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Returns a block that is being freed to its arena in one read section.  Returns FALSE if it could
- * not, and the caller has to find out why. */
+/* Returns a block that is being freed to its arena in one read section.  If it returns FALSE, it
+ * has changed nothing, and the caller tries the slower ways.  Call this outside read sections. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -389,7 +406,8 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
   return is_back;
 }
 
-/* Returns a block that is being freed to its arena with the locks, because the free is traced. */
+/* Returns a block whose free is traced to its arena, with the pool's lock and the heap's.  Returns
+ * FALSE if it cannot. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -403,7 +421,7 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   met = _tarn_door_is_closed (&pool->door) ? NULL : _tarn_cache_find_met_for (pool, cache, block);
   goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
   if (goes != NULL && goes->share != block->share)
-    goes = block; /* rather than a block of another queue */
+    goes = block; /* the heap lock is taken for this queue only */
   is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
   if (is_back)
     {
@@ -417,7 +435,8 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return is_back;
 }
 
-/* Frees a block in read sections, and waits for doors that other threads have closed briefly. */
+/* Frees a block by calling @inside in read sections.  If another thread has closed a door for a
+ * short time, waits for it and tries again.  Returns FALSE if the caller has to take the lock. */
 gboolean
 _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                             TarnBlock **goes)
@@ -438,8 +457,9 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Returns a block that is being freed to its arena.  Unless @is_followed, the heap's memory must be
- * addresses.  Returns FALSE if the caller has to take the lock. */
+/* Returns a block that is being freed to its arena.  @is_followed: the free is traced.  If it is
+ * not, the heap's memory must have addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the
+ * caller has to take the lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates memory without a block, for allocators that are built on a pool (another pool, say).
- * The size that a caller passes when it frees does not determine the block, because the block may
- * be an exact-size one; so the pool finds the block by its memory. */
+ * Allocates memory without handing out a block, for allocators that are built on a pool (another
+ * pool, say).  When such an allocator frees memory, it passes only the memory and its size.  The
+ * size does not tell in which bin the block belongs, because the block may be an exact-size one.
+ * So the pool looks the block up by its memory. */
 
 #include "pool/pool-private.h"
 
-/* The hooks below have the signatures of TarnAllocatorOps. */
+/* The functions below are the allocate and free hooks of a pool's TarnAllocatorOps. */
 
-/* Allocates a block, and adds it to the index.  Returns its memory only. */
+/* Allocates a block, adds it to the index, and stores only its memory in *memory. */
 gboolean
 _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -19,12 +20,12 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   if (block == NULL)
     return FALSE;
   *memory = block->memory;
-  if (!pool->policy.is_findable || block->source != &pool->base) /* else it is there already */
+  if (!pool->policy.is_findable || block->source != &pool->base) /* else the index has the block */
     _tarn_index_add (&pool->index, block);
   return TRUE;
 }
 
-/* Finds the block that has a piece of memory, and frees it. */
+/* Finds the block that has the memory, and frees it. */
 void
 _tarn_pool_free_bare (gpointer user_data, TarnMemory memory, gsize size)
 {

@@ -1,33 +1,36 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bins: the size classes of a pool's blocks, and their numbers. */
+ * Bins: free lists that each have the blocks of one size class.  This file computes the number of
+ * the bin for a size, and the size of the blocks in a bin. */
 
 #ifndef TARN_BIN_PRIVATE_H
 #define TARN_BIN_PRIVATE_H
 
 #include <glib.h>
 
-/* 6 bits for the position of a 64-bit size's leading bit leave 26 of a 32-bit bin number. */
+/* The most bits that follow the leading bit of a size in its bin's number.  A bin's number has 32
+ * bits, of which 6 are for the position of the leading bit in a 64-bit size. */
 #define TARN_MAX_LEADING_BITS 26
 
 #define TARN_SIZE_BITS (8 * GLIB_SIZEOF_SIZE_T)
 
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
-/* Values that take the place of leading_bits, for the bins of a pool over a heap (bin.c).  With
- * TARN_HEAP_EXACT_BINS, for when memory is short, each size has its own bin.  A change from one to
- * the other does not move blocks that are in bins. */
+/* Two values for the parameter leading_bits that select other size classes, for a pool over a heap
+ * (bin.c).  With TARN_HEAP_BINS, sizes up to TARN_HEAP_MAX_ROUNDED share bins.  With
+ * TARN_HEAP_EXACT_BINS, which pools use while memory is short, each size has its own bin.  When a
+ * pool changes from one value to the other, blocks stay in their bins. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
 
-/* The largest size in a pool over a heap that shares a bin with other sizes. */
+/* The largest size in bytes that shares a bin with other sizes, in a pool over a heap. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
-#define TARN_N_HEAP_BINS 128 /* for these sizes */
+#define TARN_N_HEAP_BINS 128 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
 
-/* Gets the bin of a size in a pool over a heap.  Up to TARN_HEAP_MAX_ROUNDED there is a bin for
- * each multiple of 512 bytes, or 32 between one power of two and the next where there are more
- * multiples. */
+/* Gets the number of a size's bin, in a pool over a heap.  Up to TARN_HEAP_MAX_ROUNDED each
+ * multiple of 512 bytes has a bin.  Between two powers of two that have more than 32 such multiples
+ * between them, there are only 32 bins of equal width. */
 static inline guint32
 _tarn_heap_bin_number (gsize size)
 {
@@ -37,7 +40,7 @@ _tarn_heap_bin_number (gsize size)
   return ((exponent - 5) << 5) + (guint32) (units >> (exponent - 5));
 }
 
-/* Gets the bin of a size.  Size 0 shares bin 0 with size 1. */
+/* Gets the number of a size's bin.  Size 0 shares bin 0 with size 1. */
 static inline guint32
 _tarn_bin_number (gsize size, guint leading_bits)
 {
@@ -51,14 +54,14 @@ _tarn_bin_number (gsize size, guint leading_bits)
   gsize counted = size + (size == 0);
   guint shift = (guint) __builtin_clzl (counted);
   gsize head
-      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* including the leading one */
+      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* including the leading bit */
 
   return ((TARN_SIZE_BITS - 1 - shift) << leading_bits) + (guint32) head - (1U << leading_bits);
 }
 
 gsize _tarn_bin_alloc_size (guint32 bin, guint leading_bits);
 
-/* Gets the largest size in a bin of small sizes, in a pool over a heap. */
+/* Gets the largest size in a bin, in a pool over a heap.  @bin is below TARN_N_HEAP_BINS. */
 static inline gsize
 _tarn_heap_bin_alloc_size (guint32 bin)
 {
@@ -68,10 +71,12 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* The largest size that has a bin of its own with TARN_MAX_LEADING_BITS leading bits. */
+/* The largest size such that each size up to it has a bin of its own, with TARN_MAX_LEADING_BITS
+ * leading bits. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 
-/* Gets the allocation size for a size whose bin is known, in a pool over a heap. */
+/* Gets the allocation size for a size and its bin, in a pool over a heap: the bytes that a block in
+ * the bin has. */
 static inline gsize
 _tarn_heap_alloc_size (gsize size, guint32 bin)
 {

@@ -1,21 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bins: sizes that share the position of their leading bit, and the leading_bits bits that follow
- * it, share a bin.  The bin's number is that position followed by those bits:
+ * Bins: free lists that each have the blocks of one size class.  All sizes in a bin have the same
+ * position of their leading bit, and the same leading_bits bits after it.  The bin's number is that
+ * position followed by those bits:
  *
  *     size 1000 = 1 1111 01000 in binary, leading_bits 4:  position 9, bits 1111: bin 9 * 16 + 15
  *
- * and its allocation size is the largest size in it, 1 1111 11111 = 1023.
+ * The allocation size, which all blocks in a bin have, is the largest size in it: 1 1111 11111 =
+ * 1023 here.
  *
- * In a pool over a heap, the allocation sizes of small bins are multiples of 512 bytes, a heap's
- * usual alignment, so that few distinct sizes serve all requests; each larger size has its own bin
- * (TARN_HEAP_BINS). */
+ * In a pool over a heap, the allocation sizes of bins for small sizes are multiples of 512 bytes,
+ * which is a heap's usual alignment, so that few distinct sizes serve all requests.  Each larger
+ * size has its own bin (TARN_HEAP_BINS). */
 
 #include "pool/bin-private.h"
 
-/* Gets the largest size in a bin.  Returns 0 for a number that no size has: a size below
- * 2^leading_bits has fewer bits after its leading one than the number has room for. */
+/* Gets the largest size in a bin.  Returns 0 for a number that no size has.  There are such numbers
+ * because a size below 2^leading_bits has fewer than leading_bits bits after its leading bit. */
 gsize
 _tarn_bin_alloc_size (guint32 bin, guint leading_bits)
 {

@@ -1,14 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A pool's bins, and the counters that change when blocks come and go.  The lock is held in all
- * functions here. */
+ * A pool's bins, which are free lists of blocks of one size, and the counters that change when
+ * blocks come to the pool or leave it.
+ *
+ * A pool keeps three kinds of tables of bins (store-private.h): for blocks that no queue uses; for
+ * blocks that only one in-order queue uses, the queue's share; and recorded bins, for all other
+ * blocks, usually with events that tell when a queue is done with them.
+ *
+ * The caller of each function here holds the pool's lock. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The least number of bins without blocks at which a pool frees unused bins.  To keep fewer bins
- * costs less than to make one each time that a size comes again. */
+/* The least number of empty bins in a table at which the pool frees empty bins.  To keep fewer than
+ * this costs less than to make a bin each time that its size is freed again. */
 #define MANY_EMPTY 256
 
 /* Bins */
@@ -24,8 +30,9 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the table of bins of a queue's share (@queue NULL: of no queue).  @ages: the pool's list of
- * their blocks by age; NULL: there is none. */
+/* Makes the table of bins for a queue's share, the blocks that only this queue uses.  @queue: NULL
+ * if the blocks are not in a queue's share.  @ages: the list by age that gets the blocks in these
+ * bins; NULL if no list gets them. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -38,7 +45,7 @@ _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
   return bins;
 }
 
-/* Frees a table of bins, which are empty.  @bins: nullable. */
+/* Frees a table of bins (nullable).  The caller makes sure that the bins are empty. */
 void
 _tarn_bins_free (TarnBins *bins)
 {
@@ -55,8 +62,8 @@ look_up (TarnBins *bins, guint32 number)
   bins->latest = g_hash_table_lookup (bins->table, GUINT_TO_POINTER (number));
 }
 
-/* Gets a bin by its number.  Returns NULL if there is none: before its first block, or after the
- * pool freed it because it was empty. */
+/* Gets a bin by its number.  Returns NULL if the table has no such bin: no block came to it yet, or
+ * the pool freed the bin because it was empty. */
 TarnBin *
 _tarn_bins_get (TarnBins *bins, guint32 number)
 {
@@ -67,7 +74,7 @@ _tarn_bins_get (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Returns TRUE if a bin has a block. */
+/* Returns TRUE if the bin with a number has a block. */
 gboolean
 _tarn_bins_have (TarnBins *bins, guint32 number)
 {
@@ -76,7 +83,8 @@ _tarn_bins_have (TarnBins *bins, guint32 number)
   return bin != NULL && bin->top != NULL;
 }
 
-/* Returns TRUE if a bin of a table has nothing that would be lost if the bin were freed. */
+/* Returns TRUE if a bin of a table has no blocks, and no counts that would be lost if it were
+ * freed. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 {
@@ -87,16 +95,16 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
   return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
 }
 
-/* Frees the unused bins of a table. */
+/* Frees the bins of a table that have no blocks and no counts. */
 void
 _tarn_bins_drop_empty (TarnBins *bins)
 {
   g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
   bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
-  look_up (bins, bins->latest_number); /* the removed bin may have been the latest */
+  look_up (bins, bins->latest_number); /* the latest bin may be gone */
 }
 
-/* Gets a bin by its number, and makes it if there is none. */
+/* Gets a bin by its number.  Makes the bin if the table has none. */
 static TarnBin *
 ensure_bin (TarnBins *bins, guint32 number)
 {
@@ -115,15 +123,17 @@ ensure_bin (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Gets the bins of a queue's share, or of blocks that no queue uses (NULL).  Returns NULL if the
- * queue has none. */
+/* Gets the table of bins with a queue's share, the blocks that only this queue uses.  If @queue is
+ * NULL, gets the table of bins with blocks that no queue uses.  Returns NULL if the queue has no
+ * table. */
 TarnBins *
 _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue != NULL ? queue->bins : pool->store.idle_bins;
 }
 
-/* Gets the table of bins that a held block belongs in, and makes it if there is none. */
+/* Gets the table of bins in which a held block belongs.  Makes the table if the block's queue has
+ * none. */
 static TarnBins *
 ensure_bins_of (TarnPool *pool, const TarnBlock *block)
 {
@@ -139,8 +149,8 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
   return queue->bins;
 }
 
-/* Returns TRUE if frees of a bin's blocks should record events, because other queues wait for such
- * blocks. */
+/* Returns TRUE if a free of a bin's blocks should record an event, because requests of other queues
+ * wait for such blocks. */
 gboolean
 _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
 {
@@ -149,7 +159,7 @@ _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
   return bin != NULL && bin->n_to_record > 0;
 }
 
-/* Makes the next @n frees of a bin's blocks record events. */
+/* Makes each of the next @n frees of blocks with a bin's number record an event. */
 void
 _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
 {
@@ -157,14 +167,15 @@ _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
   ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
-/* Gets the batch that contains the topmost blocks of a bin.  Returns NULL if they are in none. */
+/* Gets the batch that contains the topmost blocks of a bin.  Returns NULL if these blocks are in no
+ * batch. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
 {
   return bin->n_batches > 0 ? &bin->batches[bin->n_batches - 1] : NULL;
 }
 
-/* Adds a batch: @n blocks that came to a bin together. */
+/* Adds a batch to a bin: @n blocks that came to the bin together, of which @last is the lowest. */
 static void
 add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 {
@@ -178,7 +189,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 
 /* Queues' bins */
 
-/* Removes a bin from the list of those that no request has asked for, if it is there. */
+/* Removes a queue's bin from the list TarnBin.unasked, if the list has it.  The list has the bins
+ * of one size whose blocks no request of another queue has asked for. */
 static void
 unlist (TarnBin *bin)
 {
@@ -201,8 +213,9 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Updates the number of queues' bins of a size that have blocks, after this one got its first block
- * or lost its last one. */
+/* Updates the number of queues' bins of one size that have blocks, after @bin, one of them, got its
+ * first block or lost its last one.  Also adds @bin to the list of bins that no request has asked
+ * for, or removes it. */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -219,7 +232,8 @@ count_share (TarnPool *pool, TarnBin *bin)
     list (bin, of_all);
 }
 
-/* Notes that other queues have asked for the blocks of a queue's bin, and got none. */
+/* Marks a queue's bin as wanted: a request of another queue has asked for an event that tells when
+ * the bin's blocks are idle.  Later requests do not ask again. */
 void
 _tarn_bin_want (TarnBin *bin)
 {
@@ -228,7 +242,8 @@ _tarn_bin_want (TarnBin *bin)
   unlist (bin);
 }
 
-/* Lets other queues ask again for the blocks of a bin, for which no event was recorded. */
+/* Ends the mark that _tarn_bin_want () set on a bin, after a request that asked for an event
+ * recorded none.  Other queues can then ask for the bin's blocks again. */
 void
 _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 {
@@ -242,7 +257,8 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Blocks in bins */
 
-/* Updates counts, after a bin got its first block or lost its last one. */
+/* Updates the number of empty bins, and of queues' bins that have blocks, after @bin got its first
+ * block or lost its last one. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
@@ -254,7 +270,7 @@ note_change (TarnPool *pool, TarnBin *bin)
     count_share (pool, bin);
 }
 
-/* Counts @n blocks that came to a bin; a negative number left it. */
+/* Counts @n blocks that came to a bin.  If @n is negative, counts -@n blocks that left it. */
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 {
@@ -272,7 +288,8 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Sets the link to the block above, for each block of a chain that was put on top of a bin. */
+/* Sets TarnAge.above of each block in a chain that was put on top of a bin, and of the block below
+ * the chain.  @last is the chain's lowest block. */
 static void
 link_above (const TarnBin *bin, const TarnBlock *last)
 {
@@ -287,8 +304,9 @@ link_above (const TarnBin *bin, const TarnBlock *last)
     _tarn_block_get_age (last->below)->above = above;
 }
 
-/* Unlinks a chain of blocks, from @first to @last, which have left a bin below @above (NULL: at its
- * top). */
+/* Removes a chain of blocks, from @first down to @last, from the list by age, and repairs
+ * TarnAge.above of the block below them.  The caller is taking the chain out of its bin.  @above is
+ * the block above the chain; NULL if the chain was at the bin's top. */
 static void
 unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *above)
 {
@@ -303,7 +321,8 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
   _tarn_ages_remove (ages, last);
 }
 
-/* Notes that blocks came to the recorded bins.  Their events may be done already. */
+/* If @block came to a recorded bin whose blocks are returned in order of age, checks whether its
+ * events are done.  If they are, notes that the pool has recorded blocks that it can return. */
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
 {
@@ -311,7 +330,8 @@ note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
     pool->store.has_done = pool->base.klass->is_done (block);
 }
 
-/* Puts a chain of blocks on top of a bin.  Does not add them to the list by age. */
+/* Puts a chain of blocks on top of a bin, from @first down to @last.  The caller adds them to the
+ * list by age. */
 static void
 place (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -324,7 +344,7 @@ place (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
   note_recorded (pool, bin, first);
 }
 
-/* Puts a chain of blocks on top of a bin. */
+/* Puts a chain of blocks on top of a bin, from @first down to @last, and into the list by age. */
 static void
 push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -333,7 +353,8 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
     _tarn_ages_add (bin->bins->ages, first, last);
 }
 
-/* Gets the bin in which to put a single held block. */
+/* Gets the bin into which the caller puts a single held block.  Ends the bin's batches, because
+ * none contains that block. */
 static TarnBin *
 get_bin_for (TarnPool *pool, const TarnBlock *block)
 {
@@ -345,7 +366,8 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
   return bin;
 }
 
-/* Adds the blocks of a table's bins to a list by age.  They are in none yet.  @bins: nullable. */
+/* Adds the blocks in a table's bins to a list by age.  The caller makes sure that they are in no
+ * such list yet.  @bins: nullable. */
 static void
 list_bins_by_age (TarnBins *bins, TarnAges *ages)
 {
@@ -371,8 +393,9 @@ list_bins_by_age (TarnBins *bins, TarnAges *ages)
     }
 }
 
-/* Orders the blocks in all bins in lists by age from now on: recorded ones, those of queues, and
- * those of no queue.  The age of the present blocks begins now. */
+/* Begins to order the blocks in all bins by age.  Blocks in recorded bins go to the list @recorded,
+ * those in queues' shares to @shares, and those that no queue uses to TarnStore.ready.  The age of
+ * the blocks that are in bins now counts from now. */
 void
 _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
 {
@@ -384,14 +407,14 @@ _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
   list_bins_by_age (store->idle_bins, &store->ready);
   list_bins_by_age (store->recorded_bins, recorded);
   store->has_done = TRUE;
-  if (pool->queues.table == NULL) /* the pool is new */
+  if (pool->queues.table == NULL) /* no queue is known yet, because the pool is new */
     return;
   g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
     list_bins_by_age (((TarnQueue *) queue)->bins, shares);
 }
 
-/* Puts a single block on top of its bin. */
+/* Puts a single held block on top of the bin where it belongs. */
 void
 _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 {
@@ -399,7 +422,8 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
   push (pool, get_bin_for (pool, block), block, block, 1);
 }
 
-/* Puts a single block from another bin on top of its bin.  Its age stays the same. */
+/* Puts a single block, which the caller took from another bin, on top of the bin where it belongs.
+ * The block's age stays the same. */
 static void
 put_moved (TarnPool *pool, TarnBlock *block)
 {
@@ -410,7 +434,8 @@ put_moved (TarnPool *pool, TarnBlock *block)
     _tarn_ages_add_back (bin->bins->ages, block);
 }
 
-/* Puts a chain of blocks from a thread's cache on top of their bin. */
+/* Puts a chain of @n held blocks from a thread's cache on top of the bin where they belong, as a
+ * batch.  They all have the same size and queue. */
 void
 _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -425,7 +450,7 @@ _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n
   push (pool, bin, first, last, n);
 }
 
-/* Removes a block from its bin.  @link: the link to it there. */
+/* Removes a block from its bin.  @link: the pointer to the block in the bin. */
 TarnBlock *
 _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
@@ -446,7 +471,7 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Removes a block, which is in a list by age, from its bin. */
+/* Removes a block from its bin.  The caller makes sure that the block is in a list by age. */
 void
 _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
 {
@@ -456,8 +481,8 @@ _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
   _tarn_pool_pop_block (pool, bin, above != NULL ? &above->below : &bin->top);
 }
 
-/* Moves each block of a bin to the bin where it belongs by now, which may be the same one.  Keeps
- * their order. */
+/* Moves each block of a bin to the bin where the block belongs now, because its uses or events have
+ * changed.  That may be the same bin.  Keeps the order of the blocks. */
 void
 _tarn_bin_move (TarnPool *pool, TarnBin *bin)
 {
@@ -470,7 +495,8 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
     put_moved (pool, g_ptr_array_index (blocks, i));
 }
 
-/* Moves the blocks of all bins of a table to the bins where they belong by now. */
+/* Moves each block in a table's bins to the bin where the block belongs now, because its events
+ * have changed.  @bins: nullable. */
 void
 _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 {
@@ -484,10 +510,10 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
     _tarn_bin_move (pool, bin);
 }
 
-/* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken already.  Takes
- * the newest batch if it has at most @max blocks.  Otherwise takes one block, if the bin has more
- * than @n_taken.  Appends the blocks at *end, and moves *end to the end of the chain.  Returns
- * their number, which may be 0. */
+/* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken blocks there
+ * already.  If the newest batch has at most @max blocks, takes this batch.  Otherwise takes one
+ * block if the bin has more than @n_taken.  Appends the blocks to a chain at *end, and moves *end
+ * to the chain's new end.  Returns the number of blocks taken, which may be 0. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
@@ -517,20 +543,21 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   return n;
 }
 
-/* Blocks that come, become active, and go */
+/* Blocks that come to the pool, become active, and leave it */
 
-/* Makes a block active for a request. */
+/* Makes a block active for a request of @size bytes, and counts its bytes. */
 static void
 activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_block_update_share (block); /* an event may have been recorded meanwhile */
+  _tarn_block_update_share (block); /* an event may have been recorded since it was freed */
   block->size = size;
   pool->stats.active_bytes += size;
 }
 
-/* Takes a block from a bin for a request.  @link: the link to it there. */
+/* Takes a block from a bin for a request of @size bytes.  @link: the pointer to the block in the
+ * bin. */
 TarnBlock *
 _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
 {
@@ -543,7 +570,8 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
   return block;
 }
 
-/* Takes the block that was freed last from a bin, for a request.  Returns NULL if there is none. */
+/* Takes the block that was freed last from a bin, for a request of @size bytes.  Returns NULL if
+ * the bin has no block. */
 TarnBlock *
 _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
 {
@@ -554,8 +582,8 @@ _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
                                          : NULL;
 }
 
-/* Takes any block of a size for a request, even if queues may still use it.  Returns NULL if there
- * is none. */
+/* Takes any held block of a bin's size for a request of @size bytes, even if commands on queues may
+ * still use it.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
 {
@@ -571,14 +599,14 @@ _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
   return block;
 }
 
-/* Adds a fresh block from upstream.  It is active from now on. */
+/* Adds a block whose memory the upstream allocator has just allocated, and makes it active. */
 void
 _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 {
   TarnPoolStats *stats = &pool->stats;
 
   _tarn_assert_locked (&pool->lock);
-  _tarn_pool_count_own (pool); /* reclaim functions may have used the pool meanwhile */
+  _tarn_pool_count_own (pool); /* reclaim callbacks may have used the pool meanwhile */
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
@@ -586,7 +614,8 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   stats->misses++;
 }
 
-/* Retires a block: the pool no longer counts it.  The block is neither held nor active any more. */
+/* Retires a block: stops counting it among the pool's blocks, so that the caller can return its
+ * memory to upstream.  If the block was held, the caller has taken it out of its bin. */
 void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
@@ -601,8 +630,9 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
-/* Holds a retired block again, because the pool cannot find out whether it is still used.  Puts it
- * into its queue's bin, or, if no request may get it, into none. */
+/* Makes a retired block held again, because the pool cannot find out whether commands still use its
+ * memory.  Puts the block into the bin where it belongs; or, if no request may get it, into the
+ * list TarnStore.stuck. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {
