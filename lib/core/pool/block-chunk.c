@@ -14,7 +14,7 @@ is_full (const TarnBlockChunk *chunk)
   return chunk->vacant == NULL;
 }
 
-/* Makes a chunk.  All of its blocks are vacant, in the order of their addresses. */
+/* Makes a chunk.  All of its structs are vacant, and are taken in the order of their addresses. */
 static TarnBlockChunk *
 chunk_new (void)
 {
@@ -38,7 +38,7 @@ chunk_free (TarnBlockChunk *chunk)
   free (chunk);
 }
 
-/* Finds the chunk that a block is in. */
+/* Gets the chunk that contains the struct of a block. */
 static TarnBlockChunk *
 chunk_of (const TarnBlock *block)
 {
@@ -48,15 +48,16 @@ chunk_of (const TarnBlock *block)
   return chunk;
 }
 
-/* Returns TRUE if a thread that needs a chunk may take this one. */
+/* Returns TRUE if a thread that needs a chunk may take this one.  @chunk: nullable. */
 static gboolean
 is_open (const TarnBlockChunk *chunk)
 {
   return chunk != NULL && !chunk->is_taken && !is_full (chunk);
 }
 
-/* Gets a chunk for a thread, in place of its full one.  Chunks that are full stand at the end of
- * the list until one of their blocks is put back, as do chunks that a thread has. */
+/* Gets a chunk with vacant structs for a thread, in place of the thread's full one (NULL: it has
+ * none).  At the end of the pool's list stand chunks that a thread has, and full chunks until one
+ * of their structs becomes vacant. */
 static TarnBlockChunk *
 take_chunk (GQueue *chunks, TarnBlockChunk *full)
 {
@@ -74,7 +75,7 @@ take_chunk (GQueue *chunks, TarnBlockChunk *full)
   return chunk;
 }
 
-/* Takes a vacant block from a thread's chunk.  The block is zero except for its number. */
+/* Takes a vacant struct from a thread's chunk.  The struct is zero except for its number. */
 TarnBlock *
 _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
 {
@@ -91,8 +92,9 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* Makes a chunk, which has vacant blocks and which no thread has, the next one to be taken.  Frees
- * it instead if none of its blocks is in use, and there is another one to take. */
+/* Makes a chunk the next one that a thread will take.  Frees the chunk instead if all of its
+ * structs are vacant and there is another chunk to take.  The caller makes sure that the chunk has
+ * a vacant struct, and that no thread has the chunk. */
 static void
 offer (GQueue *chunks, TarnBlockChunk *chunk)
 {
@@ -104,7 +106,8 @@ offer (GQueue *chunks, TarnBlockChunk *chunk)
     g_queue_push_head_link (chunks, &chunk->link);
 }
 
-/* Makes a retired block vacant.  Its state still tells what it was, until it is taken again. */
+/* Makes the struct of a retired block vacant.  Its state stays TARN_BLOCK_RETIRED until it is taken
+ * again, so that the pool notices if a program frees the block twice. */
 void
 _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
 {
@@ -120,7 +123,7 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
     offer (chunks, chunk);
 }
 
-/* Makes a thread's chunk (NULL: it had none) available to other threads. */
+/* Makes the chunk of a thread (NULL: the thread has none) available to other threads. */
 void
 _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
 {
@@ -132,8 +135,8 @@ _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
     offer (chunks, own);
 }
 
-/* Finds the next block after another one (NULL: the first block) that is neither vacant nor
- * retired. */
+/* Finds the next block after @block that is neither vacant nor retired.  If @block is NULL, finds
+ * the first such block. */
 TarnBlock *
 _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
 {
@@ -148,7 +151,7 @@ _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
   return NULL;
 }
 
-/* Frees all chunks.  All blocks are vacant. */
+/* Frees all chunks.  The caller makes sure that all structs are vacant. */
 void
 _tarn_block_chunks_clear (GQueue *chunks)
 {
@@ -162,7 +165,7 @@ _tarn_block_chunks_clear (GQueue *chunks)
     }
 }
 
-/* Gets the age of a block, which is valid only while the block is in a list by age. */
+/* Gets the age of a block.  The age is valid only while the block is in a list by age. */
 TarnAge *
 _tarn_block_get_age (const TarnBlock *block)
 {
@@ -173,10 +176,11 @@ _tarn_block_get_age (const TarnBlock *block)
   return &chunk->ages[block->number];
 }
 
-/* Origins.  A thread reads an origin only while no thread frees or allocates; but another thread
- * may be writing the origin of a block that it already has.  So time is written last. */
+/* Origins of blocks: which request got a block.  A thread reads origins only while no thread
+ * allocates or frees.  However, a thread that has allocated a block already may still be writing
+ * its origin.  So the writer stores time last, and a reader ignores an origin without a time. */
 
-/* Gets the place of a block's origin.  Returns NULL if there is no memory for it. */
+/* Gets the address of a block's origin.  Returns NULL if there is no memory for it. */
 static TarnOrigin *
 make_origin (const TarnBlock *block)
 {
@@ -218,8 +222,8 @@ _tarn_block_forget_origin (TarnBlock *block)
     __atomic_store_n (&origins[block->number].time, 0, __ATOMIC_RELAXED);
 }
 
-/* Gets a block's origin.  Returns FALSE if it was written before the present recording of origins,
- * because it may be that of an earlier use of the struct. */
+/* Gets a block's origin.  Returns FALSE if the origin was written before the present tracing of
+ * blocks began, because then it may be that of an earlier block with the same struct. */
 gboolean
 _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin)
 {

@@ -1,19 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Thread caches (cache-private.h): how blocks move between them and the pool's bins, and how much
- * room each bin of a cache has.  Blocks in either are held, so a move changes no counter, only the
- * place that counts the block.  caches.c has how caches begin and end. */
+ * Thread caches (cache-private.h): how blocks move between them and the pool's bins, and how many
+ * blocks each bin of a cache has room for (its capacity).  A block in a cache counts as held,
+ * like a block in the pool's bins.  So a move changes no total, only the counter that includes the
+ * block.  For how caches begin and end see caches.c. */
 
 #include "pool/arenas-private.h"
 
 static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 
-/* Moving blocks from a cache to the pool's bins.  The lock is held, and the door is closed, or the
- * cache is this thread's, or abandoned. */
+/* Moving blocks from a cache to the pool's bins.  The caller holds the pool's lock.  It has also
+ * closed the door to read sections, unless the cache is abandoned, or the calling thread's. */
 
-/* Keeps the first @n_kept blocks of a bin, which may be none.  Returns the others to their arena,
- * or else moves them to the pool's bin as a batch. */
+/* Keeps the @n_kept topmost blocks of a bin, which may be 0.  Returns those of the others that are
+ * an arena's own to the arena, and moves the rest to the pool's bin as a batch. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -37,8 +38,9 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   _tarn_pool_put_batch (cache->pool, first, last, n);
 }
 
-/* Moves all blocks of a bin to the pool's bin, after the blocks of its size and queue that were
- * handed over.  Moves them in batches of a size that another thread may take. */
+/* Moves all blocks of a cache's bin to the pool's bin, in batches that are small enough for another
+ * thread to take.  First moves blocks of the same size and queue that threads have handed over,
+ * because these are older. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -46,16 +48,17 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (bin->top != NULL)
-    _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older blocks */
+    _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle);
   while (bin->length > most)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
-  if (_tarn_pool_counts_room (cache->pool)) /* or more would be held once the room is used again */
+  if (_tarn_pool_counts_room (cache->pool)) /* else the pool would exceed its bound when the thread
+                                               fills the bin again */
     set_capacity (cache, bin, 0);
 }
 
-/* Moves all blocks of a cache to the pool's bins. */
+/* Moves all blocks of a cache to the pool's bins, or to their arenas. */
 void
 _tarn_cache_empty (TarnCache *cache)
 {
@@ -64,8 +67,8 @@ _tarn_cache_empty (TarnCache *cache)
   _tarn_cache_return_all_kept (cache);
 }
 
-/* Moves the blocks of all caches, and the blocks that threads are handing over, to the pool's
- * bins.  The lock is held, and the door is closed. */
+/* Moves the blocks of all caches, and the blocks that threads are handing over, to the pool's bins
+ * or their arenas.  The caller holds the lock and has closed the door to read sections. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -78,8 +81,9 @@ _tarn_pool_flush_closed (TarnPool *pool)
   _tarn_pool_end_grants (pool);
 }
 
-/* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  If the
- * pool must not have caches any more, the door stays closed.  The lock is held. */
+/* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  Closes
+ * the door to read sections meanwhile.  The door stays closed if the pool has stopped holding
+ * blocks.  The caller holds the lock. */
 void
 _tarn_pool_flush (TarnPool *pool)
 {
@@ -91,11 +95,13 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns TRUE if a cache has, or may have had, blocks of a queue.  The lock is held. */
+/* Returns TRUE if a cache may have blocks of a queue: if it keeps any block for temporaries, or a
+ * bin for the queue has a capacity above 0.  The caller holds the lock. */
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  for (guint i = 0; i < TARN_CACHE_KEPT; i++) /* any queue's: its thread may be in a read section */
+  /* A kept block of any queue counts, because the cache's thread may be replacing it. */
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
@@ -104,9 +110,10 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
   return FALSE;
 }
 
-/* Moves the blocks of a queue (NULL: of no queue) from all caches to the queue's share.  Closes the
- * door only if the cache of another thread has such blocks, or if the transfer bins have any
- * blocks. The lock is held. */
+/* Moves the blocks of a queue from all caches to the queue's share in the pool.  If @handle is
+ * NULL, moves the blocks that no queue has used.  Closes the door to read sections only if another
+ * thread's cache may have such blocks, or if the transfer bins have any blocks.  The caller holds
+ * the lock. */
 void
 _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 {
@@ -133,12 +140,12 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Capacity of the bins in this thread's cache.  A bin keeps its capacity when its blocks go,
- * because a thread that had so many blocks will usually have as many again.  It loses the capacity
- * to another bin that needs the bytes or the place, or when its next use should take the lock.  The
- * lock is held. */
+/* Capacity of the bins in the calling thread's cache.  A bin keeps its capacity when its blocks
+ * leave, because a thread that had many blocks will usually have as many again.  A bin loses its
+ * capacity if another bin needs the bytes or the slot, or if the next use of the bin should take
+ * the lock.  The caller holds the lock. */
 
-/* Sets the capacity of a bin, which is no less than its length. */
+/* Sets the capacity of a bin.  The caller makes sure that it is not below the bin's length. */
 static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
@@ -157,7 +164,8 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   bin->capacity = (guint16) capacity;
 }
 
-/* Finds a place for a bin that has none: a vacant one, or else its home. */
+/* Finds a slot for a bin that the cache does not have: one whose bin has a capacity of 0, or else
+ * the home slot. */
 static TarnCacheBin *
 find_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -169,7 +177,8 @@ find_place (TarnCache *cache, guint32 number, gpointer handle)
   return home;
 }
 
-/* Gets the place of a bin.  If it was another bin's, moves that bin's blocks to the pool's bin. */
+/* Gets the bin for a size and a queue, and adds it if the cache has none.  If the slot for the new
+ * bin has another bin, moves the blocks of that bin to the pool's bin. */
 static TarnCacheBin *
 assign_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -186,8 +195,8 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Computes the most bytes for which a cache may have room.  If the program set the pool's bound,
- * threads may keep half of it, in equal parts. */
+/* Computes the most bytes for which a cache may have room.  If the program has set a bound on the
+ * pool's held bytes, all caches together may have room for half of these bytes, in equal shares. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
@@ -196,7 +205,8 @@ get_most_bytes (const TarnPool *pool)
              : pool->policy.thread_cache_bytes;
 }
 
-/* Computes the most blocks for which a bin may have room, given the room of the other bins. */
+/* Computes the most blocks for which a bin may have room, without a change to the capacity of the
+ * other bins. */
 static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
@@ -211,7 +221,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   return (guint) MIN (n, pool->policy.thread_cache_blocks);
 }
 
-/* Reduces the capacity of each bin to its length. */
+/* Reduces the capacity of each bin in a cache to its length. */
 void
 _tarn_cache_give_up_unused_room (TarnCache *cache)
 {
@@ -219,7 +229,8 @@ _tarn_cache_give_up_unused_room (TarnCache *cache)
   set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
-/* Takes away the room of all caches, which are empty.  The door is closed. */
+/* Sets the capacity of all bins in all caches to 0.  The caller has emptied the caches, and has
+ * closed the door to read sections. */
 void
 _tarn_pool_give_up_room (TarnPool *pool)
 {
@@ -230,11 +241,11 @@ _tarn_pool_give_up_room (TarnPool *pool)
   g_assert (pool->caches.room_bytes == 0);
 }
 
-/* Makes room for a block in a full bin of a cache.  It doubles the bin's capacity, so that this
- * seldom happens.  If there are too few bytes for that, it takes the capacity that other bins do
- * not use.  If not even one more block fits then, it empties the whole cache, this bin included.
- * If the bin already has as many blocks as it may, its oldest half goes to the pool's bin.  Returns
- * FALSE if the bound leaves no room for the block. */
+/* Makes room for a block in a full bin of a cache.  Doubles the bin's capacity, so that this seldom
+ * happens.  If there are too few bytes for that, first takes away the capacity that other bins do
+ * not use.  If still not one more block fits, empties the whole cache, this bin included.  If the
+ * bin already has as many blocks as it may have, moves its oldest half to the pool's bin.  Returns
+ * FALSE if there is no room for the block. */
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -255,14 +266,14 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
     return TRUE;
   if (bin->length == 0)
     return FALSE;
-  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older blocks */
+  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* older blocks go first */
   move_rest (cache, bin, bin->capacity / 2);
   return TRUE;
 }
 
-/* Keeps a block that is being freed in this thread's cache.  Returns FALSE if it did not, because
- * the block is too large, there is no room, or blocks of its size are handed over between queues.
- * The lock is held. */
+/* Puts a block that is being freed into the calling thread's cache.  Returns FALSE, and leaves the
+ * block as it is, if the block is too large, the cache has no room, or blocks of its size are
+ * handed over between queues.  The caller holds the lock. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
@@ -280,8 +291,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Moves the blocks from a cache's bins for which @is_it returns TRUE to the pool.  These bins get a
- * capacity of 0. */
+/* Moves the blocks from those bins of a cache for which @is_it returns TRUE to the pool, and sets
+ * the capacity of these bins to 0. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -294,7 +305,7 @@ clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconst
     }
 }
 
-/* Moves the blocks of a size from a cache to the shares of their queues. */
+/* Moves the blocks of a size from a cache to the shares of their queues in the pool. */
 void
 _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 {
@@ -304,7 +315,8 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* Empties some bins of all caches, so that their next use takes the lock. */
+/* Empties those bins of all caches for which @is_it returns TRUE, and sets their capacity to 0, so
+ * that the next use of each takes the lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -324,8 +336,8 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves the blocks of a queue from all caches to its share.  The queue's next call takes the
- * lock. */
+/* Moves the blocks of a queue from all caches to the queue's share in the pool.  The next request
+ * or free of the queue's blocks takes the lock. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
@@ -338,8 +350,8 @@ is_of_size (const TarnCacheBin *bin, gconstpointer number)
   return bin->number == *(const guint32 *) number;
 }
 
-/* Moves the blocks of a size from all caches to the pool's bins.  The next calls for the size take
- * the lock. */
+/* Moves the blocks of a size from all caches to the pool's bins.  The next request or free of
+ * blocks of this size takes the lock. */
 void
 _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 {
@@ -348,9 +360,10 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 
 /* Moving blocks from the pool's bin to a cache, and from other threads' caches to the pool's bin */
 
-/* Moves blocks from a bin of a share to this thread's cache, for its next requests, after a request
- * found none there: whole batches, or else single blocks, up to about half of those in the share.
- * Returns TRUE if the cache has some now.  The lock is held. */
+/* Moves blocks of a bin from a queue's share in the pool to the calling thread's cache, after a
+ * request found no block in the cache's bin.  Moves whole batches, or else single blocks, up to
+ * about half of the blocks in the share's bin.  Returns TRUE if the cache's bin has blocks now.
+ * The caller holds the lock. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
@@ -368,8 +381,8 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);
-  from = _tarn_bins_get (share, number); /* not before a bin may be added */
-  g_assert (bin->top == NULL);           /* or its blocks would be lost */
+  from = _tarn_bins_get (share, number); /* after assign_place (), which may add bins */
+  g_assert (bin->top == NULL);           /* else _tarn_cache_bin_set () would lose its blocks */
   if (get_max_capacity (cache, bin) == 0)
     _tarn_cache_give_up_unused_room (cache);
   max = MIN (pool->policy.thread_cache_blocks / 2, get_max_capacity (cache, bin));
@@ -382,8 +395,9 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Checks a cache of another thread.  Returns TRUE if it has been unused for TARN_IDLE_TIME since a
- * thread first looked.  The first look only notes the counters.  The lock is held. */
+/* Checks whether another thread has stopped using its cache.  Returns TRUE if the cache has not
+ * been used for TARN_IDLE_TIME since a thread first checked it.  The first check only stores the
+ * counters, and returns FALSE.  The caller holds the lock. */
 static gboolean
 look_whether_idle (TarnCache *cache, gint64 now)
 {
@@ -398,8 +412,8 @@ look_whether_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves the blocks of a size and a queue from abandoned caches to the queue's share.  Returns TRUE
- * if there were any.  The lock is held. */
+/* Moves the blocks of a size and a queue from abandoned caches to the queue's share in the pool.
+ * Returns TRUE if there were any.  The caller holds the lock. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -420,8 +434,9 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
   return is_any;
 }
 
-/* Moves the blocks of a size and a queue from the caches of idle threads to the queue's share,
- * before the pool asks upstream.  Returns TRUE if there were any.  The lock is held. */
+/* Moves the blocks of a size and a queue from the caches of idle threads to the queue's share in
+ * the pool.  The pool calls this before it asks the upstream allocator for memory.  Returns TRUE if
+ * there were any such blocks.  The caller holds the lock. */
 gboolean
 _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -433,7 +448,7 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   if (pool->caches.first == NULL || (pool->caches.first == own && own->next == NULL))
     return FALSE; /* no other thread has a cache */
   if (_tarn_pool_records_frees (pool, number))
-    return FALSE; /* no cache has any */
+    return FALSE; /* no cache has blocks of this size */
   now = _tarn_clock_now ();
 
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
@@ -454,8 +469,8 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* Keeps an arena's own block that is being freed in this thread's cache, if that has room without
- * moving other blocks.  The lock is held. */
+/* Puts an arena's own block that is being freed into the calling thread's cache.  Returns FALSE if
+ * the cache has no room for the block, or only if other blocks left.  The caller holds the lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
@@ -478,7 +493,7 @@ _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Notes that a thread (NULL: it has no cache) allocated a block with the lock. */
+/* Notes that a thread allocated a block with the lock.  @cache: the thread's; NULL: it has none. */
 void
 _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
 {
@@ -486,8 +501,8 @@ _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
     cache->latest = block;
 }
 
-/* Notes that a thread frees a block with the lock.  Returns TRUE if the thread seems to have
- * temporaries, and this block is one. */
+/* Notes that a thread frees a block with the lock.  Returns TRUE if the block is one of several
+ * temporaries in succession: blocks that the thread frees before it allocates another. */
 gboolean
 _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
 {
