@@ -25,8 +25,8 @@ get_link_to_older (TarnAges *ages, const TarnBlock *newer)
   return newer != NULL ? &_tarn_block_get_age (newer)->older : &ages->newest;
 }
 
-/* Adds a block to a list by age, right below the block @newer in age.  If @newer is NULL, the block
- * becomes the newest. */
+/* Inserts a block into a list by age, as the next older neighbour of @newer.  If @newer is NULL,
+ * the block becomes the newest. */
 static void
 add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
 {
@@ -56,8 +56,9 @@ _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
     }
 }
 
-/* Adds a block that moves from one bin to another.  Its age is still that of its first bin, so it
- * goes between the blocks that are older and those that are newer. */
+/* Adds a block that moves from one bin to another to a list by age.  Its age still counts from
+ * the time at which it came to its first bin, so the function looks for the place that keeps the
+ * list in order. */
 void
 _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
 {

@@ -13,9 +13,9 @@
 /* The most unused block structs that a thread keeps for its next blocks. */
 #define TARN_MAX_SPARE 128
 
-/* A thread's temporary is a block that it frees before it allocates the next one.  A thread keeps a
- * large block in its cache after this many temporaries in succession.  Such a block has at most
- * TARN_MAX_TEMPORARY_BYTES. */
+/* A temporary is a block that a thread frees before it allocates the next one.  After this many
+ * temporaries in succession the thread keeps a large one in its cache.  The kept block has at
+ * most TARN_MAX_TEMPORARY_BYTES. */
 #define TARN_MANY_TEMPORARIES 16
 #define TARN_MAX_TEMPORARY_BYTES ((gsize) 4 << 20)
 
@@ -46,9 +46,9 @@ typedef struct
 } TarnVisits;
 
 /* A function that frees @block in a read section: it returns a block to its arena, or marks that
- * block as ending, so that the caller can return it.  It stores the block in *goes: @block itself,
- * or the block in whose place the thread's cache keeps @block (NULL: there was none).  Returns
- * FALSE, and changes no block, if the caller has to take the lock. */
+ * block as ending, so that the caller can return it.  The function stores that block in *goes:
+ * @block itself, or the block in whose place the thread's cache keeps @block (NULL: there was
+ * none).  Returns FALSE, and changes no block, if the caller has to take the lock. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
@@ -61,8 +61,8 @@ gboolean _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFre
 TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                                    const TarnTaken *taken);
 
-/* stock.c.  The caller holds the pool's lock in the first function, and must not hold it in the
- * second. */
+/* stock.c.  The caller of the first function holds the pool's lock.  The caller of the second
+ * must not hold it. */
 void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 void _tarn_cache_change_spare (TarnCache *cache);
 
@@ -75,9 +75,8 @@ _tarn_visits_end (const TarnVisits *visits)
 
 /* Functions that a thread calls in a read section of the pool's door, or with the pool's lock */
 
-/* Returns TRUE if a thread may allocate @bytes bytes more by its grant, or if the pool has no
- * limit.  A grant is the number of bytes that a thread may allocate until it has to take the pool's
- * lock. */
+/* Returns TRUE if a thread's grant covers @bytes bytes more, or if the pool has no limit.  A
+ * grant is the number of bytes that a thread may allocate until it has to take the pool's lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -123,7 +122,7 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets the element of TarnCache.kept for blocks of a queue.  Other queues may have the same
+/* Gets the element of TarnCache.kept for blocks of a queue.  Several queues may share an
  * element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
@@ -131,8 +130,9 @@ _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the entry of the arena table to whose arenas a block that is being freed can be returned.
- * Returns NULL if there is none, or if the cache has no room for another unused struct. */
+/* Finds the arena table's entry for the queue of a block that is being freed, so that the block
+ * can be returned to the queue's arenas.  Returns NULL if the table has no such entry, the block
+ * is not an arena's own, or the cache has no room for another unused struct. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {

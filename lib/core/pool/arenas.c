@@ -40,8 +40,8 @@
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* The number of requests served by kept blocks (TarnCache.kept) after which a thread checks whether
- * other queues need memory of its queue. */
+/* The number of requests served by kept blocks (TarnCache.kept) after which a thread checks
+ * whether other queues need memory of the requests' queue. */
 #define KEPT_IN_TURN 256
 
 /* The number of times that a thread tries to enter a read section, and waits for closed doors to
@@ -84,9 +84,9 @@ _tarn_visits_begin (TarnVisits *visits)
 /* Requests.  Unless a comment says otherwise, the thread is in a read section, or holds the pool's
  * lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if the request must not take memory from an arena:
- * the pool has no arenas, or a block in a recorded bin, which another queue has used, may serve the
- * request.  Needs no read section. */
+/* Fills in *wanted for a request.  Returns FALSE if the request must not take memory from an
+ * arena: the pool has no arenas, or a block in the pool's recorded bins, which other queues have
+ * used, might serve the request.  Needs no read section. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -119,9 +119,9 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block from the arenas of a queue, or the block that the thread keeps for temporaries of
- * the queue.  Returns NULL if there is none.  If upstream has to make a part for the extent that it
- * took, also returns NULL, and sets *taken. */
+/* Takes a block from the arenas of a queue, or the block that the thread keeps for temporaries
+ * of the queue.  Returns NULL if there is none.  Also returns NULL after it took an extent for
+ * which upstream has to make a part: then it stores the extent in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -155,8 +155,8 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   return block;
 }
 
-/* Counts a block that the thread has taken.  Returns TRUE if it is time for the thread to look
- * after the pool (_tarn_pool_look_after ()). */
+/* Counts a block that the thread has taken.  Returns TRUE if it is time for the thread to call
+ * _tarn_pool_look_after (), which does the periodic work for the pool. */
 static inline gboolean
 take_turn (TarnPool *pool, TarnCache *cache)
 {
@@ -174,9 +174,9 @@ take_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
-/* Serves a request from the arena of its queue in one read section.  This works for most requests.
- * If it returns NULL, the caller tries the slower ways.  Sets *is_due to TRUE if the caller should
- * look after the pool.  Call this outside read sections. */
+/* Serves a request from the arena of its queue in one read section.  This works for most
+ * requests.  If it returns NULL, the caller tries the slower ways.  Sets *is_due to TRUE if the
+ * caller should call _tarn_pool_look_after ().  Call this outside read sections. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -241,9 +241,9 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from the arena of its queue.  @is_followed: the request is traced.  Returns NULL
- * if the caller has to take the lock.  Sets *is_due to TRUE if the caller should look after the
- * pool. */
+/* Serves a request from the arena of its queue.  @is_followed: the request is traced.  Returns
+ * NULL if the caller has to take the lock.  Sets *is_due to TRUE if the caller should call
+ * _tarn_pool_look_after (). */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -289,10 +289,10 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
   _tarn_arena_put_with_lock (extent);
 }
 
-/* Takes a chain of held blocks of one queue, and returns those that are an arena's own to the
- * arena.  Returns the chain of the other blocks, or all blocks if the arena cannot take them.  The
- * caller holds the pool's lock.  The cache is the calling thread's, or the pool's door is
- * closed to read sections. */
+/* Gives those blocks in a chain that are an arena's own back to the arena.  Returns the others
+ * as a chain, or all blocks if the arena cannot take them.  The chain has held blocks of one
+ * queue.  The caller holds the pool's lock.  The cache is the calling thread's, or the pool's
+ * door is closed to read sections. */
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
@@ -368,9 +368,9 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block in a read section: returns it to its arena; or lets the thread keep it, and returns
- * the block that the thread kept before.  Stores the block that it returned in *goes.  Returns
- * FALSE if the caller has to take the lock. */
+/* Frees @block in a read section: returns it to its arena; or lets the thread keep it, and
+ * returns the block that the thread kept before.  Stores in *goes the block that went to its
+ * arena; NULL if none did.  Returns FALSE if the caller has to take the lock. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -389,8 +389,9 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Returns a block that is being freed to its arena in one read section.  If it returns FALSE, it
- * has changed nothing, and the caller tries the slower ways.  Call this outside read sections. */
+/* Frees a block in one read section: returns it, or the block that the thread kept before, to
+ * its arena.  If it returns FALSE, it has freed nothing, and the caller tries the slower ways.
+ * Call this outside read sections. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -406,8 +407,8 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
   return is_back;
 }
 
-/* Returns a block whose free is traced to its arena, with the pool's lock and the heap's.  Returns
- * FALSE if it cannot. */
+/* Frees a block with the pool's lock and the heap's, because the free is traced: returns it, or
+ * the block that the thread kept before, to its arena.  Returns FALSE if it cannot. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -457,9 +458,9 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Returns a block that is being freed to its arena.  @is_followed: the free is traced.  If it is
- * not, the heap's memory must have addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the
- * caller has to take the lock. */
+/* Frees a block: returns it, or the block that the thread kept before, to its arena.
+ * @is_followed: the free is traced.  If it is not, the heap's memory must have addresses
+ * (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

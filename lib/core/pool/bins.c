@@ -213,9 +213,9 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Updates the number of queues' bins of one size that have blocks, after @bin, one of them, got its
- * first block or lost its last one.  Also adds @bin to the list of bins that no request has asked
- * for, or removes it. */
+/* Updates two things after a queue's bin got its first block or lost its last one: the number of
+ * queues' bins of this size that have blocks, and the list of those that no request has asked
+ * for. */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -242,7 +242,7 @@ _tarn_bin_want (TarnBin *bin)
   unlist (bin);
 }
 
-/* Ends the mark that _tarn_bin_want () set on a bin, after a request that asked for an event
+/* Removes the mark of _tarn_bin_want () from a bin, because the request that asked for an event
  * recorded none.  Other queues can then ask for the bin's blocks again. */
 void
 _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
@@ -321,8 +321,9 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
   _tarn_ages_remove (ages, last);
 }
 
-/* If @block came to a recorded bin whose blocks are returned in order of age, checks whether its
- * events are done.  If they are, notes that the pool has recorded blocks that it can return. */
+/* Notes that @block came to @bin.  If the bin's blocks are in the list TarnStore.recorded, and
+ * the block's events are done, sets has_done: the pool may have recorded blocks that it can
+ * return. */
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
 {
@@ -353,8 +354,8 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
     _tarn_ages_add (bin->bins->ages, first, last);
 }
 
-/* Gets the bin into which the caller puts a single held block.  Ends the bin's batches, because
- * none contains that block. */
+/* Gets the bin into which the caller puts a single held block.  Forgets the bin's batches,
+ * because the block will lie on top of them. */
 static TarnBin *
 get_bin_for (TarnPool *pool, const TarnBlock *block)
 {
@@ -495,8 +496,8 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
     put_moved (pool, g_ptr_array_index (blocks, i));
 }
 
-/* Moves each block in a table's bins to the bin where the block belongs now, because its events
- * have changed.  @bins: nullable. */
+/* Moves each block in a table's bins to the bin where the block belongs now, because its uses or
+ * events have changed.  @bins: nullable. */
 void
 _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 {

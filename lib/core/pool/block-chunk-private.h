@@ -26,9 +26,8 @@ typedef struct
 
 /* A chunk of block structs.
  *
- * Invariants: n_used of the structs are those of blocks that are in use, held or retired; the
- * others are in the list of vacant structs.  Of a pool's chunks that are not taken by a thread, at
- * most one has an n_used of 0. */
+ * Invariants: n_used of the structs are taken; the others are in the list of vacant structs.  Of a
+ * pool's chunks that are not taken by a thread, at most one has an n_used of 0. */
 typedef struct
 {
   GList link; /* in the pool's list of chunks: chunks that any thread may take come first */

@@ -180,7 +180,8 @@ _tarn_block_get_age (const TarnBlock *block)
  * allocates or frees.  However, a thread that has allocated a block already may still be writing
  * its origin.  So the writer stores time last, and a reader ignores an origin without a time. */
 
-/* Gets the address of a block's origin.  Returns NULL if there is no memory for it. */
+/* Gets the address at which to store a block's origin.  Allocates the chunk's array of origins if
+ * it has none.  Returns NULL if there is no memory for the array. */
 static TarnOrigin *
 make_origin (const TarnBlock *block)
 {

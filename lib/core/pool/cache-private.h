@@ -7,9 +7,9 @@
  * Threads that may use a cache:
  *
  *     its own thread       in a read section of the pool's door (base/thread-private.h); or holding
- *                          the pool's lock, whether the door is open or not
+ *                          the pool's lock, whether the door is open or not.
  *     any other thread     holding the lock, after closing the door, so that no thread is in a read
- *                          section; or, if the cache is abandoned, holding the lock alone
+ *                          section; or, if the cache is abandoned, holding the lock alone.
  *
  * Another thread that holds only the lock may read these fields: length, hits and active_bytes,
  * which are atomic for this reason; and number and handle of bins, which change with the lock only.
@@ -57,8 +57,9 @@
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* The index of a bin's home slot is the top TARN_CACHE_HOME_BITS bits of a 32-bit product: the hash
- * of the bin's number and queue, times TarnPoolPolicy.spread. */
+/* The shift that leaves the top TARN_CACHE_HOME_BITS bits of a 32-bit product: the hash of a
+ * bin's number and queue, times TarnPoolPolicy.spread.  These bits are the index of the bin's
+ * home slot. */
 #define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
 /* The most bytes that a thread moves from a pool's bin to its cache at a time, or hands over to
@@ -67,8 +68,8 @@
 
 /* Microseconds for which a cache's counters must not change before other threads take its thread
  * for idle, and take its blocks.  The time begins when another thread first sees the counters.
- * Without it, several threads that look at the same moment would take a busy thread for idle.  The
- * busy thread would then need its blocks again, and take them from the next thread. */
+ * Without this time, several threads that look at the same moment would take a busy thread for
+ * idle.  The busy thread would then need its blocks again, and take them from the next thread. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* The most caches of ended threads that a pool keeps for new threads. */
@@ -136,9 +137,9 @@ struct _TarnCache
   gint64 seen_at;        /* when a thread first saw seen_hits and seen_bytes: _tarn_clock_now () */
   gboolean is_abandoned; /* the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
-  gsize counted_bytes; /* the sum of all active_bytes that the pool's counters include, modulo 2^64.
-                          With active_bytes it tells whether the cache was used, even if another
-                          thread has added them to the counters since */
+  gsize counted_bytes; /* the sum of all active_bytes that were added to the pool's counters, modulo
+                          2^64.  Together with active_bytes it tells whether the cache was used,
+                          even if another thread has added them since */
 
   TarnPool *pool;
   TarnCache *next;       /* the next one in the pool's list */

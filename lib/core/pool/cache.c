@@ -13,8 +13,8 @@ static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 /* Moving blocks from a cache to the pool's bins.  The caller holds the pool's lock.  It has also
  * closed the door to read sections, unless the cache is abandoned, or the calling thread's. */
 
-/* Keeps the @n_kept topmost blocks of a bin, which may be 0.  Returns those of the others that are
- * an arena's own to the arena, and moves the rest to the pool's bin as a batch. */
+/* Keeps the @n_kept topmost blocks (0 or more) of a cache's bin.  Of the other blocks, returns
+ * those that are an arena's own to the arena, and moves the rest to the pool's bin as a batch. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -110,10 +110,10 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
   return FALSE;
 }
 
-/* Moves the blocks of a queue from all caches to the queue's share in the pool.  If @handle is
- * NULL, moves the blocks that no queue has used.  Closes the door to read sections only if another
- * thread's cache may have such blocks, or if the transfer bins have any blocks.  The caller holds
- * the lock. */
+/* Moves the blocks of a queue from all caches to the pool's bins for this queue.  If @handle is
+ * NULL, moves the blocks that no queue has used.  Closes the door to read sections only if
+ * another thread's cache may have such blocks, or if the transfer bins have any blocks.  The
+ * caller holds the lock. */
 void
 _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 {
@@ -305,7 +305,7 @@ clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconst
     }
 }
 
-/* Moves the blocks of a size from a cache to the shares of their queues in the pool. */
+/* Moves the blocks of a size from a cache to the pool's bins for their queues. */
 void
 _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 {
@@ -336,8 +336,8 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves the blocks of a queue from all caches to the queue's share in the pool.  The next request
- * or free of the queue's blocks takes the lock. */
+/* Moves the blocks of a queue from all caches to the pool's bins for this queue.  The next
+ * request of the queue takes the lock, and so does the next free of a block of the queue. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
@@ -350,8 +350,8 @@ is_of_size (const TarnCacheBin *bin, gconstpointer number)
   return bin->number == *(const guint32 *) number;
 }
 
-/* Moves the blocks of a size from all caches to the pool's bins.  The next request or free of
- * blocks of this size takes the lock. */
+/* Moves the blocks of a size from all caches to the pool's bins.  The next request for the size
+ * takes the lock, and so does the next free of a block of the size. */
 void
 _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 {
@@ -360,10 +360,10 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 
 /* Moving blocks from the pool's bin to a cache, and from other threads' caches to the pool's bin */
 
-/* Moves blocks of a bin from a queue's share in the pool to the calling thread's cache, after a
- * request found no block in the cache's bin.  Moves whole batches, or else single blocks, up to
- * about half of the blocks in the share's bin.  Returns TRUE if the cache's bin has blocks now.
- * The caller holds the lock. */
+/* Moves blocks from the bin of a size in @share, the pool's bins for a queue, to the calling
+ * thread's cache, after a request found no block there.  Moves whole batches, or else single
+ * blocks, up to about half of the blocks in the bin.  Returns TRUE if the cache has such blocks
+ * now.  The caller holds the lock. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
@@ -395,9 +395,9 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Checks whether another thread has stopped using its cache.  Returns TRUE if the cache has not
- * been used for TARN_IDLE_TIME since a thread first checked it.  The first check only stores the
- * counters, and returns FALSE.  The caller holds the lock. */
+/* Returns TRUE if another thread's cache has not been used for TARN_IDLE_TIME since a thread
+ * first checked this.  The first check only stores the cache's counters, and returns FALSE.  The
+ * caller holds the lock. */
 static gboolean
 look_whether_idle (TarnCache *cache, gint64 now)
 {
@@ -412,8 +412,8 @@ look_whether_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves the blocks of a size and a queue from abandoned caches to the queue's share in the pool.
- * Returns TRUE if there were any.  The caller holds the lock. */
+/* Moves the blocks of a size and a queue from abandoned caches to the pool's bin.  Returns TRUE
+ * if there were any.  The caller holds the lock. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -434,9 +434,9 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
   return is_any;
 }
 
-/* Moves the blocks of a size and a queue from the caches of idle threads to the queue's share in
- * the pool.  The pool calls this before it asks the upstream allocator for memory.  Returns TRUE if
- * there were any such blocks.  The caller holds the lock. */
+/* Moves the blocks of a size and a queue from the caches of idle threads to the pool's bin.  The
+ * pool calls this before it asks the upstream allocator for memory.  Returns TRUE if there were
+ * any such blocks.  The caller holds the lock. */
 gboolean
 _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -469,8 +469,9 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* Puts an arena's own block that is being freed into the calling thread's cache.  Returns FALSE if
- * the cache has no room for the block, or only if other blocks left.  The caller holds the lock. */
+/* Puts an arena's own block that is being freed into the calling thread's cache.  Returns FALSE
+ * if the cache has no room for the block without moving other blocks out.  The caller holds the
+ * lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {

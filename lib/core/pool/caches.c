@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The list of a pool's thread caches: how caches begin and end, and the door that keeps their
- * threads out.  TarnCaches (pool-private.h) has the invariants. */
+ * The list of a pool's thread caches: how caches begin and end, and the pool's door.  While the
+ * door is closed, no thread is in a read section, so none uses its cache without the pool's lock.
+ * TarnCaches (pool-private.h) has the invariants. */
 
 #include "pool/arenas-private.h"
 
@@ -11,19 +12,20 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* The factors that turn a bin's number into its home.  With few leading bits the low bits of the
- * number differ between sizes that programs often use.  With more, and over a heap, each size has a
- * bin of its own, and the low bits are mostly equal (0 for a power of two).  Then the factor has to
- * mix all bits: 2^32 divided by the golden ratio. */
+/* The factors by which a hash of a bin's number gives the index of its home slot in a cache.  With
+ * few leading bits, the low bits of the number differ between sizes that programs often use.  With
+ * more, and over a heap, each size has a bin of its own, and the low bits are mostly equal (0 for a
+ * power of two).  Then the factor has to mix all bits: 2^32 divided by the golden ratio. */
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 
-/* The most leading bits with which each bin below 4 GiB has a home of its own: 16 bins for each of
- * 32 powers of two. */
+/* The most leading bits with which each bin of sizes below 4 GiB has a home slot of its own.  For
+ * example, 4 leading bits make 16 bins for each of 32 powers of two: 512 bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
-/* Frees a cache whose thread has ended.  Its blocks and counts go to the pool.  Other caches must
- * remain, because the peak of the only cache counts as the pool's.  The lock is held. */
+/* Frees a cache whose thread has ended.  Moves its blocks and counts to the pool.  At least two
+ * other caches must remain: the peak of a pool's only cache counts as the pool's, and would not
+ * include the bytes that this cache had.  The caller holds the lock. */
 static void
 cache_free (TarnCache *cache)
 {
@@ -45,8 +47,8 @@ cache_free (TarnCache *cache)
   free (cache);
 }
 
-/* Abandons a cache whose thread has ended, so that a thread with the lock can use it.  Frees it
- * instead if there are enough of them. */
+/* Abandons a cache whose thread has ended, so that any thread with the lock can use the cache.
+ * Frees the cache instead if the pool already has TARN_MAX_ABANDONED abandoned ones. */
 static void
 abandon (gpointer item)
 {
@@ -66,9 +68,10 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Opens the door to the kind of read section that is needed now: only to traced ones, or to all.
- * If blocks in use are in the index, threads use a slower way, which adds them there.  If another
- * pool may serve the requests, all of them use the slower way to ask it. */
+/* Opens the door to the read sections that are allowed now: usually to all, but only to traced ones
+ * while blocks are traced.  If the index has blocks in use, or another pool may serve the requests
+ * (redirect), opens it to fenced read sections only.  Then requests take a slower path, which adds
+ * their blocks to the index, or asks the other pool. */
 void
 _tarn_pool_open_door (TarnPool *pool)
 {
@@ -94,8 +97,9 @@ _tarn_pool_init_caches (TarnPool *pool)
     _tarn_pool_open_door (pool);
 }
 
-/* Moves all blocks from all caches to the pool, and takes away the caches' room, because one cache
- * more will share the bound from now on.  The lock is held. */
+/* Moves all blocks from all caches to the pool, and sets the caches' capacity to 0.  The caller
+ * adds a cache, so each cache gets a smaller part of the pool's bound.  The caller holds the
+ * lock. */
 static void
 share_anew (TarnPool *pool)
 {
@@ -106,7 +110,7 @@ share_anew (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Makes a cache of the pool for the calling thread.  The lock is held. */
+/* Makes a cache of the pool for the calling thread.  The caller holds the lock. */
 static TarnCache *
 cache_new (TarnPool *pool)
 {
@@ -117,7 +121,7 @@ cache_new (TarnPool *pool)
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
   cache->spread = pool->policy.spread;
-  /* The peak of a single cache is the pool's, so count it before a second cache is added. */
+  /* The peak of the only cache is the pool's, so count it before a second cache is added. */
   if (pool->caches.first != NULL && pool->caches.first->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches.first;
@@ -131,8 +135,8 @@ cache_new (TarnPool *pool)
   return cache;
 }
 
-/* Takes over an abandoned cache, with its blocks.  Returns NULL if there is none.  The lock is
- * held. */
+/* Takes over an abandoned cache, with its blocks, for the calling thread.  Returns NULL if there is
+ * none.  The caller holds the lock. */
 static TarnCache *
 take_over (TarnPool *pool)
 {
@@ -149,10 +153,11 @@ take_over (TarnPool *pool)
   return cache;
 }
 
-/* Takes the lock, and gets this thread's cache.  Makes a cache if there is none.  Returns NULL if
- * the thread has none and the door is closed, or if the thread is ending.  To make a cache it
- * releases the lock meanwhile, because the lock of the list of threads comes first; so the door may
- * be closed for good afterwards, and the caller has to check. */
+/* Takes the lock, and gets the calling thread's cache.  Makes a cache if the thread has none.
+ * Returns NULL if the thread has no cache and the door is closed, or if the thread is ending.  To
+ * add a cache to the thread, releases the lock for a moment, because a thread must take the lock of
+ * the list of threads before the pool's.  Another thread may close the door for good in that
+ * moment, so the caller has to check the door. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -171,7 +176,8 @@ _tarn_pool_lock (TarnPool *pool)
   return cache;
 }
 
-/* Frees all caches, at the pool's end, when no thread calls it any more and all blocks are gone. */
+/* Frees all caches of a pool that ends.  The caller makes sure that no thread calls the pool any
+ * more, and that all blocks are gone. */
 void
 _tarn_pool_free_caches (TarnPool *pool)
 {
@@ -188,8 +194,8 @@ _tarn_pool_free_caches (TarnPool *pool)
 
 /* The door */
 
-/* Closes the door.  Returns TRUE if it was open; then _tarn_pool_open () must follow.  The lock is
- * held. */
+/* Closes the door to read sections, and waits until no thread is in one.  Returns TRUE if the door
+ * was open; then the caller must call _tarn_pool_open () later.  The caller holds the lock. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {
@@ -200,8 +206,8 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
-/* Opens the door again if it was open, and the pool has not stopped holding meanwhile.  The lock is
- * held. */
+/* Opens the door again if @was_open is TRUE, unless the pool has stopped holding blocks since.  The
+ * caller holds the lock. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {

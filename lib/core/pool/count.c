@@ -2,22 +2,23 @@
  * SPDX-License-Identifier: MIT
  *
  * Adds up the counters of a pool and its thread caches.  The public counters are the sum of all of
- * them at one moment, while the door is closed. */
+ * them at one moment.  To get that sum, the pool closes its door to read sections, so that no
+ * thread changes the counters of its cache meanwhile. */
 
 #include "pool/cache-private.h"
 
-/* Gets the higher of a peak and a count.  The count may be negative, if a pool counts frees before
- * a thread's cache has reported the allocations of these blocks.  As a gsize it then exceeds the
- * managed bytes.  The sign bit would say less, because a pool may have more than half of what a
- * gsize can count. */
+/* Gets the higher of a peak and a count of active bytes.  Ignores a count that is negative: the
+ * pool has counted frees whose allocations a thread's cache has not reported yet.  As a gsize such
+ * a count exceeds the managed bytes.  Its sign bit would tell less, because a pool may have more
+ * than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
   return active > peak && active <= managed ? active : peak;
 }
 
-/* Adds up the managed bytes of the pool and all caches, as sum_active () adds up the active
- * ones. */
+/* Adds up the managed bytes of the pool and all caches.  The sum may be inexact unless the door is
+ * closed, because threads change their caches' counters meanwhile.  The caller holds the lock. */
 gsize
 _tarn_pool_get_managed (const TarnPool *pool)
 {
@@ -31,8 +32,9 @@ _tarn_pool_get_managed (const TarnPool *pool)
   return managed;
 }
 
-/* Adds up the managed and the charged bytes, and the bytes that threads may still allocate by their
- * grants. */
+/* Adds up the bytes that count against the pool's limit: managed bytes, charged bytes, which the
+ * program allocates beside the pool, and bytes that threads may still allocate by their grants.
+ * The caller holds the lock. */
 gsize
 _tarn_pool_get_committed (const TarnPool *pool)
 {
@@ -47,8 +49,9 @@ _tarn_pool_get_committed (const TarnPool *pool)
   return committed;
 }
 
-/* Adds up the active bytes of the pool and all caches.  Unless the door is closed, a block that
- * goes from one thread to another meanwhile may count twice, or not at all. */
+/* Adds up the active bytes of the pool and all caches.  Unless the door is closed, a block that one
+ * thread frees and another allocates meanwhile may count twice, or not at all.  The caller holds
+ * the lock. */
 static gsize
 sum_active (const TarnPool *pool)
 {
@@ -60,10 +63,11 @@ sum_active (const TarnPool *pool)
   return active;
 }
 
-/* Raises the peak to the present active bytes.  It may miss a peak, but never sets it too high: it
- * closes the door to count exactly, but only if the count looks like a new peak.  To read each
- * cache takes time, too, so _tarn_pool_count_own () calls this only if the pool's own count exceeds
- * all earlier ones: noted_bytes.  The lock is held. */
+/* Raises the peak to the present active bytes.  This may miss a peak, but never sets it too high.
+ * To count exactly, closes the door to read sections, but only if a count with the door open looks
+ * like a new peak.  To read all caches takes time, too.  So _tarn_pool_count_own () calls this only
+ * if the pool's own count exceeds noted_bytes, the highest count so far.  The caller holds the
+ * lock. */
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
@@ -82,9 +86,9 @@ _tarn_pool_note_peak (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Adds the changes that a cache has not reported to the pool yet to counters.  The cache's peak
- * counts only if the cache is the pool's only one; otherwise it is unknown how much the others had
- * at that moment. */
+/* Adds to *stats the changes that a cache has not reported to the pool yet.  The cache's peak
+ * counts only if the pool has no other cache.  Otherwise nobody knows how many bytes the other
+ * caches had at the time of the peak. */
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -100,7 +104,7 @@ add_active (const TarnCache *cache, TarnPoolStats *stats)
   stats->managed_bytes += cache->managed_bytes;
 }
 
-/* Adds the blocks in the bins of a cache to counters. */
+/* Adds the blocks in the bins of a cache to *stats. */
 static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -113,7 +117,7 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* Adds the blocks that a cache keeps for temporaries to counters. */
+/* Adds the blocks that a cache keeps for temporaries to *stats. */
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -125,8 +129,8 @@ add_kept (const TarnCache *cache, TarnPoolStats *stats)
       }
 }
 
-/* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
- * (), which cannot take locks. */
+/* Adds up the counters of the pool and all caches.  The caller holds the lock and has closed the
+ * door to read sections, or is a child of fork (), which cannot take locks. */
 void
 _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {
@@ -151,8 +155,8 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
     stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
 }
 
-/* Adds the changes that a cache has not reported yet to the pool's counters.  The door is closed,
- * or the cache is this thread's.  The lock is held. */
+/* Adds the changes that a cache has not reported yet to the pool's counters.  The caller holds the
+ * lock.  The cache is the calling thread's, or the caller has closed the door to read sections. */
 void
 _tarn_cache_count_active (TarnCache *cache)
 {
@@ -174,11 +178,11 @@ _tarn_cache_count_active (TarnCache *cache)
         = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (cache->pool));
 }
 
-/* Adds the changes that this thread's cache has not reported yet to the pool's counters, and notes
- * a peak.  Called before each change of the pool's own active_bytes, so that a peak is seen before
- * they decrease.  A thread that has no cache, because it is ending, counts all caches: if there is
- * only one, its peak is the pool's only as long as no other thread changes active_bytes.  The lock
- * is held. */
+/* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
+ * notes a new peak.  The caller calls this before it changes the pool's own active_bytes, so that a
+ * peak is seen before they decrease.  If the thread has no cache, because it is ending, adds the
+ * changes of all caches: the peak of the only cache is the pool's only as long as no other thread
+ * changes active_bytes.  The caller holds the lock. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {
@@ -195,8 +199,8 @@ _tarn_pool_count_own (TarnPool *pool)
     _tarn_pool_note_peak (pool);
 }
 
-/* Adds the changes that all caches have not reported yet to the pool's counters.  The lock is held,
- * and the door is closed. */
+/* Adds the changes that all caches have not reported yet to the pool's counters, and notes a new
+ * peak.  The caller holds the lock and has closed the door to read sections. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
 {
@@ -207,7 +211,8 @@ _tarn_pool_count_closed (TarnPool *pool)
   _tarn_pool_note_peak (pool);
 }
 
-/* Gets the counters of one moment.  The lock is held. */
+/* Gets the counters of one moment.  Closes the door to read sections meanwhile.  The caller holds
+ * the lock. */
 void
 _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 {

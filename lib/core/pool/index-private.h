@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * An index that finds a block by its memory, for callers that have only the memory: index.c. */
+ * An index that finds a block by the address of its memory, for callers that do not have the block:
+ * index.c. */
 
 #ifndef TARN_POOL_INDEX_PRIVATE_H
 #define TARN_POOL_INDEX_PRIVATE_H
@@ -11,12 +12,12 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* A part of the index.  Each part has the blocks of some addresses, so that threads seldom wait for
- * each other. */
+/* A part of the index: a hash table with a lock of its own.  The address of a block's memory
+ * decides which part has the block.  So threads seldom wait for each other. */
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* a set of TarnBlock; under the lock; NULL: not used yet */
+  GHashTable *blocks; /* a set of TarnBlock, guarded by lock; NULL: not used yet */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnIndexPart;
 
 typedef struct
@@ -30,11 +31,11 @@ void _tarn_index_clear (TarnIndex *index);
 void _tarn_index_add (TarnIndex *index, TarnBlock *block);
 void _tarn_index_remove (TarnIndex *index, TarnBlock *block);
 
-/* Finds a block by its memory.  Returns NULL if there is none. */
+/* Finds a block by its memory.  Returns NULL if the index has no such block. */
 TarnBlock *_tarn_index_find (TarnIndex *index, TarnMemory memory);
 
-/* Finds a block by its memory and size, and removes it from the index.  Returns NULL if there is
- * none. */
+/* Finds a block by its memory and size, and removes it from the index.  Returns NULL if the index
+ * has no such block. */
 TarnBlock *_tarn_index_steal (TarnIndex *index, TarnMemory memory, gsize size);
 
 #endif

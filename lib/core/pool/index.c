@@ -1,28 +1,28 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The index of blocks by their memory.  Several blocks may have the same memory, if the backend's
- * memory has no value of its own (NULL, say).  So the tables are sets of blocks, hashed by their
- * memory.  To look up a block, the code makes a probe: a block struct that has only the key. */
+ * The index of blocks by the address of their memory.  Several blocks may have the same address, if
+ * the backend's memory has none of its own (NULL, say).  So each hash table is a set of blocks,
+ * hashed by address.  To look up a block, the code makes a probe: a block struct that has only the
+ * address and the size. */
 
 #include "pool/index-private.h"
 
 #include "allocator/block-private.h"
 
-/* The size of a probe that matches any size.  No block has it. */
+/* The size in a probe that matches blocks of any size.  No block has this size. */
 #define ANY_SIZE G_MAXSIZE
 
 static guint
 hash_memory (gconstpointer data)
 {
   guint64 spread = ((const TarnBlock *) data)->memory.address
-                   * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15); /* 2^64 by the golden ratio */
+                   * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15); /* 2^64 divided by the golden ratio */
 
   return (guint) (spread >> 32);
 }
 
-/* Compares two blocks, or a block and a probe.  A probe is recognized by its source, which is
- * NULL. */
+/* Compares two blocks, or a block and a probe.  Only a probe has a source of NULL. */
 static gboolean
 is_match (gconstpointer a, gconstpointer b)
 {
@@ -75,8 +75,9 @@ _tarn_index_add (TarnIndex *index, TarnBlock *block)
   _tarn_mutex_unlock (&part->lock);
 }
 
-/* Removes a block.  It may be missing, because it was freed already or is no block; then the
- * function that frees it reports that. */
+/* Removes a block from the index.  Does nothing if the index does not have the block: the program
+ * has freed the block already, or passed a pointer to something else.  The function that frees the
+ * block then reports this error. */
 void
 _tarn_index_remove (TarnIndex *index, TarnBlock *block)
 {
