@@ -515,7 +515,8 @@ _tarn_range_cut_mapped_piece (TarnPiece *piece)
   cut_piece (piece, TRUE);
 }
 
-/* Separates a piece from the piece after it.  No extent in use may span their boundary. */
+/* Undoes the join of a piece with the piece after it: splits the free extent that spans their
+ * boundary. The caller makes sure that no extent in use spans it. */
 static void
 part_behind (TarnPiece *piece)
 {

@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * Grows a heap whose pieces (segments of memory) are allocated by the upstream allocator.  Extents
- * are parts of pieces.  Pieces cannot move, so a heap keeps few of them: if a new piece would give
- * the heap too many bytes, the heap first returns the pieces that have been idle for the longest
- * time.  A huge request gets a piece of exactly its size, in a range for such pieces.  Other
- * requests do not share that piece, because one of them might still use a little of it when the
- * next huge request comes.
+ * are parts of pieces.  Pieces cannot move, so idle ones are often of no use.  If a new piece would
+ * give the heap too many bytes, the heap first returns the pieces that have been idle for the
+ * longest time.  A huge request gets a piece of exactly its size, in a range for such pieces. Small
+ * requests get no memory of that range, because a small block still in use would keep its piece
+ * from the next huge request.
  *
- * A free extent is stranded if its piece is in use, because the piece cannot be returned.  Near a
- * limit, a heap strands little memory: spare.c.
+ * A free extent is stranded if its piece is in use, because the piece cannot be returned.  spare.c
+ * bounds the stranded memory of a heap near its limit.
  *
  * The constants below did best on traces of programs: heaps had little more memory than their peak
  * of bytes in use, and made few driver calls. */

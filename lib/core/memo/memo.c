@@ -53,8 +53,9 @@ _tarn_memo_open (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Makes a probe.  If first_arg is NULL, uses the current first argument if the memo has a function
- * for that.  Returns FALSE with an error if there is no current one, or it was destroyed. */
+/* Makes a probe. If @first_arg is NULL, and the memo has a current_first_arg function, uses the
+ * first argument that this function returns. Returns FALSE with an error if the function returns
+ * none, or if the first argument has been destroyed. */
 static gboolean
 make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The predefined types of keys of memos: tuples of several values, strings, numbers and bytes. */
+ * The predefined types of keys of memos: strings, numbers, bytes, and tuples of several values. */
 
 #include "memo/tuple-private.h"
 

@@ -158,7 +158,7 @@ note_events (TarnPool *pool, TarnRequest *request)
     }
 }
 
-/* Drops a request's references to the events to ask the driver about. */
+/* Drops a request's references to those events about which it asks the driver. */
 static void
 clear_events (TarnPool *pool, TarnRequest *request)
 {

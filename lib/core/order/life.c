@@ -19,8 +19,9 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of parts of the index by which a findable pool finds blocks in use.  All requests and
- * frees of the pool use the index, so it has many parts. */
+/* A pool with TARN_POOL_FINDABLE has an index of its blocks in use. This is the number of parts of
+ * the index. Each part has its own lock, and there are many parts, so that threads rarely wait for
+ * each other. */
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \

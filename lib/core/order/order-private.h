@@ -112,7 +112,8 @@ typedef struct
   TarnQueue *queue; /* a reference; NULL: the request is for the host, or for a queue that is not in
                        the pool's table yet */
 
-  gboolean finds_unready; /* there are idle blocks of the size that no queue has made ready */
+  gboolean finds_unready; /* there are idle blocks of the size, but their memory is fresh, and the
+                             queue that makes it ready may not have done so yet */
   gboolean others_have;   /* other queues have blocks of the size in their shares */
   gboolean asks_recorded; /* the pool exceeds its bound, or has held recorded blocks for long: ask
                              the driver about these blocks before allocating */

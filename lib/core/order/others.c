@@ -60,8 +60,8 @@ has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
   return FALSE;
 }
 
-/* Moves blocks of a size from the calling thread's cache, and from those handed over between
- * threads, to the shares of their queues. */
+/* Moves blocks of a size to the shares of their queues: the blocks in the calling thread's cache,
+ * and the blocks that threads have handed over. */
 static void
 fill_shares (TarnPool *pool, guint32 number)
 {

@@ -187,9 +187,9 @@ queue_new (gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* Adds a queue to the pool's table, and returns it with a reference for the caller.  The caller has
- * just taken the backend's reference to the queue.  If another thread has added the queue before,
- * the next _tarn_pool_unlock_and_sweep () releases the caller's backend reference. */
+/* Adds a queue to the pool's table and returns it. The caller gets a reference to the TarnQueue.
+ * The caller has retained the queue in the backend. If another thread has added the queue
+ * meanwhile, the next _tarn_pool_unlock_and_sweep () releases that retain again. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -212,9 +212,9 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 
 /* Callers of the functions below do not hold the pool's lock. */
 
-/* Returns the queue with a handle, with a reference for the caller.  Adds the queue to the pool's
- * table if the table does not have it yet.  Returns NULL with an error if the backend refuses the
- * queue. */
+/* Returns the queue that has the given handle. The caller gets a reference. Adds the queue to the
+ * pool's table if the table does not have it yet. Returns NULL with an error if the backend
+ * refuses the queue. */
 TarnQueue *
 _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -268,8 +268,8 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 
 /* Forgetting queues */
 
-/* Sets the last event of a queue that the pool is forgetting as the event of a block's use by the
- * queue. */
+/* For a queue that the pool is forgetting: makes the last event of the queue the event of its use
+ * of a block. */
 static void
 share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -308,10 +308,11 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
   return FALSE;
 }
 
-/* Makes a pool forget a queue.  @event stands for all commands that were put on the queue.  Sets
- * the event in all blocks that the queue uses, and moves the blocks of the queue's share to the
- * recorded bins.  The caller has a reference to the queue.  Each use of a block has one, too, so
- * the remaining references tell how many other blocks have to be found: usually none. */
+/* Makes a pool forget a queue. @event stands for all commands that were put on the queue. Sets the
+ * event in all blocks that the queue uses, and moves the blocks of the queue's share to the
+ * recorded bins. The caller has one reference to the queue, and each use of a block by the queue
+ * has one. So after the blocks of the share, the number of the other references tells how many
+ * blocks elsewhere the queue uses: usually none. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {

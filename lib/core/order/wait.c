@@ -40,7 +40,8 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Returns TRUE if each use of a block for which a queue would have to wait has a recorded event. */
+/* A queue has to wait for some of a block's uses before it may use the block. Returns TRUE if each
+ * of these uses has a recorded event. */
 gboolean
 _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
 {

@@ -18,9 +18,9 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Returns TRUE if the pool should return a freed block to upstream at once: the block is larger
- * than the pool's bins may hold in all, and can be returned without a wait.  To hold such a block,
- * the pool would have to return all others. */
+/* Returns TRUE if the pool should return a freed block to upstream at once.  It should if the block
+ * is larger than any block that the pool may hold, or than all that the pool's bins may hold
+ * together, and the pool can return it without a wait. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
