@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls a backend's ordering functions.  A failure always has an error, even if the backend set
- * none. */
+ * Calls the functions of a backend that order commands on queues: they reference queues, and record
+ * and wait for events.  If a function fails without an error, the caller here sets one. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"
 
-/* Sets an error where a call failed without one. */
+/* Sets an error if a call failed without setting one.  Returns @succeeded. */
 static gboolean
 ensure_error (const TarnAllocator *direct, const gchar *function, gboolean succeeded,
               GError **error)
@@ -41,7 +41,8 @@ _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
   _tarn_call (direct, queue_unref, queue);
 }
 
-/* Returns TRUE if memory can be allocated for a queue now, or FALSE with an error. */
+/* Asks the backend whether memory can be allocated for a queue now.  Returns FALSE with an error if
+ * it cannot. */
 gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
@@ -50,8 +51,10 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           error);
 }
 
-/* Records an event on a queue. If the backend cannot keep queues alive, records it on all queues at
- * once, unless the caller names this one (@is_named). */
+/* Records an event on a queue, and returns the event, or NULL with an error.  @is_named: the
+ * program names the queue in the current call, so the queue exists.  Otherwise the program may have
+ * destroyed the queue: a backend that cannot keep queues alive then records the event on all its
+ * queues. */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)

@@ -1,7 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators: their struct, listeners, and calls of a backend's functions. */
+ * Allocators: their struct, the listeners that receive their state, and calls of the functions of a
+ * backend (the program's or a driver's TarnAllocatorOps).  A direct allocator calls its backend for
+ * every block; pools and heaps keep memory, and get it from their upstream allocator. */
 
 #ifndef TARN_ALLOCATOR_PRIVATE_H
 #define TARN_ALLOCATOR_PRIVATE_H
@@ -12,9 +14,10 @@
 #include "common/trace-format-private.h"
 
 /* A listener that receives the state of allocators: a recording, or a snapshot.  Properties are
- * pairs of a TarnTraceProperty and a number.  The allocator's lock is held. */
+ * pairs of a TarnTraceProperty and a number.  The caller of these functions holds the allocator's
+ * lock. */
 typedef struct _TarnListener TarnListener;
-typedef struct _TarnOrigin TarnOrigin; /* a block's: block-private.h */
+typedef struct _TarnOrigin TarnOrigin; /* the origin of a block's request: block-private.h */
 struct _TarnListener
 {
   void (*object) (TarnListener *self, const TarnAllocator *allocator,
@@ -24,9 +27,9 @@ struct _TarnListener
                     gsize n_properties);
   void (*block) (TarnListener *self, const TarnBlock *block, gboolean is_active);
   void (*piece) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
-                 gconstpointer queue /* NULL: nobody's */);
+                 gconstpointer queue /* that owns the piece; NULL: none */);
   void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
-                  guint64 address /* that its user has */);
+                  guint64 address /* the address that the program sees */);
 };
 
 /* The functions of one kind of allocator: direct ones, heaps or pools. */
@@ -36,67 +39,71 @@ typedef struct
   TarnTraceClass trace_class;
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
-  void (*ref_block) (TarnBlock *block); /* one more user will free it */
+  void (*ref_block) (TarnBlock *block); /* adds a user, who will free it, too */
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  /* Notes that memory is lost: it is never freed, because the driver cannot tell when commands are
-   * done with it.  Nullable. */
+  /* Is told that memory is lost: nobody will free the memory, because the driver cannot tell when
+   * the commands that use it are done.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  void (*dispose) (TarnAllocator *allocator);  /* the last reference is gone */
-  void (*finalize) (TarnAllocator *allocator); /* and the last block, and the last call */
+  void (*dispose) (TarnAllocator *allocator);  /* after the last reference is released */
+  void (*finalize) (TarnAllocator *allocator); /* after the last block and call, too */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Takes the allocator's lock, and keeps threads from changing anything without it; nullable. */
+  /* Takes the allocator's lock, and keeps threads from changing the allocator without that lock.
+   * Nullable. */
   void (*freeze) (TarnAllocator *allocator);
-  /* Undoes freeze (), and turns tracing of blocks on or off. */
+  /* Undoes freeze (), and turns tracing of blocks on or off, as recordings now need. */
   void (*thaw) (TarnAllocator *allocator);
-  /* Describes the allocator, its blocks and its memory, while it is frozen. */
+  /* Describes the allocator, its blocks and its memory.  The caller has called freeze (). */
   void (*tell) (TarnAllocator *allocator, TarnListener *listener);
-  /* Describes its counters, while it is frozen. */
+  /* Describes the allocator's counters.  The caller has called freeze (). */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* Pools only; @is_wanted: there is no memory left. */
+  /* The next four are for pools only.  @is_wanted: a request needs the memory now. */
 
-  /* Gets the origin of the request of a block in use, while the pool is frozen.  Returns FALSE if
-   * it is unknown. */
+  /* Gets the origin of the request of a block in use.  The caller has called freeze ().  Returns
+   * FALSE if the origin is unknown. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
 
-  /* Returns TRUE if all uses of a held block are known to be done. */
+  /* Returns TRUE if all commands that use a cached block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Records events for a list of retired blocks, before each is returned. */
+  /* Records events for a list of retired blocks, before the pool returns them upstream. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
-  /* Returns the memory of a retired block although commands may still use it.  Returns FALSE with
-   * an error and nothing done if the driver cannot tell when they are done. */
+  /* Returns a retired block's memory upstream although commands may still use the memory.  Returns
+   * FALSE with an error, and does nothing, if the driver cannot tell when those commands are
+   * done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
-  /* Returns unused memory to its own upstream allocator until at most @keep_bytes are unused, and
-   * returns the number of bytes.  Nullable if freed memory goes upstream at once. */
+  /* Returns unused memory upstream until at most @keep_bytes bytes are unused.  Returns the number
+   * of bytes returned.  Nullable, for allocators that return freed memory at once. */
   gsize (*trim) (TarnAllocator *allocator, gsize keep_bytes);
 } TarnAllocatorClass;
 
-/* An allocator.  Constant after it is made, except the reference count. */
+/* An allocator.  Every field except the reference count is constant after the allocator is made. */
 struct _TarnAllocator
 {
   const TarnAllocatorClass *klass;
-  TarnAllocatorOps ops;   /* ops.name is ours; nullable */
+  TarnAllocatorOps ops;   /* ops.name is our own copy; nullable */
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* for user_data; nullable */
-  TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
-  guint level;            /* one more than that below; 0: nothing is (base/duty-private.h) */
-  guint64 id;             /* no other allocator ever has it; 0: it is not published */
-  GList registry_link;    /* behind the registry's lock */
-  TarnAllocator *given;   /* the upstream that the pool above was given, if this one stands between,
-                             for debugging (debug/); NULL: itself */
+  TarnAllocator *direct;  /* the lowest one in the chain of upstreams: itself, or upstream's */
+  guint level;            /* one more than the level of the allocator below; 0: there is none below
+                             (base/duty-private.h) */
+  guint64 id;             /* unique in the process; 0: it is not in the registry */
+  GList registry_link;    /* guarded by the registry's lock */
+  TarnAllocator *given;   /* of the allocator that TARN_DEBUG puts between a pool and its upstream:
+                             the upstream that the program gave the pool; NULL: of all others */
   gsize (*trim) (gpointer user_data,
-                 gsize keep_bytes); /* for TarnAllocatorClass.trim, of a direct one; nullable */
-  gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
+                 gsize keep_bytes); /* direct allocators only, for their klass->trim; nullable */
+  gint ref_count; /* atomic; each block of a direct allocator holds a reference, blocks of pools
+                     hold none */
 };
 
-/* Calls a function of an allocator's backend.  The thread holds no lock then, and is in no read
- * section of a pool: see TarnAllocatorOps. */
+/* Calls a function of an allocator's backend.  The calling thread must hold no lock, and be in no
+ * read section of a pool (see TarnAllocatorOps). */
 #define _tarn_call(allocator, function, ...)                                                       \
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data, __VA_ARGS__))
 #define _tarn_call_plain(allocator, function)                                                      \
@@ -114,7 +121,7 @@ void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *k
                            TarnAllocator *direct);
 TarnAllocator *_tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
                                             GDestroyNotify destroy, TarnAllocator *given);
-/* Sets the error of a request whose size no memory can have. */
+/* Sets the error of a request that asks for more bytes than any memory can have. */
 void _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_allocator_clear (TarnAllocator *allocator);
 
@@ -139,7 +146,7 @@ gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, Tar
                                        GError **error);
 void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
-/* As TarnAllocatorOps.allocate, or .backing_new. */
+/* A function of the type of TarnAllocatorOps.allocate and backing_new. */
 typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *memory,
                                     GError **error);
 gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
@@ -162,7 +169,7 @@ gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);
 
-/* allocator-order.c; of a direct allocator */
+/* allocator-order.c; @direct: a direct allocator */
 gboolean _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean *in_order,
                                     GError **error);
 void _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue);
@@ -175,21 +182,22 @@ gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpoi
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
 
-/* Returns TRUE if the blocks of an allocator are debugged. */
+/* Returns TRUE if TARN_DEBUG checks the blocks of an allocator. */
 static inline gboolean
 _tarn_allocator_is_debugged (const TarnAllocator *allocator)
 {
   return allocator->direct->given != NULL;
 }
 
-/* Gets the allocator that the program gave a pool, behind one that debugs its blocks. */
+/* Gets the allocator that the program gave a pool as upstream.  @upstream: that allocator itself,
+ * or the allocator of debug/ that Tarn has put between. */
 static inline TarnAllocator *
 _tarn_allocator_get_given (TarnAllocator *upstream)
 {
   return upstream->given != NULL ? upstream->given : upstream;
 }
 
-/* Gets the direct allocator that a program knows. */
+/* Gets the direct allocator that the program made, never one of debug/. */
 static inline TarnAllocator *
 _tarn_allocator_get_backend (const TarnAllocator *allocator)
 {
@@ -203,8 +211,8 @@ _tarn_allocator_trim (TarnAllocator *allocator, gsize keep_bytes)
   return allocator->klass->trim != NULL ? allocator->klass->trim (allocator, keep_bytes) : 0;
 }
 
-/* Tells an allocator that memory is lost: it is never freed, because the driver cannot tell when
- * commands are done with it. */
+/* Tells an allocator that memory is lost: nobody will free the memory, because the driver cannot
+ * tell when the commands that use it are done. */
 static inline void
 _tarn_allocator_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -224,8 +232,8 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Returns TRUE if any memory can have @size bytes; checked before anything is done for a request.
- * Negative numbers are too large.  A heap checks sizes once more after rounding. */
+/* Returns TRUE if some memory could have @size bytes.  Negative numbers, converted to gsize, are
+ * too large.  Tarn checks this first in each request; a heap checks again after rounding up. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)
 {

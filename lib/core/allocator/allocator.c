@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators: the code that all of them share, and the direct ones, which call a backend's
- * functions for every block.  Nothing here takes a lock; the reference count is the only thing that
- * threads share. */
+ * Allocators: the code that all kinds share, and direct allocators, which call a backend's
+ * functions for every block.  Nothing here takes a lock, because threads share only the reference
+ * count. */
 
 #include "allocator/allocator-private.h"
 
@@ -18,11 +18,12 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* TRUE inside a reclaim function: the thread's requests there ask no reclaim functions again. */
+/* TRUE while this thread runs a reclaim function (TarnAllocatorOps.reclaim).  A request that the
+ * thread makes meanwhile calls no reclaim function again. */
 static _Thread_local gboolean in_reclaim = FALSE;
 
-/* Begins to ask reclaim functions; _tarn_reclaim_end () must follow.  Returns FALSE if this thread
- * is inside a reclaim function. */
+/* Begins to call reclaim functions.  The caller must call _tarn_reclaim_end () afterwards.  Returns
+ * FALSE if this thread is inside a reclaim function already. */
 gboolean
 _tarn_reclaim_begin (void)
 {
@@ -40,8 +41,8 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
-/* Makes the label of an allocator for messages.  Without a name, the label cannot be taken for one.
- */
+/* Makes an allocator's label for messages: "pool 'NAME'", or "an unnamed pool", without quotes, so
+ * that nobody takes "unnamed" for a name. */
 static gchar *
 make_label (const gchar *kind, const gchar *name)
 {
@@ -86,8 +87,8 @@ _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError 
                size);
 }
 
-/* Checks a request: a child of fork () cannot allocate, and no memory has more than G_MAXSSIZE
- * bytes. */
+/* Checks a request: a child of fork () cannot allocate, and nobody can allocate more than
+ * G_MAXSSIZE bytes. */
 static gboolean
 check_request (const TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -99,16 +100,15 @@ check_request (const TarnAllocator *allocator, gsize size, GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if an allocator's functions are a backend's, not those of an allocator that debugs a
- * pool. */
+/* Returns TRUE for a direct allocator that the program made, FALSE for one of debug/. */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
   return allocator->direct == allocator && allocator->given == NULL;
 }
 
-/* Records a call of a backend for memory.  @start: the time when it began; 0: it is not recorded.
- * @error: why it failed; NULL: it succeeded. */
+/* Records that a backend was called for memory.  @start: the time when the call began; 0: recording
+ * was off.  @error: why the call failed; NULL: it succeeded. */
 void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           const GError *error, guint64 start)
@@ -117,7 +117,8 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Records a call that freed memory.  @start: the time when it began; 0: it is not recorded. */
+/* Records that a backend was called to free memory.  @start: the time when the call began; 0:
+ * recording was off. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -127,7 +128,7 @@ _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory
   TARN_EVENT_SINCE (start, freed, TARN_TRACE_FREED, allocator->id, size, memory.address);
 }
 
-/* Frees memory by one call of the backend. */
+/* Calls the backend once to free memory. */
 void
 _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -138,8 +139,8 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Has the backend free memory once all commands that a queue has by now are done.  Returns FALSE if
- * the backend did nothing. */
+/* Makes the backend free memory after all commands that are in a queue now.  Returns FALSE if the
+ * backend did nothing. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)
@@ -152,7 +153,7 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   return is_freed;
 }
 
-/* The number of calls of drivers for memory that this thread has made. */
+/* The number of times that this thread has called a driver for memory. */
 static _Thread_local guint64 n_calls = 0;
 
 guint64
@@ -161,8 +162,8 @@ _tarn_direct_get_calls (void)
   return n_calls;
 }
 
-/* Counts a call of a direct allocator's backend for memory.  The allocator that debugs a pool's
- * blocks is between the pool and the driver, and does not count. */
+/* Counts one call of a direct allocator's backend for memory.  Does not count calls of an allocator
+ * of debug/, which passes them on to the driver's backend. */
 void
 _tarn_direct_count_call (const TarnAllocator *allocator)
 {
@@ -170,8 +171,8 @@ _tarn_direct_count_call (const TarnAllocator *allocator)
     n_calls++;
 }
 
-/* Calls a function of a direct allocator's backend for memory.  It counts as one call, even if the
- * backend allocates from Tarn meanwhile. */
+/* Calls a function of a direct allocator's backend for memory.  The call counts as one, even if the
+ * backend itself allocates memory through Tarn during the call. */
 static gboolean
 call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size, TarnMemory *memory,
                 GError **error)
@@ -201,7 +202,8 @@ _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize si
   return FALSE;
 }
 
-/* Allocates memory without an address (a backing) from a direct allocator's backend. */
+/* Calls a direct allocator's backend for a backing: memory that has no address until it is
+ * mapped. */
 gboolean
 _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
                            GError **error)
@@ -217,7 +219,7 @@ _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemor
   return has_memory;
 }
 
-/* Frees a backing, which is not mapped. */
+/* Frees a backing.  The caller has unmapped it. */
 void
 _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMemory backing)
 {
@@ -235,7 +237,7 @@ call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return _tarn_call (allocator, allocate, size, memory, error);
 }
 
-/* Allocates memory by one call of the backend, without a retry or a reclaim. */
+/* Calls the backend once for memory, without a retry or a reclaim. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
@@ -263,8 +265,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return FALSE;
 }
 
-/* Asks the backend to free memory, between _tarn_reclaim_begin () and _end ().  Returns TRUE if it
- * did. */
+/* Asks the backend to free memory.  Call this between _tarn_reclaim_begin () and _tarn_reclaim_end
+ * ().  Returns TRUE if the backend freed some. */
 gboolean
 _tarn_allocator_reclaim (TarnAllocator *allocator)
 {
@@ -272,7 +274,7 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
   return allocator->ops.reclaim != NULL && _tarn_call_plain (allocator, reclaim);
 }
 
-/* Gets the queue for requests that name none.  Returns NULL if the backend has no such queue. */
+/* Gets the queue for requests that name none.  Returns NULL if the backend has no default queue. */
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
@@ -281,10 +283,10 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
              : NULL;
 }
 
-/* Direct allocators; a heap has memory, and blocks, in the same way. */
+/* Functions of direct allocators.  Heaps use the same ones for blocks. */
 
-/* Allocates memory from a direct allocator.  If it is out of memory, calls its reclaim function and
- * tries once more. */
+/* Allocates memory from a direct allocator.  If the backend is out of memory, calls its reclaim
+ * function and retries once. */
 gboolean
 _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error)
@@ -317,17 +319,17 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
                           (const guint64[]){ size, _tarn_record_get_code (error) });
 }
 
-/* Returns TRUE if the backend makes fresh memory ready on a queue, which may not have done so
- * yet. */
+/* Returns TRUE if the backend makes new memory ready by commands on a queue, such as an
+ * asynchronous allocation.  Those commands may still be running. */
 static gboolean
 is_made_ready (TarnAllocator *allocator)
 {
   return allocator->ops.fresh_queue != NULL && _tarn_call_plain (allocator, fresh_queue) != NULL;
 }
 
-/* Allocates a block.  It references the queue that makes the memory ready before it asks for
- * memory: if that failed afterwards, the memory would have to be freed while the queue may still
- * use it. */
+/* Allocates a block.  References the queue that makes the memory ready before it allocates the
+ * memory.  In the opposite order, if the queue could not be referenced, the memory would have to be
+ * freed while that queue may still use it. */
 static TarnBlock *
 allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -351,8 +353,8 @@ allocate_block (TarnAllocator *allocator, gsize size, GError **error)
   return block;
 }
 
-/* Allocates a block of a direct allocator, used by the queue that makes it ready, if there is
- * one. */
+/* Allocates a block of a direct allocator.  If a queue makes the memory ready, the block counts as
+ * used by that queue. */
 TarnBlock *
 _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -370,7 +372,7 @@ _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **erro
   return block;
 }
 
-/* Frees a block of a direct allocator; the caller is the last to use it. */
+/* Frees a block of a direct allocator, unless it has other users (tarn_block_ref ()). */
 void
 _tarn_direct_free_block (TarnBlock *block)
 {
@@ -398,7 +400,7 @@ _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize siz
     _tarn_direct_call_free (allocator, memory, size);
 }
 
-/* Frees a direct allocator, which has no block any more. */
+/* Frees a direct allocator, after its last block. */
 static void
 direct_finalize (TarnAllocator *allocator)
 {
@@ -426,7 +428,7 @@ direct_tell (TarnAllocator *allocator, TarnListener *listener)
 static void
 direct_tell_counters (TarnAllocator *allocator, TarnListener *listener)
 {
-  (void) allocator, (void) listener; /* it counts nothing */
+  (void) allocator, (void) listener; /* a direct allocator has no counters */
 }
 
 static gsize
@@ -443,7 +445,7 @@ static const TarnAllocatorClass direct_class = {
   .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
-  .dispose = direct_finalize, /* its blocks have a reference each */
+  .dispose = direct_finalize, /* each block holds a reference, so no block is left */
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -452,7 +454,7 @@ static const TarnAllocatorClass direct_class = {
   .tell_counters = direct_tell_counters,
 };
 
-/* Returns TRUE if a backend has all of the ordering functions, or none. */
+/* Returns TRUE if a backend has either all ordering functions or none of them. */
 static gboolean
 ordering_is_all_or_none (const TarnAllocatorOps *ops)
 {
@@ -473,7 +475,7 @@ contents_are_whole (const TarnAllocatorOps *ops)
          && ((ops->find_other == NULL && ops->find_host == NULL) || ops->read != NULL);
 }
 
-/* Returns TRUE if a backend has all functions of those that a heap needs, or none. */
+/* Returns TRUE if a backend has either all functions that a heap needs or none of them. */
 static gboolean
 heap_functions_are_whole (const TarnAllocatorOps *ops)
 {
@@ -491,8 +493,8 @@ heap_functions_are_whole (const TarnAllocatorOps *ops)
                                        : all && _tarn_is_power_of_two (ops->virtual_granularity);
 }
 
-/* Copies the caller's functions.  Returns FALSE with a message if they are not a
- * TarnAllocatorOps. */
+/* Copies the caller's functions to @known.  Returns FALSE with a message if struct_size shows that
+ * @ops is no TarnAllocatorOps. */
 static gboolean
 read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
 {
@@ -529,8 +531,8 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   return allocator;
 }
 
-/* Makes a direct allocator between a pool and the allocator that the program gave the pool.
- * Recordings and snapshots do not show it. */
+/* Makes the direct allocator of debug/, which stands between a pool and @given, the allocator that
+ * the program gave the pool.  Recordings and snapshots do not show it. */
 TarnAllocator *
 _tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
                              GDestroyNotify destroy, TarnAllocator *given)
@@ -550,7 +552,7 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
-/* Takes a reference.  Returns FALSE if the last one is gone. */
+/* Takes a reference.  Returns FALSE if the last reference has been released already. */
 gboolean
 _tarn_allocator_try_ref (TarnAllocator *allocator)
 {
@@ -570,7 +572,7 @@ tarn_allocator_unref (TarnAllocator *allocator)
 {
   if (allocator == NULL || !g_atomic_int_dec_and_test (&allocator->ref_count))
     return;
-  /* Dispose would call a driver that did not survive fork (). */
+  /* Dispose would call a driver, and drivers do not work in a child of fork (). */
   if (!_tarn_forked ())
     allocator->klass->dispose (allocator);
 }

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keeps the queues that use a block.  order/ has the pools' part.  A block without a pool serves no
- * other request, so Tarn waits for its queues only at its end. */
+ * Keeps track of the queues that use a block that belongs to no pool; order/ does so for blocks of
+ * pools.  Tarn allocates such a block from the driver and never reuses it, so it waits for the
+ * block's queues only when the block is freed or moved to another queue. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -13,7 +14,8 @@
 
 const gchar _tarn_no_share = 0;
 
-/* Adds a queue to those that use a block. The pool's lock is held, or there is no pool. */
+/* Adds a queue to those that use a block.  If the block is a pool's, the caller holds the pool's
+ * lock. */
 void
 _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
 {
@@ -34,7 +36,8 @@ uses (const TarnBlock *block, gpointer handle)
   return FALSE;
 }
 
-/* Makes a queue for blocks without a pool, with the backend's reference. */
+/* Makes the struct of a queue, for a block without a pool.  The backend keeps the queue alive until
+ * _tarn_direct_queue_free (). */
 TarnQueue *
 _tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error)
 {
@@ -49,7 +52,7 @@ _tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **e
   return queue;
 }
 
-/* Frees a queue for blocks without a pool, and releases the backend's reference. */
+/* Frees the struct of a queue.  The backend then no longer keeps the queue alive. */
 void
 _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
 {
@@ -57,12 +60,13 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
   g_free (queue);
 }
 
-/* Guards the uses of blocks without a pool that are SHARED: their holders may free them at the same
- * time. */
+/* Guards TarnBlock.uses of blocks without a pool that are in state SHARED, because several threads
+ * may use and free such a block at the same time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
-/* Adds a queue to the uses of a block without a pool.  Returns FALSE if it is there already.
- * If @queue is NULL, adds nothing, and returns TRUE if it is there. */
+/* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  Returns
+ * FALSE if it was among them already.  If @queue is NULL, adds nothing, and returns TRUE if @handle
+ * is among them. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -87,7 +91,7 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
   queue = _tarn_direct_queue_new (block->source->direct, handle, error);
   if (queue == NULL)
     return FALSE;
-  if (!add_use (block, handle, queue)) /* another thread was first */
+  if (!add_use (block, handle, queue)) /* another thread has added the queue */
     _tarn_direct_queue_free (block->source->direct, queue);
   return TRUE;
 }
@@ -109,7 +113,7 @@ drop_use (TarnBlock *block, guint i)
   _tarn_direct_queue_free (block->source->direct, queue);
 }
 
-/* Drops the queues that use a block, except one.  NULL: it drops all. */
+/* Drops the queues that use a block, except the one with @handle.  NULL: drops all. */
 static void
 drop_uses_but (TarnBlock *block, gpointer handle)
 {
@@ -118,7 +122,8 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes a queue, or the host, wait for a queue that uses a block. */
+/* Makes the queue @handle, or the host if @handle is NULL, wait for @used, a queue that uses a
+ * block. */
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
@@ -135,15 +140,15 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
   if (!is_fine && handle == NULL && _tarn_call (direct, event_is_done, event))
     {
-      g_clear_error (error); /* a command before it has failed, and so is done */
+      g_clear_error (error); /* a command before the event failed, so all commands are done */
       is_fine = TRUE;
     }
   _tarn_call (direct, event_release, event);
   return is_fine;
 }
 
-/* Adds the queue that makes fresh memory ready to the uses of a block, unless a queue has waited
- * for it. */
+/* Adds the queue that makes a block's new memory ready to the queues that use the block, unless a
+ * queue has waited for it already. */
 static gboolean
 use_fresh_queue (TarnBlock *block, GError **error)
 {
@@ -152,9 +157,9 @@ use_fresh_queue (TarnBlock *block, GError **error)
   return _tarn_direct_record_use (block, _tarn_call_plain (block->source, fresh_queue), error);
 }
 
-/* Makes a queue the only user of a block without a pool.  @queue: NULL: the host waits, and the
- * block has no queue.  If it fails, nothing has changed, except that queues may have waited without
- * need. */
+/* Makes the queue @handle the only one that uses a block without a pool, and makes it wait for the
+ * others.  @handle NULL: the host waits, and no queue uses the block any more.  After a failure the
+ * block has the same queues as before, but some queues may have waited. */
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -177,8 +182,8 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Makes one of its queues free a block's memory after all commands that use it.  Returns FALSE if
- * the backend cannot. */
+/* Makes the first queue that uses a block wait for the others, and then free the block's memory.
+ * Returns FALSE if the backend cannot do that. */
 static gboolean
 free_on_used_queue (const TarnBlock *block)
 {
@@ -187,7 +192,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL) /* as in a heap */
+  if (ops->free_on_queue == NULL) /* heaps have no such function */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);
@@ -199,7 +204,7 @@ free_on_used_queue (const TarnBlock *block)
 }
 
 /* Makes the host wait for all queues that use a block.  Returns FALSE with a message if the driver
- * cannot tell when one of them is done.  Commands of a lost context count as done. */
+ * cannot tell when one of the queues is done.  Treats commands of a lost context as done. */
 static gboolean
 await_all (const TarnBlock *block)
 {
@@ -221,8 +226,8 @@ await_all (const TarnBlock *block)
   return are_done;
 }
 
-/* Frees a block's memory once its queues are done, or gives it up as lost if the driver cannot tell
- * when they are. */
+/* Waits for a block's queues and frees its memory.  If the driver cannot tell when a queue is done,
+ * declares the memory lost, and never frees it. */
 static void
 free_or_lose (TarnBlock *block)
 {
@@ -232,8 +237,8 @@ free_or_lose (TarnBlock *block)
     _tarn_allocator_lose (block->source, block->memory, block->size);
 }
 
-/* Frees the memory of a block that queues use, or gives it up as lost if the driver cannot tell
- * when they are done. */
+/* Frees the memory of a block that queues use, after these queues are done.  If the driver cannot
+ * tell when they are done, declares the memory lost, and never frees it. */
 void
 _tarn_direct_free_used (TarnBlock *block)
 {
@@ -292,7 +297,7 @@ tarn_block_get_queue (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
 
-  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED)) /* it is its queue's arena's */
+  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED)) /* in its queue's arena */
     return block->share;
   return block->n_uses > 0 ? block->uses[0].queue->handle : NULL;
 }

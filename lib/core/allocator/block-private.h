@@ -1,7 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks: their struct, their states, and their uses by queues. */
+ * Blocks: their struct, their states, and their uses by queues.
+ *
+ * A pool keeps freed blocks: they are cached ("held").  A queue's share is the cached blocks that
+ * only this queue used, which the queue reuses without waiting.  A retired block is one that the
+ * pool is returning upstream.  A pool's read section lets threads use their own caches without the
+ * pool's lock. */
 
 #ifndef TARN_BLOCK_PRIVATE_H
 #define TARN_BLOCK_PRIVATE_H
@@ -11,106 +16,109 @@
 #include "base/aligned-private.h"
 #include "common/whole-private.h"
 
-/* The states of a block: numbers that memory hardly has by chance, so that a stray pointer can be
- * told from a block. */
+/* The states of a block.  The numbers are unlikely to be in memory by chance, so that Tarn can tell
+ * a stray pointer from a block. */
 typedef enum
 {
-  TARN_BLOCK_VACANT = 0,          /* a struct that was no block yet */
+  TARN_BLOCK_VACANT = 0,          /* a struct that has not been used yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
-  TARN_BLOCK_SHARED = 0x73686172, /* in use by several, of whom each will free it; it stays so until
-                                     the last one does */
-  TARN_BLOCK_ENDING = 0x656e6473, /* being freed; it counts as active until it is */
-  TARN_BLOCK_HELD = 0x68656c64,   /* in a bin of its pool */
-  TARN_BLOCK_RETIRED = 0x64656164 /* its memory is being returned */
+  TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references: each holder frees it; it stays
+                                     SHARED until one reference is left */
+  TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it; the pool still counts it as in use */
+  TARN_BLOCK_HELD = 0x68656c64,   /* cached, in a bin of its pool */
+  TARN_BLOCK_RETIRED = 0x64656164 /* being returned upstream */
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnEvent TarnEvent; /* a pool's: order/ */
-typedef struct _TarnBins TarnBins;   /* a pool's: pool/ */
+typedef struct _TarnEvent TarnEvent; /* of a pool: order/ */
+typedef struct _TarnBins TarnBins;   /* of a pool: pool/ */
 
-/* A queue that uses blocks: of one pool, while anything there refers to it; or of one block without
- * a pool. */
+/* A queue that uses blocks.  A pool keeps one such struct for each queue, as long as anything in
+ * the pool refers to the queue; each block without a pool has structs of its own. */
 struct _TarnQueue
 {
-  gpointer handle;   /* a reference of the backend's */
+  gpointer handle;   /* the backend keeps the queue alive */
   gboolean in_order; /* its commands run one after the other */
 
-  /* Behind the pool's lock */
-  guint n_refs;       /* uses of blocks, and calls that name it */
-  guint n_recording;  /* calls that record an event on it, for which it has to live */
+  /* Guarded by the pool's lock */
+  guint n_refs;       /* blocks and running calls that refer to the queue */
+  guint n_recording;  /* running calls that record an event on the queue, and keep it alive */
   gboolean is_known;  /* it is in the pool's table */
-  gboolean is_wanted; /* other queues need blocks of its share: the next call that names it records
-                         an event for these */
-  gboolean has_unrecorded; /* no event could be recorded for some held blocks when they were freed:
-                              it is in the pool's list of such queues */
+  gboolean is_wanted; /* other queues need blocks of this queue's share: the next call that names
+                         this queue records events, after which others can use the blocks */
+  gboolean has_unrecorded; /* the pool could not record an event when some of the cached blocks were
+                              freed; the queue is in the pool's list of such queues */
   GList unrecorded_link;
-  guint64 owner;   /* its number in the heap that last gave it memory; 0: none did */
-  TarnBins *bins;  /* owned: its share; NULL: it never had any */
+  guint64 owner;   /* the queue's number in the heap that last gave it memory; 0: no heap did */
+  TarnBins *bins;  /* owned: the queue's share; NULL: it never had blocks */
   TarnQueue *next; /* in the list of unreferenced queues */
 };
 
-/* A use of a block by commands on a queue: by those before the event, or if there is none, possibly
- * even by the queue's latest. */
+/* A use of a block by a queue: by the commands before the event.  If there is no event, by any
+ * command of the queue, up to the latest one. */
 typedef struct
 {
   TarnQueue *queue; /* a reference */
   TarnEvent *event; /* a reference; NULL: none yet */
 } TarnUse;
 
-/* TarnBlock.share of a block that goes to no share when it is freed: no queue's handle. */
+/* The value of TarnBlock.share for a block that will join no queue's share when it is freed.  It
+ * differs from every queue's handle, and from NULL. */
 extern const gchar _tarn_no_share __attribute__ ((visibility ("hidden")));
 #define TARN_NO_SHARE ((gpointer) &_tarn_no_share)
 
-/* A block lives as long as its memory: a pool holds the very structs that it handed out, so that
- * a hit allocates nothing.
+/* A block: the handle of an allocation, which the program gets.  A pool keeps the struct with the
+ * memory when the block is freed, and hands out the same struct again, so that a hit allocates
+ * nothing.
  *
- * Invariants: size <= alloc_size, except for size 0 in a pool, whose alloc_size is 1.  In a pool
- * share is what _tarn_block_get_share () says.
+ * Invariants: size <= alloc_size, except that in a pool a block of size 0 has alloc_size 1.  In a
+ * pool, share is the result of _tarn_block_get_share ().
  *
- * state stands behind the first words, which malloc overwrites when a block is destroyed.  A block
- * has a cache line of its own, because the thread that uses it writes to it. */
+ * state is not among the first words, because malloc overwrites these when the struct is freed, and
+ * a double free is detected by state.  Each block has a cache line of its own, because the thread
+ * that uses the block writes to it. */
 struct _TarnBlock
 {
   TarnMemory memory;
   union
   {
-    gsize size;       /* in use: bytes asked for */
-    TarnBlock *below; /* the next one in its bin, in a list being returned, or vacant */
+    gsize size;       /* of a block in use: the bytes that the program asked for */
+    TarnBlock *below; /* of a cached, retired or vacant block: the next one in its list */
   };
-  gsize alloc_size;      /* bytes behind it */
-  TarnAllocator *source; /* the pool (no reference: its active_blocks keep it alive), or the direct
-                            allocator (a reference) */
-  gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
-                  pool atomic */
-  guint32 bin; /* pools only, as is_hit, is_handed_on, is_away, number and share */
-  guint n_uses;             /* 0: no known command uses it */
-  guint8 exact : 1;         /* alloc_size is not the bin's; never held */
-  guint8 is_hit : 1;        /* the request that it serves was counted as a hit */
-  guint8 called_driver : 1; /* the driver was called for memory before that request was served */
-  guint8 is_unready : 1;    /* no queue has waited yet for the one that makes it ready */
-  guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
-  guint8 is_told : 1;       /* a message has said that it could not be returned */
-  guint8 is_away : 1; /* memory of a heap that has it for another queue than the block's, or for
-                         none, so that it can be returned only when no queue uses it */
-  guint8 is_own;      /* atomic: an arena's: pool/arenas.c */
-  guint16 number;     /* in its chunk, constant */
-  gpointer share; /* handle of the queue whose share gets it when it is freed; NULL: of no queue;
-                     TARN_NO_SHARE */
+  gsize alloc_size;      /* bytes of its memory */
+  TarnAllocator *source; /* the pool, which TarnPool's active_blocks keeps alive, without a
+                            reference; or the direct allocator, with a reference */
+  gint state;   /* TarnBlockState; in a pool, guarded by the pool's lock, or written by the block's
+                   own thread in a read section; without a pool, atomic */
+  guint32 bin;  /* pools only, like is_hit, is_handed_on, is_away, number and share */
+  guint n_uses; /* number of queues that use it; 0: none is known */
+  guint8 exact : 1;         /* alloc_size is not its bin's size, so it is never cached */
+  guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
+  guint8 called_driver : 1; /* the pool called the driver for memory to serve that request */
+  guint8 is_unready : 1;    /* no queue has waited yet for the queue that makes it ready */
+  guint8 is_handed_on : 1;  /* the program moved it to its queue while it was in use */
+  guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
+  guint8 is_away : 1; /* a heap's memory, which the heap assigns to another queue than the block's,
+                         or to none; the pool can return it only when no queue uses it */
+  guint8 is_own;      /* atomic; TRUE: it belongs to a thread's arena (pool/arenas.c) */
+  guint16 number;     /* index in its chunk of structs; constant */
+  gpointer share;     /* handle of the queue whose share the block joins when it is freed; NULL: the
+                         share of blocks that no queue uses; TARN_NO_SHARE: none */
   union
   {
-    TarnUse *uses;              /* room for one is kept */
-    struct _TarnExtent *extent; /* if it is an arena's own */
+    TarnUse *uses;              /* owned; the array always keeps room for one */
+    struct _TarnExtent *extent; /* if is_own */
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
-/* Returns TRUE if a block of a pool may go from one state to another. */
+/* Returns TRUE if a pool's block may change from state @before to state @after. */
 static inline gboolean
 _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* handed out; or fresh or lent, in a struct that may have been
-                               another's; or about to be freed after all */
+    case TARN_BLOCK_ACTIVE: /* from the cache; new, or from an arena, in a struct that another block
+                               may have used; or no longer shared, or not freed after all */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
              || before == TARN_BLOCK_ENDING;
@@ -118,7 +126,7 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
-    case TARN_BLOCK_HELD: /* also a block that could not be returned */
+    case TARN_BLOCK_HELD: /* includes a retired block that could not be returned */
       return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING
              || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_RETIRED:
@@ -136,8 +144,8 @@ _tarn_block_state_is_in_use (gint state)
   return state == TARN_BLOCK_ACTIVE || state == TARN_BLOCK_SHARED || state == TARN_BLOCK_ENDING;
 }
 
-/* Sets the state of a block.  The caller holds the pool's lock; or is inside its door, and is the
- * block's or the cache's own thread. */
+/* Sets the state of a pool's block.  The caller holds the pool's lock; or it is in the pool's read
+ * section, and the block is the calling thread's own, or in that thread's cache. */
 static inline void
 _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 {
@@ -145,8 +153,9 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
   block->state = (gint) state;
 }
 
-/* Gets the share that a block goes to when it is freed: that of the in-order queue that alone uses
- * it, if that use has no event; NULL if no queue uses it; else TARN_NO_SHARE. */
+/* Gets the share that a block joins when it is freed: the handle of the only queue that uses it, if
+ * that queue runs its commands in order and the use has no event; NULL if no queue uses the block;
+ * otherwise TARN_NO_SHARE. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {
@@ -169,7 +178,7 @@ _tarn_block_update_share (TarnBlock *block)
   block->share = _tarn_block_get_share (block);
 }
 
-/* The origin of a block's request, while blocks are traced. */
+/* The origin of a block's request.  Known only while blocks are traced. */
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
@@ -177,19 +186,20 @@ struct _TarnOrigin
   guint32 tag, stack, thread;
 };
 
-G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* they stand in arrays */
+G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* arrays stay aligned */
 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
-/* Add and drop references to blocks beyond the first, in a table whose lock is held.  The drop
- * returns FALSE if there was none. */
+/* Add and drop references to a block beyond the first, in a table whose lock the caller holds.
+ * _tarn_block_drop_reference () returns FALSE if the table had none for the block. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 
-/* block-order.c; all but the first are for blocks of direct allocators */
+/* block-order.c; _tarn_block_add_use () is for all blocks, the others are for blocks of direct
+ * allocators */
 void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
 TarnQueue *_tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error);
 void _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue);
@@ -197,7 +207,7 @@ gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **er
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
 
-/* Adds a queue (NULL: none) to the uses of a block that is about to be freed. */
+/* Adds @queue to the queues that use a block, right before the block is freed.  NULL: adds none. */
 gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 
 /* recording-listener.c */

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks: what an allocation is to its user.  A block in use is not shared: its fields change only
- * when it is handed out and when it is freed. */
+ * Blocks: the handles of allocations that a program gets.  While a block is in use, its fields are
+ * constant, except those for its uses and its state. */
 
 #include "allocator/block-private.h"
 
@@ -10,8 +10,8 @@
 #include "base/fork-private.h"
 #include "common/lock-private.h"
 
-/* Makes a block without a pool, and takes over the caller's reference on the allocator. Blocks of
- * pools stand in chunks (pool/block-chunk.c). */
+/* Makes a block without a pool.  Takes ownership of the caller's reference to the allocator.
+ * (Blocks of pools are in chunks: pool/block-chunk.c.) */
 TarnBlock *
 _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
 {
@@ -25,7 +25,7 @@ _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
   return block;
 }
 
-/* Frees the struct of a block without a pool; the caller frees the memory behind it. */
+/* Frees the struct of a block without a pool, but not the block's memory. */
 void
 _tarn_block_destroy (TarnBlock *block)
 {
@@ -34,7 +34,7 @@ _tarn_block_destroy (TarnBlock *block)
   free (block);
 }
 
-/* Reports the free of a block that is not in use. */
+/* Logs that the program freed something that is not a block in use. */
 void
 _tarn_block_report_double_free (const TarnBlock *block, gint state)
 {
@@ -66,7 +66,8 @@ _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block)
   return n > 0;
 }
 
-/* Blocks without a pool that are SHARED, as TarnBlocks.shared has those of a pool. */
+/* The blocks without a pool in state SHARED, with their numbers of extra references.
+ * (TarnBlocks.shared has the same for a pool.) */
 static TarnMutex shared_lock = TARN_MUTEX_INIT;
 static GHashTable *shared_blocks;
 
@@ -83,7 +84,8 @@ _tarn_direct_ref_block (TarnBlock *block)
   _tarn_mutex_unlock (&shared_lock);
 }
 
-/* Drops a reference on a SHARED block without a pool.  Returns FALSE if it was the last one. */
+/* Drops a reference to a SHARED block without a pool.  Returns FALSE if it was the last reference,
+ * so that the block has to be freed. */
 static gboolean
 drop_direct_reference (TarnBlock *block)
 {
@@ -97,9 +99,9 @@ drop_direct_reference (TarnBlock *block)
   return has_others;
 }
 
-/* Ends the use of a block without a pool.  Returns FALSE if other holders use it; or, with a
- * message, if it was freed before.  If its struct is freed, only the state that malloc left of it
- * can tell. */
+/* Ends the use of a block without a pool.  Returns FALSE if other holders still use the block, or
+ * if it was freed before; in the latter case logs a message.  If the struct itself has been freed,
+ * this reads freed memory: malloc usually leaves the state there intact. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

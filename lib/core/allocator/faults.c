@@ -1,25 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: makes requests fail that the backend would grant, to test that programs cope:
- * TARN_FAULTS, a list with commas of
+ * Fault injection: makes requests for memory fail that the backend would grant, to test how
+ * programs cope.  The variable TARN_FAULTS is a list, separated by commas, of
  *
- *     nth=N           the Nth request of the process; N-M: those from N to M; N+: the Nth and all
- *                     that follow; more than once for several
- *     share=0.01      that share of all, at random
- *     seed=42         ... by this seed, 0 if it is not there
- *     above=64M       each that asks for more
- *     budget=256M     each by which the process would have more than that at once
+ *     nth=N           the Nth request of the process fails; N-M: requests N to M; N+: request N
+ *                     and all after it; nth= may occur several times
+ *     share=0.01      this fraction of all requests fails, at random
+ *     seed=42         the seed of that random choice; the default is 0
+ *     above=64M       each request for more bytes fails
+ *     budget=256M     each request fails that would give the process more bytes in all
  *
- * and TARN_FAULTS_REPORT, a file that is there, to which lines are added:
+ * The variable TARN_FAULTS_REPORT names an existing file, to which Tarn appends lines:
  *
- *     refused PID N          the Nth request was made to fail
- *     requests PID N BYTES   at exit: there were N, and the process still has BYTES
- *     found PID KIND TEXT    TARN_DEBUG has found it: the first line of its message; KIND is
- *                            mistake or leak
+ *     refused PID N          TARN_FAULTS made the Nth request fail
+ *     requests PID N BYTES   at exit: there were N requests, and BYTES are still allocated
+ *     found PID KIND TEXT    a finding of TARN_DEBUG: TEXT is the first line of its message, KIND
+ *                            is "mistake" or "leak"
  *
- * A request is one call of a backend for memory: a pool that is refused and tries again makes
- * another one.  Neither variable is read in a set-user-ID program. */
+ * A request is one call of a backend for memory.  If it fails and the pool retries, the retry is
+ * another request.  A set-user-ID program reads neither variable. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -39,8 +39,8 @@
 #include "common/variable-private.h"
 #include "common/whole-private.h"
 
-/* The requests that fail; a field that is 0 makes none fail.  Constant once the environment was
- * read. */
+/* The requests that fail.  A field of 0 or NULL makes no request fail.  Constant after the
+ * environment was read. */
 typedef struct
 {
   GArray *nth; /* of TarnCallRange; nullable */
@@ -53,11 +53,11 @@ typedef struct
 gboolean _tarn_faults_are_on;
 
 static Faults faults;
-static gchar *report; /* nullable; constant as well */
+static gchar *report; /* a path; nullable, constant like faults */
 static pid_t reporter;
 
 static guint64 n_requests TARN_WHOLE; /* atomic */
-static gsize used_bytes;              /* atomic: of admitted requests that are not settled */
+static gsize used_bytes; /* atomic: bytes of requests that were granted, and are not freed yet */
 
 /* The environment */
 
@@ -144,7 +144,7 @@ begin (void)
   _tarn_faults_are_on |= report != NULL;
 }
 
-/* Reads the environment the first time. */
+/* Reads the environment, on the first call only. */
 void
 _tarn_faults_from_environment (void)
 {
@@ -155,8 +155,9 @@ _tarn_faults_from_environment (void)
 
 /* The report */
 
-/* Writes the last line of the report, after the program's own functions of atexit (), which may
- * free memory.  A child of fork () has the counts of its parent, which reports them. */
+/* Writes the last line of the report.  As a destructor, it runs after the program's own atexit ()
+ * functions, which may free memory.  In a child of fork () it writes nothing, because the child's
+ * counts are a copy of its parent's, and the parent reports them. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   g_autofree gchar *line = NULL;
@@ -194,7 +195,7 @@ _tarn_faults_report_finding (const gchar *kind, const gchar *text)
 
 /* Requests */
 
-/* Draws a number from 0 up to 1 as SplitMix64 does, which depends only on the seed and the
+/* Returns a pseudo-random number in [0, 1) by SplitMix64.  It depends only on the seed and on the
  * request's number, not on the thread. */
 static gdouble
 draw (guint64 number)
@@ -216,7 +217,7 @@ is_chosen (guint64 number)
   return FALSE;
 }
 
-/* Gets the reason why a request is made to fail.  Returns NULL if it is not. */
+/* Returns the entry of TARN_FAULTS that makes a request fail, or NULL if none does. */
 static gchar *
 find_fault (guint64 number, gsize size)
 {
@@ -229,7 +230,7 @@ find_fault (guint64 number, gsize size)
   return NULL;
 }
 
-/* Counts bytes that the process takes.  Returns FALSE if they would exceed the budget. */
+/* Adds @size to the bytes that the process has.  Returns FALSE if that would exceed the budget. */
 static gboolean
 take_bytes (gsize size)
 {

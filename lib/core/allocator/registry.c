@@ -8,12 +8,12 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* It is taken before the locks of allocators. */
+/* Guards the registry.  A thread takes it before any allocator's lock. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GQueue allocators; /* by registry_link, the oldest first */
+static GQueue allocators; /* linked by registry_link, the oldest first */
 static guint64 last_id;
 
-/* One after the other */
+/* Functions that lock one allocator after the other */
 
 static void
 freeze (TarnAllocator *allocator)
@@ -29,8 +29,8 @@ thaw (TarnAllocator *allocator)
     allocator->klass->thaw (allocator);
 }
 
-/* Describes an allocator to the recording, if there is one, and turns tracing of its blocks on or
- * off. */
+/* Describes an allocator to the recording, if there is one, and turns tracing of the allocator's
+ * blocks on or off. */
 static void
 describe (TarnAllocator *allocator)
 {
@@ -58,8 +58,9 @@ report_all (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Adds a complete allocator to the registry.  Adds none in a child of fork (), where another thread
- * may have held the lock; none is removed there, because none ends. */
+/* Adds an allocator, after all its fields are set, to the registry.  Does nothing in a child of
+ * fork (), where the lock may have been held by another thread when the process forked.  There no
+ * allocator is removed either, because none is freed. */
 void
 _tarn_allocator_publish (TarnAllocator *allocator)
 {
@@ -77,7 +78,8 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Removes an allocator that is not used any more from the registry, if it was published. */
+/* Removes an allocator from the registry, if it was added.  The caller ensures that no thread uses
+ * the allocator any more. */
 void
 _tarn_allocator_withdraw (TarnAllocator *allocator)
 {
@@ -95,7 +97,7 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
 }
 
 /* Describes all allocators to the recording, if there is one, and turns tracing of their blocks on
- * or off.  No allocator is made or ends meanwhile. */
+ * or off.  The registry's lock keeps allocators from being made or freed meanwhile. */
 void
 _tarn_allocators_describe (void)
 {
@@ -118,9 +120,10 @@ _tarn_allocators_open_anew (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* All at one moment */
+/* Functions that see all allocators at one moment */
 
-/* Calls a function for each pool.  It may take the pool's lock, and calls nobody. */
+/* Calls @func for each pool, with the registry's lock held.  @func may take the pool's lock, but
+ * must not call a backend or the program. */
 void
 _tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer data), gpointer data)
 {
@@ -147,9 +150,9 @@ for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator)
     }
 }
 
-/* Describes all allocators to a listener as they are at one moment, with the locks of all held.
- * Takes the locks of pools in the order of their ids, as each call that takes several has to, and
- * then those of heaps. */
+/* Describes all allocators to a listener as they are at one moment, while it holds the locks of all
+ * of them.  It takes the locks of pools first, in the order of their ids, which is the order for
+ * every function that takes several, and then the locks of heaps. */
 void
 _tarn_allocators_tell_frozen (TarnListener *listener)
 {
