@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The size of a cache line; and the distance between data that threads write all the time, because
- * processors fetch lines by pairs. */
+/* Bytes of a cache line, and the bytes between data that different threads write all the time.  The
+ * latter is two lines, because processors fetch lines in pairs. */
 #define TARN_CACHE_LINE 64
 #define TARN_CACHE_LINES 128
 
@@ -25,7 +25,7 @@ _tarn_aligned_alloc0 (gsize alignment, gsize size)
   return memset (memory, 0, size);
 }
 
-/* Allocates a zeroed struct, to be freed by free (). */
+/* Allocates a struct filled with zeros.  The caller frees it with free (). */
 #define _tarn_aligned_new0(Type) ((Type *) _tarn_aligned_alloc0 (G_ALIGNOF (Type), sizeof (Type)))
 
 #endif

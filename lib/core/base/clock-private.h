@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A clock for times of seconds, which takes a few nanoseconds to read. */
+ * A clock that is exact to a few milliseconds, and takes a few nanoseconds to read.  Pools and
+ * heaps use it to find memory that has been unused for some seconds. */
 
 #ifndef TARN_CLOCK_PRIVATE_H
 #define TARN_CLOCK_PRIVATE_H
@@ -9,21 +10,21 @@
 #include <tarn/clock.h>
 #include <time.h>
 
-/* The time for which unused memory is kept by default, in microseconds. */
+/* The default time, in microseconds, for which a pool or heap keeps unused memory. */
 #define TARN_USUAL_IDLE_TIME (10 * G_TIME_SPAN_SECOND)
 
-/* The number of checks for unused memory in this time. */
+/* The number of times that a pool or heap looks for unused memory during that time. */
 #define TARN_LOOKS 8
 
-/* The function that replaces the system's clock, set by tarn_clock_set () or the recorder; NULL:
- * none. */
+/* The function that replaces the system's clock, set by tarn_clock_set () or the recorder.  NULL:
+ * the system's clock is used. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
-/* Sets the recorder's clock: while events are recorded, the time is that of the events, so that a
- * replay sees the same times. */
+/* Sets the recorder's clock.  While events are recorded, the clock shows the times of these events,
+ * so that a replay of the recording sees the same times. */
 void _tarn_clock_set_recorder (TarnClockFunc func);
 
-/* Returns microseconds since a fixed moment, exact to a few milliseconds. */
+/* Returns the microseconds since a fixed moment, exact to a few milliseconds. */
 static inline gint64
 _tarn_clock_now (void)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The clock for times of seconds, which the program or the recorder can replace. */
+ * The clock of clock-private.h, which the program or the recorder can replace. */
 
 #include "base/clock-private.h"
 
@@ -10,9 +10,9 @@
 
 TarnClockFunc _tarn_clock_func;
 
-/* _tarn_clock_func is one of these: the program's goes first. */
+/* _tarn_clock_func is program_func if that is set, otherwise recorder_func. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnClockFunc program_func, recorder_func; /* NULL: there is none */
+static TarnClockFunc program_func, recorder_func; /* NULL: not set */
 
 static void
 set (TarnClockFunc *place, TarnClockFunc func)

@@ -2,36 +2,36 @@
  * SPDX-License-Identifier: MIT
  *
  * The rules by which threads wait for one another.  A thread that calls a backend on behalf of an
- * allocator has a duty: other threads may wait until that call has ended.  The backend may come
- * back to Tarn from inside the call, in the same thread.  A thread that waited there without a rule
- * could wait for itself, or for a thread that waits for it.
+ * allocator has a duty: other threads may wait until that call has ended.  During the call, the
+ * backend may call Tarn again, in the same thread.  Without a rule, such a nested call could
+ * deadlock: the thread would wait for its own duty, or for a thread that waits for this one.
  *
- * The rule is an order.  Each duty has a rank, and a thread waits for duties of a rank only if all
- * duties of its own are of higher ranks.  So ranks fall along each chain of threads that wait, and
- * no chain is a circle.  A thread that must not wait fails, or goes on without.
+ * The rule is an order.  Each duty has a rank.  A thread may wait for duties of a rank only if all
+ * of its own duties have higher ranks.  So along each chain of waiting threads the ranks fall, and
+ * no chain is a circle.  A thread that may not wait fails, or continues without the result.
  *
  * The rank of a duty depends first on the level of its allocator, then on the kind of duty.  A
- * direct allocator is at level 0, unless it names an allocator below it (TarnAllocatorOps.below);
- * any other allocator is one level above its upstream. */
+ * direct allocator has level 0, unless it names an allocator below it (TarnAllocatorOps.below).
+ * Any other allocator has the level of its upstream plus 1. */
 
 #ifndef TARN_DUTY_PRIVATE_H
 #define TARN_DUTY_PRIVATE_H
 
 #include <glib.h>
 
-/* Allocators that are stacked higher than that share the highest level. */
+/* The highest level.  Allocators that are stacked higher have this level, too. */
 #define TARN_MAX_LEVEL 15
 
-/* The duties of a thread at an allocator, the lowest rank first. */
+/* The kinds of duties that a thread can have for an allocator, the lowest rank first. */
 typedef enum
 {
-  TARN_DUTY_GIVE_BACK, /* gives memory back */
+  TARN_DUTY_GIVE_BACK, /* returns memory upstream */
   TARN_DUTY_RECORD,    /* records an event on a queue */
-  TARN_DUTY_ASK,       /* asks upstream for memory; or changes what pieces a heap has */
+  TARN_DUTY_ASK,       /* asks upstream for memory, or changes the pieces of a heap */
   TARN_N_DUTIES
 } TarnDuty;
 
-/* The calling thread's duties by their ranks: how many there are of each. */
+/* The calling thread's number of duties of each rank. */
 extern _Thread_local guint _tarn_duties[(TARN_MAX_LEVEL + 1) * TARN_N_DUTIES]
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 
@@ -54,7 +54,7 @@ _tarn_duty_end (guint level, TarnDuty duty)
   _tarn_duties[_tarn_duty_get_rank (level, duty)]--;
 }
 
-/* Returns TRUE if the calling thread may wait for other threads' duties of a rank. */
+/* Returns TRUE if the calling thread may wait for duties of this rank that other threads have. */
 static inline gboolean
 _tarn_may_await (guint level, TarnDuty duty)
 {

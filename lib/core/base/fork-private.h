@@ -1,21 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Detects children of fork (), in which drivers cannot be called. */
+ * Detects that this process is a child of fork (), where drivers cannot be called. */
 
 #ifndef TARN_FORK_PRIVATE_H
 #define TARN_FORK_PRIVATE_H
 
 #include <glib.h>
 
-/* Written once, by the only thread of a child of fork (): no atomic is needed to read it. */
+/* TRUE in a child of fork ().  Only the child's first thread writes it, while no other thread
+ * exists, so it is read without an atomic operation. */
 extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);
 
-/* Returns TRUE in a child of a process that had called a driver.  Drivers do not survive fork ():
- * their calls hang, and a lock that another thread held at that moment stays locked.  So callers
- * ask this before they take any lock. */
+/* Returns TRUE in a child of fork () whose parent had called a driver.  Drivers do not work in such
+ * a child: their calls hang.  A lock that another thread held during fork () stays locked for ever.
+ * So a function calls this before it takes any lock. */
 static inline gboolean
 _tarn_forked (void)
 {

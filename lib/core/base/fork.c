@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Detects that this process is a child of fork ().  The library installs the handler before it
- * first calls a driver, not when it is loaded, so that a daemon can fork first and open its device
- * afterwards. */
+ * Detects that this process is a child of fork ().  Tarn installs the handler right before it first
+ * calls a driver, not when the library is loaded.  So a daemon that forks first and opens its
+ * device afterwards does not count as a child. */
 
 #include "base/fork-private.h"
 
@@ -15,8 +15,9 @@
 
 gboolean _tarn_is_forked = FALSE;
 
-/* Notes that this is a child of fork (). Its thread then has no record, and so no cache of any
- * pool, so that hits need no check. */
+/* Notes that this is a child of fork ().  Takes the record from the child's only thread
+ * (thread-private.h), and thereby its caches of pools.  Without a cache there are no cache hits, so
+ * the code for hits need not check for fork (). */
 static void
 in_child (void)
 {
@@ -27,12 +28,12 @@ in_child (void)
 static void
 install (void)
 {
-  tarn_error_quark (); /* for children */
+  tarn_error_quark (); /* so that a child need not look it up */
   if (pthread_atfork (NULL, NULL, in_child) != 0)
     _tarn_message ("pthread_atfork failed: a child of fork () may hang in the driver");
 }
 
-/* Watches for children of fork (), from the first call on. */
+/* Installs the handler that detects children of fork (), on the first call only. */
 void
 _tarn_watch_fork (void)
 {

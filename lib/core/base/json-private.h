@@ -11,24 +11,24 @@
 typedef struct
 {
   GString *text;
-  gboolean has_items; /* the open object or array has an item */
+  gboolean has_items; /* the innermost open object or array has an item */
 } TarnJson;
 
-/* Open and close an object or array.  @name: the name of a member of an object, without characters
- * that need an escape; NULL for an item of an array, or the outermost value.  @opening is '{' or
- * '[', @closing '}' or ']'. */
+/* Open and close an object or array.  @name: the name of a member of an object, which must contain
+ * no characters that JSON escapes; NULL for an item of an array, and for the outermost value.
+ * @opening: '{' or '['.  @closing: '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
-/* Adds a number.  Writes null for a number of more than 63 bits, because many readers have no more;
- * such a number stands for no bound. */
+/* Adds a number.  Numbers above 2^63-1 mean "no limit" here, and many readers cannot read them, so
+ * writes null for them. */
 void _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number);
 void _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true);
-/* Adds a text in UTF-8.  Invalid bytes are replaced.  NULL: adds null. */
+/* Adds a text in UTF-8, and replaces invalid bytes.  Adds null if @text is NULL. */
 void _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text);
-/* Adds an address as a text of hexadecimal digits, because readers keep 53 bits of a number. Writes
- * null for 0. */
+/* Adds an address as a string of hexadecimal digits, because many readers keep only 53 bits of a
+ * number.  Writes null for address 0. */
 void _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address);
-/* Begins a line, before an item. */
+/* Begins a new line.  The next item follows there. */
 void _tarn_json_break (TarnJson *json);
 
 #endif

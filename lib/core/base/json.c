@@ -5,8 +5,8 @@
 
 #include "base/json-private.h"
 
-/* Appends the digits of a number.  A snapshot has millions of them, and g_string_append_printf ()
- * takes ten times as long. */
+/* Appends the digits of a number.  A snapshot has millions of numbers, and g_string_append_printf
+ * () would take ten times as long. */
 static void
 append_digits (GString *text, guint64 number, guint base)
 {

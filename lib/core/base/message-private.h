@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Messages from code that runs once, or under a lock.  A program's log handler may call Tarn.  If
- * it did so before that code has ended, it would wait for itself.  So such code holds messages
- * back, and they are logged after it. */
+ * such code logged directly, the handler would wait for the code that called it.  So the code holds
+ * its messages back, and Tarn logs them when the code has ended. */
 
 #ifndef TARN_MESSAGE_PRIVATE_H
 #define TARN_MESSAGE_PRIVATE_H
@@ -12,15 +12,18 @@
 
 #include "common/lock-private.h"
 
-/* Logs a message, as g_message () does; or later, if the calling thread holds messages back. */
+/* Logs a message like g_message ().  If the calling thread holds messages back, logs it when that
+ * ends. */
 void _tarn_message (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
 
-/* Holds back the messages of the calling thread.  _tarn_messages_release () must follow, which logs
- * them; the thread must hold no lock of Tarn then.  Pairs may nest: the outermost counts. */
+/* _tarn_messages_hold () holds back the messages of the calling thread.  _tarn_messages_release ()
+ * logs them; the caller must hold no lock of Tarn.  Pairs of these calls may nest: only the
+ * outermost one logs. */
 void _tarn_messages_hold (void);
 void _tarn_messages_release (void);
 
-/* Calls a function once, and then logs its messages. */
+/* Calls @func if no thread has called it with this @once before, and then logs the messages of
+ * @func. */
 static inline void
 _tarn_once_with_messages (TarnOnce *once, void (*func) (void))
 {

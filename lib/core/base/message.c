@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Messages that are held back while a lock is held, and logged afterwards. */
+ * Holds messages back while a thread has a lock, and logs them afterwards. */
 
 #include "base/message-private.h"
 
-/* The calling thread's own. */
+/* The calling thread's holds and messages. */
 static _Thread_local guint n_holds;
 static _Thread_local GSList *held; /* texts, the latest first */
 
@@ -22,7 +22,7 @@ log_and_free (gpointer text)
   g_free (text);
 }
 
-/* A message that a handler logs meanwhile is logged at once. */
+/* Log handlers run while no message is held back, so a message from a handler is logged at once. */
 void
 _tarn_messages_release (void)
 {

@@ -1,28 +1,34 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The threads that call Tarn, and read sections that cost them no atomic read-modify-write.
+ * The threads that call Tarn, and read sections, which a thread enters and leaves without an atomic
+ * read-modify-write instruction.
  *
- * This is a readers-writer lock with an asymmetric fence.  A door guards data that many threads use
- * and that other threads seldom change: each thread's cache of a pool, a memo's table.
+ * A door is a readers-writer lock with an asymmetric fence.  It guards data that many threads use
+ * and that other threads seldom change: each thread's cache of a pool, or a memo's table.
  *
- *     reader   begins a visit: makes its own counter of visits odd, then looks at the door.  Open:
- *              it is inside, and uses the data.  Closed: it ends the visit, and takes the mutex
- *              that goes with the door instead.
- *     writer   holds that mutex, closes the door, then waits until every thread's counter is even,
- *              or has changed: nobody is inside, and nobody comes in before the door is opened.
+ *     reader   begins a read section ("visit"): makes its own counter of visits odd, then reads
+ *              the state of the door. If the door is open, the reader is inside, and uses the
+ *              data. If the door is closed, the reader ends the visit, and takes the door's mutex
+ *              instead.
+ *     writer   holds the door's mutex, closes the door, then waits until every thread's counter
+ *              is even or has changed. Then nobody is inside, and nobody can enter before the
+ *              writer opens the door.
  *
- * Each side stores one word and then loads the other's.  At least one of them must see the other's
- * store, so each needs a full fence between its store and its load.  Readers are many and writers
- * few, so the writer pays for both: membarrier(2) makes every running thread of the process execute
- * a fence, and readers need a compiler barrier only.  If the kernel has no membarrier, or begins to
- * refuse it, and under ThreadSanitizer, which does not support fences, readers order their own
- * store and load at the cost of an exchange: a fenced visit.  Each door is set to plain or to
- * fenced visits when it is opened.
+ * Each side stores one word and then loads the word of the other side.  At least one side must see
+ * the other's store, so each needs a full fence between its store and its load.  Readers are many
+ * and writers are few, so the writer issues both fences: membarrier(2) makes every running thread
+ * of the process execute one, and a reader needs only a compiler barrier.  That is a plain visit.
+ * In a fenced visit, the reader stores with an exchange, which is a fence of its own.  Readers use
+ * fenced visits if the kernel has no membarrier or begins to refuse it, and under ThreadSanitizer,
+ * which does not support fences.  When a writer opens a door, it decides whether the door takes
+ * plain or only fenced visits.  A traced visit is a fenced visit whose reader also records, or
+ * counts, the request.
  *
- * Inside, a reader must wait for no thread except other readers, because a writer waits for it.  A
- * reader begins no visit inside a visit, because its only counter would become even; but inside it
- * may check further doors, because their writers wait for the same counter. */
+ * Inside, a reader must not wait for any thread except other readers, because a writer waits for
+ * the reader.  A reader must not begin a second visit inside a visit, because that would make its
+ * only counter even.  Inside, it may check further doors instead, because the writers of these
+ * doors wait for the same counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -30,8 +36,8 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* GLib's macros store the condition in a variable, and the compiler loses the expectations for its
- * parts. */
+/* Replace G_LIKELY and G_UNLIKELY, which store the condition in a variable: the compiler then loses
+ * what is likely of the parts of a condition. */
 #define TARN_LIKELY(condition) __builtin_expect (!!(condition), 1)
 #define TARN_UNLIKELY(condition) __builtin_expect (!!(condition), 0)
 
@@ -41,72 +47,77 @@ typedef struct _TarnThread TarnThread;
  *
  * Invariants:
  *
- *     a record is never freed: a thread that ends leaves its own, with its number, to one that
- *     comes later, so that numbers stay as small as the most threads that there were at a time
- *     the list of living threads has the record of each thread that is, or may come, inside; a
- *     writer walks it under its lock, and waits there
- *     a thread that has left its record gets no other: it does without, and takes locks
+ *     no record is ever freed: when a thread ends, a later thread takes over the record and its
+ *     number, so numbers stay below the largest number of threads that existed at one time
+ *     the list of living threads has the record of each thread that is or may come inside a door;
+ *     a writer walks the list, and waits for readers, while it holds the list's lock
+ *     a thread that is ending and has left its record gets no other one: it uses locks instead
  *
- * A thread that registers while a door is being closed is in the list before it is walked; or it
- * takes the list's lock after the writer has given that up, and sees the door closed. */
+ * If a thread registers while a writer closes a door, there are two cases.  Either the thread is in
+ * the list before the writer walks it.  Or the thread takes the list's lock after the writer has
+ * released it, and so sees that the door is closed. */
 struct _TarnThread
 {
-  guint visits; /* atomic, written by the thread alone; odd: it is inside, or looks at a door */
-  guint number; /* constant, from 0 on */
-  gboolean is_taken; /* by a thread that has not ended; no other reads or writes this */
+  guint visits; /* atomic; only this thread writes it; odd: the thread is inside, or reads the state
+                   of a door */
+  guint number; /* constant; counts from 0 */
+  gboolean is_taken; /* the record belongs to a living thread; only that thread uses this field */
 
-  /* In the list of living threads, or of records that were left; behind the lists' locks. */
+  /* Links in one of two lists, the living threads or the records that ended threads have left.  The
+   * lists' locks guard them. */
   TarnThread *next;
-  TarnThread **link; /* the pointer to it, in the former */
+  TarnThread **link; /* list of living threads: the pointer that points to this record */
 
-  /* The items that pools keep with each thread, by the pools' slots (_tarn_threads_take_slot ()).
-   * The thread itself reads the array without a lock.  Who writes to it holds the records' lock:
-   * the thread itself, or a thread that clears the slot of a pool which nobody calls any more. */
+  /* The items that pools keep with each thread, indexed by the pools' slots
+   * (_tarn_threads_take_slot ()).  The thread itself reads the array without a lock.  The lock of
+   * the records guards writes: by the thread itself, or by a thread that clears the slot of a pool
+   * which nobody calls any more. */
   gpointer *items;
   guint n_items;
 
-  /* record/: the thread's own, except the stream, which stays with the record. */
-  guint64 system_number; /* 0: not asked for yet */
+  /* Fields of record/.  Only the thread uses them.  When it ends, all except the stream are reset;
+   * the stream stays with the record. */
+  guint64 system_number; /* number from the system; 0: not read yet */
   struct _TarnStream *stream;
-  gint64 step_time; /* the latest event's that is a step (record/stream.c); 0: none yet */
-  GArray *tags;     /* guint32 each: the latest is last; NULL: it never had any */
+  gint64 step_time; /* time of the latest event that is a step (record/stream.c); 0: none */
+  GArray *tags;     /* of guint32: the stack of tags, the latest last; NULL: there never was one */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* The calling thread's record.  Never NULL: a thread that has not registered has _tarn_no_thread,
- * and one that is ending and has left its record _tarn_ended_thread.  Both have no items, so that a
- * hit needs one check less. */
+/* The calling thread's record, never NULL.  It points to _tarn_no_thread if the thread has not
+ * registered, and to _tarn_ended_thread if the thread is ending and has left its record.  Neither
+ * has items, so that a cache hit needs no check for them. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility ("hidden")));
 
 typedef enum
 {
-  TARN_DOOR_OPEN,            /* to all visits */
-  TARN_DOOR_CLOSED,          /* to all */
-  TARN_DOOR_OPEN_WITH_FENCE, /* to fenced visits only: there is no membarrier */
-  TARN_DOOR_OPEN_WATCHED,    /* to fenced visits only, so that no thread takes the fast path: the
-                                slower one indexes or redirects */
-  TARN_DOOR_OPEN_FOLLOWED    /* to traced visits only, which are fenced, so that no thread takes the
-                                fast path */
+  TARN_DOOR_OPEN,            /* to all visits that are not traced */
+  TARN_DOOR_CLOSED,          /* to all visits */
+  TARN_DOOR_OPEN_WITH_FENCE, /* to fenced visits only, because there is no membarrier */
+  TARN_DOOR_OPEN_WATCHED, /* to fenced visits only, so that every thread leaves the fast path, which
+                             neither indexes nor redirects blocks */
+  TARN_DOOR_OPEN_FOLLOWED /* to traced visits only, so that every thread leaves the fast path */
 } TarnDoorState;
 
 typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
-/* Starts a thread of the library, with all signals blocked. */
+/* Starts a thread of the library.  All signals are blocked there, so that none of the program's
+ * signal handlers runs in it. */
 GThread *_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error);
 
-/* Frees an item that was kept with a thread.  The ending thread calls it with the lock of records
- * held. */
+/* Frees an item that a pool has kept with a thread.  The thread calls this when it ends, and holds
+ * the lock of the records. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
 guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
 void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item);
 
-/* Gets the calling thread's record, and registers the thread if it has none.  Returns NULL if it is
- * ending, and has left its record: an item that it kept then would never be freed. */
+/* Gets the calling thread's record, and registers the thread if it has none.  Returns NULL if the
+ * thread is ending and has left its record: nobody would free an item that it stored now. */
 static inline TarnThread *
 _tarn_thread_self (void)
 {
@@ -115,8 +126,9 @@ _tarn_thread_self (void)
   return TARN_LIKELY (thread->is_taken) ? thread : _tarn_thread_register ();
 }
 
-/* Ends the visit with the odd number @visit; the next visit's is thread->visits + 1.  The caller
- * passes the number, so that the processor need not load a value that it has just stored. */
+/* Ends a visit.  @visit: the odd number of this visit.  The next visit has the number
+ * thread->visits + 1.  The caller passes the number so that the processor need not load a value
+ * that it has just stored. */
 static inline void
 _tarn_thread_end_visit (TarnThread *thread, guint visit)
 {
@@ -126,9 +138,9 @@ _tarn_thread_end_visit (TarnThread *thread, guint visit)
 gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 gboolean _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* Begins a visit.  Returns TRUE if the thread is inside until _tarn_thread_end_visit ().  Returns
- * FALSE if the door is closed, or takes fenced visits only; the caller checks which, off the fast
- * path. */
+/* Begins a plain visit.  Returns TRUE if the thread is inside; it then calls _tarn_thread_end_visit
+ * () later.  Returns FALSE if the door is closed or takes no plain visits; the caller finds out
+ * which, off the fast path. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -145,8 +157,8 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a traced visit, or else a plain or fenced one.  Returns TRUE if the thread is inside until
- * _tarn_thread_leave (). */
+/* Begins a traced visit if @is_followed, otherwise a plain or, if need be, a fenced one.  Returns
+ * TRUE if the thread is inside; it then calls _tarn_thread_leave () later. */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {
@@ -164,7 +176,8 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* The caller holds the door's mutex, unless no other thread knows the door yet. */
+/* Close or open a door.  The caller holds the door's mutex, unless no other thread knows the door
+ * yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
 void _tarn_door_open_watched (TarnDoor *door);
@@ -178,7 +191,8 @@ _tarn_door_needs_fence (const TarnDoor *door)
   return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
-/* Returns TRUE if a door takes no plain visits, so that callers have to check which it takes. */
+/* Returns TRUE if a door takes no plain visits.  The caller then has to check which visits it
+ * takes. */
 static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
@@ -200,9 +214,9 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Returns TRUE if a door is open.  The caller holds, in place of a visit, a lock that a writer
- * takes as well before it closes the door, and sees all that was written before the door was
- * opened. */
+/* Returns TRUE if a door is open.  For a caller that is not inside, but holds a lock that each
+ * writer also takes before it closes the door.  The caller then sees all that was written before
+ * the door was opened. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

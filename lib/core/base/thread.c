@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The threads that call Tarn, and waiting for them (thread-private.h). */
+ * The records of threads that call Tarn, and the doors at which a writer waits for threads (see
+ * thread-private.h). */
 
 #define _GNU_SOURCE 1 /* cpu_set_t */
 
@@ -29,19 +30,20 @@
 _Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
 TarnThread _tarn_no_thread, _tarn_ended_thread;
 
-/* Guards records and slots.  It is taken before the locks of pools. */
+/* Guards the records of threads, and the slots.  A thread takes it before the lock of a pool. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnThread *left_threads; /* records that ended threads have left; through next */
-static guint n_threads;          /* records that there are */
-static GArray *end_funcs;        /* of TarnThreadEndFunc, by slots; NULL: there never was one */
-static GArray *free_slots;       /* guint each; made with end_funcs */
+static TarnThread *left_threads; /* records that ended threads have left; linked by next */
+static guint n_threads;          /* number of all records */
+static GArray *end_funcs; /* of TarnThreadEndFunc, indexed by slots; NULL: no slot was ever taken */
+static GArray *free_slots; /* of guint; made together with end_funcs */
 
-/* Guards the list of living threads, which changes with both locks held.  It is taken after the
- * locks of pools and memos, by those who close doors, and none is taken while it is held. */
+/* Guards reads of the list of living threads.  To change the list, a thread holds both locks.  A
+ * thread that closes a door takes this one after the locks of pools and memos, and takes no other
+ * lock while it holds this one. */
 static TarnMutex living_lock = TARN_MUTEX_INIT;
-static TarnThread *living_threads; /* through next */
+static TarnThread *living_threads; /* linked by next */
 
-/* Adds a record to the list of living threads.  The lock is held. */
+/* Adds a record to the list of living threads.  The caller holds the lock of the records. */
 static void
 add_living (TarnThread *thread)
 {
@@ -55,8 +57,8 @@ add_living (TarnThread *thread)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Moves a record from the list of living threads to those left for later threads.  The lock is
- * held. */
+/* Moves a record from the list of living threads to the records that later threads can take.  The
+ * caller holds the lock of the records. */
 static void
 leave_record (TarnThread *thread)
 {
@@ -71,7 +73,8 @@ leave_record (TarnThread *thread)
   left_threads = thread;
 }
 
-/* Frees the items kept with a thread that ends, and leaves its record to a later thread. */
+/* Frees the items that pools keep with the calling thread, which is ending, and leaves its record
+ * to a later thread. */
 static void
 end_thread (gpointer data)
 {
@@ -95,7 +98,8 @@ end_thread (gpointer data)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Takes a record that an ended thread has left, or makes one.  The lock is held. */
+/* Takes a record that an ended thread has left, or makes one.  The caller holds the lock of the
+ * records. */
 static TarnThread *
 take_record (void)
 {
@@ -112,8 +116,8 @@ take_record (void)
   return thread;
 }
 
-/* Gives the calling thread a record.  Returns NULL if the thread is ending, and has no record any
- * more. */
+/* Gives the calling thread a record.  Returns NULL if the thread is ending and has left its record
+ * already. */
 TarnThread *
 _tarn_thread_register (void)
 {
@@ -136,7 +140,7 @@ _tarn_thread_register (void)
 
 /* Slots for items that threads keep */
 
-/* Takes a free slot, or makes a new one if there is none; slots count from 0. */
+/* Returns a free slot, or a new one if none is free.  Slots count from 0. */
 guint
 _tarn_threads_take_slot (TarnThreadEndFunc at_end)
 {
@@ -161,8 +165,8 @@ _tarn_threads_take_slot (TarnThreadEndFunc at_end)
   return slot;
 }
 
-/* Frees a slot.  Afterwards no thread has an item there, and no end function of an ended thread is
- * still running for it. */
+/* Frees a slot.  Afterwards no thread has an item there, and no end function is still running for
+ * an item of an ended thread. */
 void
 _tarn_threads_give_slot (guint slot)
 {
@@ -194,19 +198,20 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
-/* How many times a thread that closes a door yields the processor, while another thread is inside,
- * before it sleeps. */
+/* The number of times that a thread that closes a door yields the processor, while another thread
+ * is inside, before it begins to sleep. */
 #define N_YIELDS 20
 
-/* The microseconds after which every store of a processor is visible to the others: some thousand
- * times as long as any processor is known to take. */
+/* The microseconds after which every store of a processor is visible to all others.  This is a
+ * thousand times the longest delay that is known of any processor. */
 #define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-static gboolean membarrier_is_gone; /* atomic: it worked, and then was refused, as in a sandbox */
+static gboolean membarrier_is_gone; /* atomic: membarrier worked at first, and then the kernel
+                                       refused it, as in a sandbox */
 
-/* Returns TRUE if the kernel executes fences for readers; the first call asks it to be ready to.
- * Returns FALSE with ThreadSanitizer, which does not support fences: there the loads and stores
- * themselves are in one order. */
+/* Returns TRUE if membarrier works.  The first call registers the process for it with the kernel.
+ * Returns FALSE under ThreadSanitizer, which does not support fences; there all loads and stores of
+ * readers and writers are sequentially consistent. */
 static gboolean
 has_membarrier (void)
 {
@@ -222,9 +227,10 @@ has_membarrier (void)
 #endif
 }
 
-/* Runs this thread on each processor in turn that the kernel allows.  A reader that was running
- * there was preempted, and a reader that has moved elsewhere was switched out before; either
- * executes a full fence.  Returns FALSE if this thread could not run on one of them. */
+/* Moves this thread to each allowed processor in turn, as a substitute for membarrier.  A reader
+ * that was running on that processor is preempted; a reader that has moved to another processor was
+ * switched out before.  Either way the reader executes a full fence.  Returns FALSE if this thread
+ * could not run on one of the processors. */
 static gboolean
 visit_processors (void)
 {
@@ -238,7 +244,7 @@ visit_processors (void)
     {
       CPU_ZERO (&one);
       CPU_SET (i, &one);
-      /* EINVAL: there is no such processor, or this process may not use it. */
+      /* EINVAL: the processor does not exist, or this process may not use it. */
       has_been_there = sched_setaffinity (0, sizeof one, &one) == 0 || errno == EINVAL;
     }
   return sched_setaffinity (0, sizeof before, &before) == 0 && has_been_there;
@@ -248,12 +254,13 @@ visit_processors (void)
 }
 
 /* Makes every reader execute a fence after all stores of this thread.  If the kernel begins to
- * refuse that, doors take fenced visits only from the next time they are opened; until then, doors
- * that are open to all visits have to be closed in the ways below.
+ * refuse membarrier, each door takes only fenced visits after it is opened the next time.  Doors
+ * that are open to plain visits at that moment still have to be closed, so this function uses the
+ * substitutes below.
  *
- * The last resort is to wait.  No architecture says how long a processor may delay a store, but
- * none is known to take more than some microseconds while it runs, and one that stops running a
- * thread executes a fence. */
+ * The last resort is to wait.  No architecture limits the time for which a processor may delay a
+ * store.  But no processor is known to delay one for more than some microseconds while it runs, and
+ * a processor that switches to another thread executes a fence. */
 static void
 fence_readers (void)
 {
@@ -264,8 +271,8 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Begins a visit with the reader's own fence.  Returns the state of the door; the thread is inside
- * unless it is closed. */
+/* Begins a fenced visit.  Returns the state of the door.  The thread is inside unless that state is
+ * TARN_DOOR_CLOSED. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -296,9 +303,9 @@ _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDo
   return FALSE;
 }
 
-/* Waits until a thread has ended the visit that it is in now.  It may begin another one meanwhile,
- * but not through the closed door.  The thread may have to run on this very processor with a lower
- * priority, so yielding is not enough. */
+/* Waits until a thread has ended its current visit, if it is in one.  The thread may begin another
+ * visit meanwhile, but not through the closed door.  Sleeps after some yields, because the reader
+ * may have to run on this very processor with a lower priority. */
 static void
 await_thread (const TarnThread *thread)
 {
@@ -312,9 +319,9 @@ await_thread (const TarnThread *thread)
       g_usleep (MIN (10 * (round - N_YIELDS), 1000));
 }
 
-/* Waits until each other thread has ended the visit that it is in now, if any.  One that registers
- * meanwhile is in the list, or takes the list's lock after this, and sees all that was stored
- * before. */
+/* Waits until each other thread has ended its current visit.  A thread that registers meanwhile is
+ * in the list; or it takes the list's lock after this function has released it, and then sees all
+ * that was stored before. */
 static void
 await_threads (void)
 {
@@ -327,8 +334,8 @@ await_threads (void)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Returns TRUE if any thread but this one may be inside.  One that registers later takes the list's
- * lock after this, and sees all that was stored before. */
+/* Returns TRUE if any other thread may be inside.  A thread that registers later takes the list's
+ * lock after this function has released it, and then sees all that was stored before. */
 static gboolean
 has_others (void)
 {
@@ -341,7 +348,7 @@ has_others (void)
   return !is_alone;
 }
 
-/* Closes a door, and waits until no thread but this one is inside. */
+/* Closes a door, and waits until no other thread is inside. */
 void
 _tarn_door_close (TarnDoor *door)
 {
@@ -356,21 +363,23 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Opens a door to traced visits only, and publishes what was written while it was closed. */
+/* Opens a door to traced visits only.  A thread that enters sees all that was written while the
+ * door was closed. */
 void
 _tarn_door_open_followed (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to fenced visits only, so that no thread takes the fast path. */
+/* Opens a door to fenced visits only, so that every thread leaves the fast path. */
 void
 _tarn_door_open_watched (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_WATCHED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door, and publishes what was written while it was closed. */
+/* Opens a door to plain visits, or to fenced ones if there is no membarrier.  A thread that enters
+ * sees all that was written while the door was closed. */
 void
 _tarn_door_open (TarnDoor *door)
 {

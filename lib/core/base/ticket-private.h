@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists of calls in flight that other threads may wait for, the oldest first.  Nothing here takes a
- * lock: the lock of its owner guards a list. */
+ * Lists of running calls that other threads may wait for, the oldest first.  Nothing here takes a
+ * lock: the caller holds the lock that guards the list. */
 
 #ifndef TARN_TICKET_PRIVATE_H
 #define TARN_TICKET_PRIVATE_H
 
 #include "common/lock-private.h"
 
-/* One call, on the stack of its thread. */
+/* A running call.  The struct is on the stack of the thread that makes the call. */
 typedef struct _TarnTicket TarnTicket;
 struct _TarnTicket
 {
@@ -22,13 +22,14 @@ typedef struct
 {
   TarnTicket *oldest;
   TarnTicket *newest;
-  guint64 last;    /* serial of the last call that has begun */
-  guint64 ended;   /* finished calls that have done something */
-  guint n_waiting; /* threads; a broadcast takes a system call even if there are none */
+  guint64 last;    /* serial of the latest call that has begun */
+  guint64 ended;   /* number of finished calls that did something */
+  guint n_waiting; /* number of waiting threads; if 0, no broadcast is made, which saves its system
+                      call */
   TarnCond changed;
 } TarnTickets;
 
-/* Adds a call to those in flight. */
+/* Adds a call to the list. */
 static inline void
 _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
 {
@@ -39,8 +40,8 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
-/* Ends a call, and wakes the threads that wait for it, which look again.  @has_done: it has done
- * something. */
+/* Removes a call from the list, and wakes all threads that wait, each of which then checks again.
+ * @has_done: the call did something. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {
@@ -52,7 +53,7 @@ _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
     _tarn_cond_broadcast (&tickets->changed);
 }
 
-/* Waits until a call ends; @lock guards the list. */
+/* Waits until any call in the list ends.  @lock guards the list; the caller holds it. */
 static inline void
 _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
 {
@@ -61,7 +62,7 @@ _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
   tickets->n_waiting--;
 }
 
-/* Waits until every call up to @serial has ended. */
+/* Waits until every call whose serial is @serial or less has ended.  The caller holds @lock. */
 static inline void
 _tarn_tickets_await (TarnTickets *tickets, guint64 serial, TarnMutex *lock)
 {
