@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads, fills and compares memory for TARN_DEBUG, through the backend. */
+ * Fills memory, and compares it with a byte, for TARN_DEBUG.  The backend reads and fills the
+ * memory. */
 
 #include "debug/debug-private.h"
 
@@ -9,7 +10,8 @@
 
 #define CHUNK ((gsize) 1 << 20)
 
-/* The fewest bytes that the device searches.  Fewer are read sooner than searched. */
+/* The smallest number of bytes that the device searches for a changed one.  The host reads and
+ * compares fewer bytes sooner. */
 #define LEAST_FOUND ((gsize) 16 << 10)
 
 gboolean
@@ -19,7 +21,8 @@ _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, g
   return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
-/* Notes the bytes that are changed in a chunk, which begins at an offset of the memory. */
+/* Compares a chunk of memory, @bytes, with the expected byte, and adds the bytes that differ to
+ * @change.  @offset: the offset of the chunk in the memory. */
 static void
 compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
                TarnContentsChange *change)
@@ -37,8 +40,9 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
-/* Skips bytes that are unchanged, if the device can search.  @offset and @size become those of the
- * rest. */
+/* Makes the device search for the first byte that differs from @byte, if the device can.  Advances
+ * @offset to that byte, and reduces @size accordingly.  Returns FALSE with an error if the backend
+ * fails. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)

@@ -1,27 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finding what programs do wrong with memory: TARN_DEBUG.
+ * TARN_DEBUG: finds mistakes that programs make with memory.
  *
- *     settings.c        what TARN_DEBUG asks for
- *     guarded.c         an allocator that stands between a pool and its upstream allocator
- *     guarded-queues.c  its queues, which are the backend's
+ *     settings.c        reads the value of TARN_DEBUG
+ *     guarded.c         an allocator that Tarn puts between a pool and its upstream allocator
+ *     guarded-queues.c  functions of that allocator for queues; they call the backend's
  *     guards.c          the guards around a block in use
- *     quarantine.c      freed blocks, before their memory is returned
- *     gaps.c            blocks behind which nothing is mapped
- *     dying.c           guards in the host's memory, when a signal ends the program
- *     contents.c        reading, filling and comparing memory, through the backend
- *     finding.c         messages
- *     leaks.c           what is in use when a pool ends, or the program
+ *     quarantine.c      freed blocks, before their memory is returned upstream
+ *     gaps.c            blocks that are followed by unmapped addresses
+ *     dying.c           checks guards that the host can read when a signal ends the program
+ *     contents.c        fills and compares memory through the backend
+ *     finding.c         findings: messages about mistakes
+ *     leaks.c           lists the blocks in use when a pool or the program ends
  *
- * A pool that is debugged has each block from upstream, with exactly the bytes that are asked for,
- * and returns it as soon as it is freed, once the host has waited for the queues that use it.
- * So whatever stands below sees each block by itself, while nobody else uses it:
+ * A debugged pool does not cache.  It allocates each block upstream, with exactly the bytes that
+ * the program asks for.  When the program frees a block, the host waits for the queues that use it,
+ * and the pool returns it at once.  So guarded.c sees each allocation and each free, and nobody
+ * else uses the memory:
  *
- *     margin | what was asked for | the rest, and another margin
+ *     margin | user's part: the bytes asked for | rest | margin
  *
- * Margins and the rest are filled with GUARD while the block is in use, what was asked for with
- * POISON before and after. */
+ * While the block is in use, the margins and the rest (the guards) are filled with the guard byte.
+ * The user's part is filled with the poison byte ("POISON") when the block is allocated and again
+ * when it is freed. */
 
 #ifndef TARN_DEBUG_PRIVATE_H
 #define TARN_DEBUG_PRIVATE_H
@@ -30,18 +32,20 @@
 #include "common/debug-words-private.h"
 #include "common/lock-private.h"
 
-/* With all bits set, each type of floating-point number is no number (NaN). */
+/* A floating-point number of any type with all bits set is a NaN. */
 #define TARN_DEBUG_POISON_BYTE 0xff
 #define TARN_DEBUG_GUARD_BYTE 0xbd
 
 /* settings.c */
 
-/* Returns the settings of TARN_DEBUG, for pools without their own. */
+/* Returns the settings of TARN_DEBUG.  They apply to pools that have no settings of their own. */
 const TarnDebugSettings *_tarn_debug_get_settings (void);
-/* Reads the settings in a pool's option.  @text: nullable: as in TARN_DEBUG. */
+/* Reads a pool's settings.  @text: the option TarnPoolOptions.debug, in the syntax of TARN_DEBUG;
+ * NULL: the settings of TARN_DEBUG. */
 gboolean _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error);
 
-/* Returns the number of requests from one check of a pool to the next; 0: it is not checked. */
+/* Returns the number of requests after which a pool checks its invariants again; 0: it never
+ * does. */
 static inline guint
 _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 {
@@ -49,91 +53,98 @@ _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 }
 
 typedef struct _TarnDyingSlot TarnDyingSlot; /* dying.c */
-typedef GPtrArray TarnFindings;              /* texts, owned */
+typedef GPtrArray TarnFindings;              /* of texts, which it owns */
 
-/* A block, from its request until its memory is returned to upstream. */
+/* A block of a debugged pool.  The struct exists until the block's memory is returned upstream. */
 typedef struct
 {
-  TarnMemory memory, whole; /* the user's part, and all of it, from upstream */
+  TarnMemory memory, whole; /* the user's part, and the whole memory, from upstream */
   gsize size, whole_size;   /* bytes */
-  gsize margin;             /* bytes in front of the user's part; 0: no guards */
-  gboolean is_unguarded; /* its guards could not be written, because a stream was being captured */
-  gboolean is_said;      /* a finding has named its guards; under the lock */
-  gconstpointer host;    /* the host's address of all of it; NULL: none */
+  gsize margin;             /* bytes before the user's part; 0: the block has no guards */
+  gboolean is_unguarded; /* the guards could not be filled, because a stream was being captured */
+  gboolean is_said;      /* a finding about the guards was reported; guarded by the lock */
+  gconstpointer host;    /* address at which the host can read whole; NULL: it cannot */
   TarnDyingSlot *slot;   /* nullable */
-  gboolean has_gap;      /* gaps.c; in that case: */
+  gboolean has_gap;      /* unmapped addresses follow (gaps.c); only then has it a backing */
   TarnMemory backing;
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread; /* thread 0: not known yet */
+  guint32 freed_stack, freed_thread; /* thread 0: it was not freed yet */
   gboolean is_freed;                 /* in quarantine */
-  gboolean is_stuck;                 /* freed, but commands may still use it, as far as is known */
-  GList link;                        /* in the quarantine */
-  guint n_looks;                     /* calls that read it without the lock */
-  gboolean is_left;                  /* the last of them is to free it */
+  gboolean is_stuck;                 /* the program freed it, but Tarn does not know that all
+                                        commands that use it are done */
+  GList link;                        /* in TarnGuarded.quarantine */
+  guint n_looks;                     /* threads that are reading its memory, without the lock */
+  gboolean is_left;                  /* the last of these threads has to free it */
 } TarnDebugBlock;
 
-/* The allocator between a pool and its upstream allocator.
+/* The allocator that Tarn puts between a debugged pool and its upstream allocator.
  *
- * Invariants, under the lock: each block in use or in quarantine is in the table, by the address of
- * its user's part.  Blocks in quarantine are in the queue as well, the oldest first.  A block that
- * was freed while a call was reading it is still in the table.
+ * Invariants, under the lock: the table has each block that is in use or in quarantine, by the
+ * address of the user's part.  The queue has the blocks in quarantine, too, the oldest first.  A
+ * block that was freed while another thread was reading it is still in the table.
  *
- * No thread waits for a call that reads a block.  To read its memory, the backend may wait for
- * commands, and these for the thread that frees the block: if that thread waited, too, neither
- * would go on. */
+ * No thread waits for a thread that reads a block.  The reader's backend may wait for commands, and
+ * these commands may wait for the thread that frees the block.  If that thread waited for the
+ * reader, there would be a deadlock. */
 typedef struct
 {
-  TarnAllocator *self;   /* the allocator with this as user_data */
-  TarnAllocator *given;  /* a reference: the allocator that the pool was given */
-  TarnAllocator *below;  /* the source of memory: the same, or its direct one */
-  TarnAllocator *direct; /* its functions are called */
+  TarnAllocator *self;   /* the TarnAllocator whose user_data is this struct */
+  TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
+  TarnAllocator *below;  /* the source of memory: given, or given's direct allocator */
+  TarnAllocator *direct; /* given's direct allocator, whose functions are called */
   gchar *label;          /* for messages */
   TarnDebugSettings settings;
-  gsize margin;          /* bytes of each block, if there is room; 0: no guards */
-  gboolean has_contents; /* memory can be read and filled */
+  gsize margin;          /* bytes before and after each block, if memory suffices; 0: no guards */
+  gboolean has_contents; /* the backend can read and fill memory */
   GList all_link;        /* in the list of leaks.c, under its lock */
 
   TarnMutex lock;
   GHashTable *blocks; /* of TarnDebugBlock */
   GQueue quarantine;  /* of TarnDebugBlock */
   gsize quarantined_bytes;
-  gsize taken_bytes;     /* bytes of all blocks, also those being allocated */
-  gsize limit_bytes;     /* limit of taken_bytes; 0: none */
+  gsize taken_bytes;     /* bytes of all blocks, including those that are being allocated */
+  gsize limit_bytes;     /* limit of taken_bytes; 0: no limit */
   gboolean has_ended;    /* the pool has ended */
-  gint shows_host;       /* atomic: the host sees such memory; -1: not known yet */
-  gint is_captured_said; /* atomic: a message about a capture was logged */
-  gboolean is_nameless;  /* blocks had the same address at a time: not all are in the table */
+  gint shows_host;       /* atomic: TRUE if the host sees what devices write there; -1: not known
+                            yet */
+  gint is_captured_said; /* atomic: a message about a captured stream was logged */
+  gboolean is_nameless;  /* two blocks had the same address, so the table lacks some blocks */
 } TarnGuarded;
 
 /* guarded.c */
 
-/* Returns a new reference to the allocator for a pool that was given @upstream: that itself if
- * nothing is debugged. */
+/* Returns the upstream for a pool to which the program gave @upstream: a new allocator for
+ * debugging, or, if the settings ask for none, a new reference to @upstream. */
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
                                      const TarnDebugSettings *settings);
-/* Limits the bytes of a pool's blocks, with their guards and in quarantine; 0: no limit.  Returns
- * TRUE if they, or a heap that follows the limit, have more now. */
+/* Limits the bytes of all blocks of a pool, including their guards, and blocks in quarantine.  0:
+ * no limit.  Returns TRUE if the pool has more bytes than the limit now. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
-/* Checks the blocks in quarantine, and reports those in use, as the pool ends. */
+/* Checks the blocks in quarantine, and reports the blocks in use as leaks.  The pool calls this
+ * when it ends. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
-/* Records that the calling thread freed a block in use, and where, for findings. */
+/* Records that the calling thread has freed a block, with the thread's stack, for later
+ * findings. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
-/* Notes that a block was freed, but cannot be returned yet, so that it counts as no leak. */
+/* Notes that the program has freed a block that cannot be returned upstream yet.  Such a block
+ * counts as no leak. */
 void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
-/* Reports that a block was freed twice.  Returns FALSE if nothing is known of it any more. */
+/* Reports that a block was freed twice.  Returns FALSE if Tarn does not know the block any more, or
+ * the block is in use. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
-/* Checks all blocks, in use and in quarantine. */
+/* Checks all blocks, those in use and those in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
-/* Logs why memory cannot be reached.  It logs nothing if the context is lost.  A capture of a
- * stream concerns all blocks at that time, so it is logged once. */
+/* Logs why memory cannot be read or filled.  Logs nothing if the context is lost.  While a stream
+ * is captured, no block can be reached, so logs that reason only once. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* Leaves a block that is to be freed to the threads that read it.  Returns FALSE if none does.  The
- * lock is held. */
+/* If other threads are reading a block, makes the last of them free it, and returns TRUE.  Returns
+ * FALSE if no thread is reading the block, so that the caller frees it.  The caller holds the
+ * lock. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
-/* Notes the calling thread and its stack as those that free a block. */
+/* Notes that the calling thread has freed a block, and the thread's stack. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
-/* Returns the memory of a block, and frees its record. */
+/* Returns a block's memory upstream, and frees the struct. */
 void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
 
 /* guarded-queues.c */
@@ -143,52 +154,58 @@ void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocat
 
 /* Fills the guards of a block. */
 gboolean _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error);
-/* Finds the host's address of a block, before its guards are filled. */
+/* Finds the address at which the host can read a block.  Call this before the guards are filled,
+ * because it may write to them. */
 void _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block);
-/* Registers filled guards with dying.c, if the host sees them; and unregisters them. */
+/* _tarn_guards_watch () registers a block's guards with dying.c, if the host can read them.  The
+ * guards must be filled.  _tarn_guards_forget () unregisters them. */
 void _tarn_guards_watch (const TarnGuarded *self, TarnDebugBlock *block);
 void _tarn_guards_forget (TarnDebugBlock *block);
-/* Checks guards, unless they have been reported. */
+/* Checks a block's guards, unless a finding about them was reported before. */
 void _tarn_guards_check (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings);
 
 /* quarantine.c */
 
-/* Fills a freed block with POISON.  Returns FALSE if the memory cannot be reached. */
+/* Fills a freed block with the poison byte.  Returns FALSE if the memory cannot be reached. */
 gboolean _tarn_quarantine_poison (TarnGuarded *self, const TarnDebugBlock *block);
-/* Adds a freed block, which was filled. */
+/* Adds a freed block to the quarantine.  The caller has filled it with the poison byte. */
 void _tarn_quarantine_put (TarnGuarded *self, TarnDebugBlock *block);
 /* Checks that a block in quarantine has not been written. */
 void _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block,
                              TarnFindings *findings);
-/* Frees blocks, the oldest first, until at most @max_bytes are left.  Frees no more blocks than
- * there were at first, so that it ends.  Returns their bytes. */
+/* Frees blocks of the quarantine, the oldest first, until it has at most @max_bytes bytes.  Returns
+ * the number of bytes freed.  Frees at most as many blocks as there are at the beginning, so that
+ * it ends even if other threads add blocks. */
 gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
 
 /* dying.c */
 
-/* Registers the guards of a block that the host sees, to be checked when a signal ends the program.
- * @front: where they begin.  Returns NULL if it fails. */
+/* Registers a block's guards, which a signal handler then checks if a signal ends the program.  The
+ * host must be able to read them.  @front: the offset at which the guards begin.  Returns NULL if
+ * there is no room. */
 TarnDyingSlot *_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block,
                                   gsize front);
 void _tarn_dying_forget (TarnDyingSlot *slot);
-/* Reads the process's own memory.  Returns FALSE if there is none, or the system does not allow
- * it. */
+/* Reads the process's own memory.  Returns FALSE if nothing is mapped at @from, or the system
+ * refuses. */
 gboolean _tarn_dying_read (gconstpointer from, gpointer to, gsize size);
 
 /* gaps.c */
 
-/* Returns TRUE if there can be blocks with gaps. */
+/* Returns TRUE if the backend can make blocks with gaps: blocks that are followed by unmapped
+ * addresses. */
 gboolean _tarn_gaps_are_there (const TarnGuarded *self);
-/* Finds the bytes that a block of a known size takes, and those in front of its user's part. */
+/* Computes, from a block's size, the bytes that the block takes with its guards, and the margin
+ * before the user's part. */
 void _tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block);
-/* Allocates memory for a block that was measured. */
+/* Allocates memory for a block, after _tarn_gaps_measure (). */
 gboolean _tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error);
 void _tarn_gaps_give_back (const TarnGuarded *self, const TarnDebugBlock *block);
 
-/* contents.c.  The functions return FALSE with an error if the backend fails. */
+/* contents.c.  Its functions return FALSE with an error if the backend fails. */
 gboolean _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
                               guint8 byte, GError **error);
-/* The range of bytes that differ from the expected one, by offsets in memory. */
+/* The first and the last byte of some memory that differ from the expected byte, as offsets. */
 typedef struct
 {
   gsize first, last;
@@ -198,8 +215,9 @@ gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsi
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);
 
-/* finding.c.  A finding is described while the lock keeps it unchanged, and reported without a
- * lock, because a handler of messages may call Tarn. */
+/* finding.c.  A caller that holds the lock adds findings to a list, because the lock keeps the
+ * block unchanged.  It reports the list after it has released the lock, because a log handler may
+ * call Tarn. */
 
 TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
@@ -210,22 +228,23 @@ void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self
 /* Reports findings, and frees the list. */
 void _tarn_findings_report (TarnFindings *findings);
 
-/* Counts a finding, which the caller reports, and adds it to TARN_FAULTS_REPORT. */
+/* Counts a finding, and adds it to TARN_FAULTS_REPORT.  The caller logs the finding. */
 void _tarn_finding_count (gboolean is_leak, const gchar *text);
 gsize _tarn_findings_get_n (void);
-/* Makes the program end with TarnDebugSettings.exit_status although nothing was found: TARN_DEBUG
- * cannot be read, so nothing was looked for. */
+/* Makes the program end with TarnDebugSettings.exit_status although there is no finding: TARN_DEBUG
+ * has a mistake, so Tarn has checked nothing. */
 void _tarn_finding_fail_at_exit (void);
 
-/* Ends the program with TarnDebugSettings.exit_status if something was found before its end, or by
- * a function that is registered with atexit () after this call. */
+/* Makes the program end with TarnDebugSettings.exit_status if there are findings.  Functions that
+ * are registered with atexit () after this call run earlier, so that their findings count, too. */
 void _tarn_finding_watch_exit (void);
 void _tarn_finding_append_stack (GString *text, guint32 stack);
 
 /* leaks.c */
 void _tarn_leaks_watch (TarnGuarded *self);
 void _tarn_leaks_forget (TarnGuarded *self);
-/* Reports the blocks in use at an event that ends their use. */
+/* Reports the blocks in use as leaks.  @when: the event that ends their use, as a clause: "the pool
+ * ends". */
 void _tarn_leaks_report (TarnGuarded *self, const gchar *when);
 
 #endif

@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks guards when the program dies.  A program that a signal ends frees nothing and calls
- * nothing at exit, although it may die of a write out of bounds.  So a signal handler checks the
- * guards that are in the host's memory.
+ * Checks guards when a signal ends the program.  Such a program frees no blocks and runs no atexit
+ * () functions, although the reason for the signal may be an out-of-bounds write.  So a signal
+ * handler checks the guards that the host can read.
  *
- * The handler may interrupt anything, also a thread that holds locks.  It reads slots, which are
- * never freed, and writes with write ().  Other threads run meanwhile, and change slots.  Each slot
- * has a version, which is odd while the slot is being changed, and what was read of a slot counts
- * only if its version is still the same afterwards.  Guards are read by the kernel
- * (process_vm_readv ()), which returns an error for memory that is gone, instead of raising another
- * signal.
+ * The handler may interrupt any code, including a thread that holds locks, so it takes none.  It
+ * reads slots, which are never freed, and writes messages with write ().  Other threads run
+ * meanwhile, and may change slots.  Each slot has a version number, which is odd while a thread
+ * changes the slot.  The handler discards what it has read of a slot if the version has changed
+ * meanwhile.  The kernel reads the guards for it (process_vm_readv ()): if the memory is unmapped,
+ * the kernel returns an error instead of raising another signal.
  *
- * A handler that the program had is called after it.  One that the program installs later replaces
- * it. */
+ * The handler then calls the handler that the program had installed before.  A handler that the
+ * program installs later replaces the one here. */
 
 #define _GNU_SOURCE 1 /* process_vm_readv () */
 
@@ -26,16 +26,16 @@
 #include <unistd.h>
 
 #define LABEL_BYTES 96
-#define FIRST_SLOTS 64 /* in the first chunk; each has twice as many as the one before */
+#define FIRST_SLOTS 64 /* in the first chunk; each later chunk has twice as many as the last */
 #define MAX_CHUNKS 20
 
 struct _TarnDyingSlot
 {
-  guint version; /* atomic; odd: it is being changed */
+  guint version; /* atomic; odd: a thread is changing the slot */
   const guint8 *whole;
-  gsize front, margin, size, whole_size; /* copied from the block; whole_size 0: there is none */
+  gsize front, margin, size, whole_size; /* of the block; whole_size 0: the slot has no block */
   gchar label[LABEL_BYTES];
-  gboolean is_said;         /* atomic: the handler has reported it, and may be called again */
+  gboolean is_said;         /* atomic: the handler has reported this slot, and does not again */
   TarnDyingSlot *next_free; /* under the lock */
 };
 
@@ -46,7 +46,7 @@ static TarnDyingSlot *chunks[MAX_CHUNKS];
 
 static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
 static struct sigaction before[G_N_ELEMENTS (signals)];
-static pid_t owner; /* constant once the handler is there */
+static pid_t owner; /* the process that installed the handler; constant afterwards */
 
 gboolean
 _tarn_dying_read (gconstpointer from, gpointer to, gsize size)
@@ -57,7 +57,8 @@ _tarn_dying_read (gconstpointer from, gpointer to, gsize size)
   return process_vm_readv (getpid (), &local, 1, &remote, 1, 0) == (gssize) size;
 }
 
-/* The handler.  All code up to its end is async-signal-safe. */
+/* The signal handler begins here.  It may call only async-signal-safe functions, up to "The handler
+ * ends here". */
 
 typedef struct
 {
@@ -133,7 +134,8 @@ say (const TarnDyingSlot *slot, int signal, gboolean is_behind, const TarnConten
     }
 }
 
-/* Finds a changed byte between two places.  Returns FALSE if none is, or if it cannot be read. */
+/* Finds the changed bytes of a block's guards from offset @start up to @end.  Returns FALSE if
+ * there are none, or if the memory cannot be read. */
 static gboolean
 find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChange *change)
 {
@@ -158,8 +160,8 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if the version of a slot is unchanged.  It adds 0, because that orders memory as no
- * load does: all that was read of the slot was read before. */
+/* Returns TRUE if the version of a slot is still @version.  Adds 0 to it instead of loading it,
+ * because a load cannot keep the earlier reads of the slot from being delayed after it. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -206,8 +208,8 @@ end_by (int signal, const siginfo_t *info)
   struct sigaction by_default = { .sa_handler = SIG_DFL };
 
   sigaction (signal, &by_default, NULL);
-  /* A failed machine instruction runs again and fails again, so that a core dump shows the
-   * place. */
+  /* A signal from a failed machine instruction needs no raise (): after the handler returns, the
+   * instruction runs again and fails again, so that a core dump shows the place. */
   if (info->si_code <= 0)
     raise (signal);
 }
@@ -231,11 +233,11 @@ on_signal (int signal, siginfo_t *info, void *context)
     end_by (signal, info);
 }
 
-/* Here the handler ends. */
+/* The handler ends here. */
 
-/* Returns TRUE if the program may die of a signal.  It does not if it ignores the signal.  Nor,
- * mostly, if it handles SIGFPE: PoCL goes on after a division by zero, of which a kernel may do
- * many. */
+/* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores the signal,
+ * or if it handles SIGFPE: PoCL handles SIGFPE and continues, because kernels may divide by zero
+ * many times. */
 static gboolean
 may_be_last (int signal, const struct sigaction *older)
 {
@@ -261,7 +263,8 @@ watch_signals (void)
     }
 }
 
-/* Adds a chunk of slots.  Returns FALSE if there are too many.  The lock is held. */
+/* Adds a chunk of slots.  Returns FALSE if there are MAX_CHUNKS already.  The caller holds the
+ * lock. */
 static gboolean
 add_chunk (void)
 {
@@ -295,7 +298,8 @@ take_slot (void)
   return slot;
 }
 
-/* Begins a change of a slot: all writes to it come afterwards. */
+/* Begins a change of a slot, by making its version odd.  Writes to the slot must follow this
+ * call. */
 static void
 begin_change (TarnDyingSlot *slot)
 {

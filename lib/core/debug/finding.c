@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Findings: messages that name the block, and who allocated and freed it. */
+ * Findings: messages about a mistake, which name the block, and who allocated and freed it. */
 
 #define _GNU_SOURCE 1 /* dladdr () */
 
@@ -17,10 +17,10 @@
 #include "record/record-private.h"
 
 static gint n_findings;     /* atomic */
-static gboolean has_failed; /* set once, before the exit is watched */
+static gboolean has_failed; /* constant after _tarn_finding_watch_exit () */
 
-/* Ends the program with another status if there were findings.  Callers that see only its status
- * would not know otherwise. */
+/* Ends the program with TarnDebugSettings.exit_status if there were findings, so that a caller that
+ * sees only the program's status learns of them. */
 static void
 exit_if_found (void)
 {
@@ -61,7 +61,8 @@ append_frame (GString *text, guint i, gconstpointer address)
   Dl_info info;
 
   g_string_append_printf (text, "\n    #%u %p", i, address);
-  /* A return address is behind the call, which may be the last instruction of its function. */
+  /* Look up the byte before the return address.  If the call is the last instruction of its
+   * function, the return address is already in the next function. */
   if (dladdr ((const gchar *) address - 1, &info) == 0)
     return;
   if (info.dli_sname != NULL)
@@ -72,8 +73,8 @@ append_frame (GString *text, guint i, gconstpointer address)
                             (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
 }
 
-/* Returns TRUE if code is of a library of Tarn's, which is of no interest in a search for a
- * program's mistakes. */
+/* Returns TRUE if an address is in one of Tarn's libraries.  Stacks in messages begin with the
+ * program's own frames. */
 static gboolean
 is_in_library (gconstpointer address)
 {

@@ -1,12 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks of virtual memory, each with a mapping of its own at whose end it is:
+ * Blocks that are followed by unmapped addresses (a gap).  Each block has a virtual memory mapping
+ * of its own, and lies at the end of that mapping:
  *
- *     margin | what was asked for | the rest | addresses with nothing behind them
+ *     margin | user's part | rest, shorter than one alignment | unmapped addresses
  *
- * A kernel that accesses memory beyond the rest, which is less than an alignment, ends with a
- * fault.  So does a kernel that uses a freed block whose memory was returned to the driver. */
+ * A kernel that accesses memory after the rest ends with a fault.  So does a kernel that uses a
+ * freed block whose memory was returned to the driver. */
 
 #include "debug/debug-private.h"
 
@@ -29,7 +30,8 @@ get_reserved (const TarnGuarded *self, const TarnDebugBlock *block)
   return block->whole_size + ops_of (self)->virtual_granularity;
 }
 
-/* Releases the addresses and the memory of a block, as far as it has them. */
+/* Releases a block's addresses, and its backing if it has one, after unmapping the backing if it is
+ * mapped. */
 static void
 release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_backing,
          gboolean is_mapped)

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queues of the allocator in guarded.c: each call goes to the backend's function. */
+ * The functions for queues of the allocator in guarded.c.  Each one calls the backend's
+ * function. */
 
 #include "debug/debug-private.h"
 

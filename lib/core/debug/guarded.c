@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator between a pool and its upstream allocator.  To the pool it is a direct one, with
- * the queues of the backend, and it must not be given memory that is still in use. */
+ * The allocator that Tarn puts between a debugged pool and its upstream allocator.  To the pool it
+ * is a direct allocator, with the backend's queues.  The pool frees a block here only after all
+ * commands that use the block are done. */
 
 #include "debug/debug-private.h"
 
@@ -10,11 +11,11 @@
 #include "common/shorten-private.h"
 #include "record/record-private.h"
 
-/* A multiple of all alignments that programs rely on. */
+/* The smallest margin, in bytes: a multiple of every alignment that programs rely on. */
 #define LEAST_MARGIN ((gsize) 512)
 
-/* Returns TRUE if memory cannot be reached because its context is gone.  Then it belongs to no
- * block. */
+/* Returns TRUE if the context of the memory is lost.  Such memory cannot be read or filled, and
+ * nobody can use it. */
 static gboolean
 is_lost (const GError *error)
 {
@@ -27,9 +28,9 @@ poisons (const TarnGuarded *self)
   return self->has_contents && (self->settings.flags & TARN_DEBUG_POISON) != 0;
 }
 
-/* Returns TRUE if freed blocks are filled with POISON.  Those of a deferred allocator are not: it
- * has no queue, so Tarn cannot know whether commands still use the memory, which such a backend
- * keeps for them. */
+/* Returns TRUE if Tarn fills freed blocks with the poison byte.  It does not if the backend is
+ * deferred, that is, frees memory only after the commands that use it.  Such a backend has no
+ * queues, so Tarn cannot know whether commands still use the block. */
 static gboolean
 poisons_freed (const TarnGuarded *self)
 {
@@ -66,7 +67,8 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
-/* Counts bytes that are about to be allocated.  Returns FALSE if they would exceed the limit. */
+/* Counts the bytes of a block before it is allocated.  Returns FALSE with an error if the bytes
+ * would exceed the limit. */
 static gboolean
 reserve (TarnGuarded *self, gsize size, GError **error)
 {
@@ -116,8 +118,6 @@ _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block)
   g_free (block);
 }
 
-/* Logs why memory cannot be reached.  It logs nothing if the context is lost.  A capture of a
- * stream concerns all blocks at that time, so it is logged once. */
 void
 _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error)
 {
@@ -128,8 +128,6 @@ _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GErro
   g_message ("%s: %s: %s", self->label, what, error->message);
 }
 
-/* Leaves a block that is to be freed to the threads that read it.  Returns FALSE if none does.  The
- * lock is held. */
 gboolean
 _tarn_guarded_leave_to_look (TarnDebugBlock *block)
 {
@@ -139,8 +137,9 @@ _tarn_guarded_leave_to_look (TarnDebugBlock *block)
 
 /* The functions of the allocator */
 
-/* The ways to take memory for a block, in this order.  A program that needs all memory of a device,
- * or its largest block, must not fail because of guards. */
+/* The layouts of a block, in the order in which Tarn tries them: with unmapped addresses after it;
+ * with margins; without guards.  The last is needed because a program that uses all memory of a
+ * device, or its largest block, must not fail because of guards. */
 typedef enum
 {
   WITH_GAP,
@@ -188,14 +187,14 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   return is_taken;
 }
 
-/* Returns TRUE if a request failed for lack of memory, which the quarantine may have. */
+/* Returns TRUE if a request failed for lack of memory, so that freeing the quarantine may help. */
 static gboolean
 is_short (const GError *error)
 {
   return tarn_error_is_no_memory (error);
 }
 
-/* Takes memory for a block, after freeing the quarantine if there is none. */
+/* Allocates memory for a block.  If there is none, frees the quarantine and retries. */
 static gboolean
 take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -218,8 +217,9 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return FALSE;
 }
 
-/* Adds a block to the table, unless another one has its address: such memory cannot be told apart
- * by address, and has no contents. */
+/* Adds a block to the table.  If the backend cannot read memory, several blocks may have the same
+ * address; if another block in the table has this address, frees the struct of the new one
+ * instead. */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -236,8 +236,8 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
     g_free (block);
 }
 
-/* Fills a new block and its guards.  While a stream is being captured that cannot be done, and the
- * block has no guards. */
+/* Fills a new block and its guards.  While a stream is captured, they cannot be filled, so the
+ * block then counts as one without guards. */
 static gboolean
 prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -289,7 +289,8 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
   return TRUE;
 }
 
-/* Adds a finding if a block is freed twice.  Returns FALSE if it is not.  The lock is held. */
+/* Adds a finding if a block that the program frees was freed before.  Returns FALSE if it was not.
+ * The caller holds the lock. */
 static gboolean
 add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
@@ -309,9 +310,10 @@ _tarn_guarded_note_free (TarnDebugBlock *block)
   block->freed_thread = _tarn_record_get_thread ();
 }
 
-/* Takes a block that is being freed out of the table.  Returns NULL with *is_left if it is left to
- * a thread that reads it.  Returns NULL otherwise if the table has no such block; a finding says
- * so, unless blocks may be missing there (is_nameless). */
+/* Removes a block that the program frees from the table, and returns it.  Returns NULL and sets
+ * *is_left if another thread is reading the block and will free it.  Otherwise returns NULL if the
+ * table does not have the block; adds a finding about that, unless the table lacks some blocks
+ * (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -323,7 +325,7 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
     {
       block = g_hash_table_lookup (self->blocks, &memory.address);
       if (block != NULL && self->is_nameless && block->size != size)
-        block = NULL; /* another one */
+        block = NULL; /* another block with this address */
       else if (block != NULL && !_tarn_guarded_leave_to_look (block))
         g_hash_table_remove (self->blocks, &memory.address);
       else if (block == NULL && !self->is_nameless)
@@ -340,7 +342,8 @@ static void
 end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
   _tarn_guards_forget (block);
-  /* Filled even if there is no room in quarantine, so that later reads find it. */
+  /* Fill the block even if it is too large for the quarantine, so that a program that reads freed
+   * memory sees the poison byte. */
   if (!poisons_freed (self) || !_tarn_quarantine_poison (self, block)
       || block->whole_size > self->settings.quarantine_bytes)
     {
@@ -381,20 +384,20 @@ guarded_reclaim (gpointer user_data)
   return _tarn_allocator_reclaim (self->direct) || bytes > 0;
 }
 
-/* Frees the quarantine, and memory that a heap then has of it.  A TarnAllocatorOps.trim, called for
- * other pools of a group, or by the program. */
+/* Frees the quarantine, and then trims the allocator below, which may be a heap.  This is the
+ * allocator's trim (), which the program calls, or another pool of its group. */
 static gsize
 guarded_trim (gpointer user_data, gsize keep_bytes)
 {
   TarnGuarded *self = user_data;
   gsize bytes = _tarn_quarantine_shorten (self, 0);
 
-  /* A heap may keep the memory for its other pools. */
+  /* A heap may keep the freed memory for other pools, so its number may be smaller. */
   return MAX (bytes, _tarn_allocator_trim (self->below, keep_bytes));
 }
 
-/* Forgets blocks that are left when the pool has ended.  The pool could not find out whether they
- * are still in use, so their memory stays allocated. */
+/* Forgets the blocks that are in the table after the pool has ended.  Nobody knows whether commands
+ * still use them, so their memory stays allocated. */
 static void
 forget_stuck (TarnGuarded *self)
 {
@@ -428,7 +431,7 @@ guarded_destroy (gpointer user_data)
   g_free (self);
 }
 
-/* Making one */
+/* Making the allocator */
 
 static gsize
 choose_margin (const TarnGuarded *self)
@@ -441,8 +444,9 @@ choose_margin (const TarnGuarded *self)
   return MAX (ops->part_alignment, LEAST_MARGIN);
 }
 
-/* Chooses the source of memory.  A heap's blocks may be parts, of which some backends cannot make
- * parts; then it is the heap's direct allocator. */
+/* Chooses the allocator from which blocks are taken: the one that the program gave the pool, or its
+ * direct allocator.  A heap's blocks may be sub-buffers, and some backends cannot make a sub-buffer
+ * of a sub-buffer, which guards need; with these it is the direct allocator. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {
@@ -504,7 +508,7 @@ _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes)
   TarnAllocator *given = upstream->given;
   gboolean has_more;
 
-  if (given == NULL) /* another pool */
+  if (given == NULL) /* not one of these allocators */
     return FALSE;
   _tarn_mutex_lock (&self->lock);
   self->limit_bytes = limit_bytes;
@@ -518,7 +522,7 @@ _tarn_debug_end_pool (TarnAllocator *upstream)
 {
   TarnGuarded *self = upstream->user_data;
 
-  if (upstream->given == NULL) /* another pool */
+  if (upstream->given == NULL) /* not one of these allocators */
     return;
   _tarn_quarantine_shorten (self, 0);
   if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0)
@@ -575,10 +579,10 @@ _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
   return is_known;
 }
 
-/* Checks of blocks in use, or in quarantine */
+/* Checks of blocks in use and in quarantine */
 
-/* Begins to read the block at an address.  Returns NULL if there is no block with guards or in
- * quarantine, or if another thread has just freed it. */
+/* Begins to read the block at an address.  Returns NULL if no block with guards, and none in
+ * quarantine, has this address, or if another thread has just freed the block. */
 static TarnDebugBlock *
 begin_look (TarnGuarded *self, guint64 address)
 {
@@ -594,8 +598,8 @@ begin_look (TarnGuarded *self, guint64 address)
   return block;
 }
 
-/* Ends reading a block.  Returns TRUE if the block was freed meanwhile, and the caller is to free
- * its memory. */
+/* Ends reading a block.  Returns TRUE if the block was freed meanwhile and no other thread reads
+ * it, so that the caller has to free it. */
 static gboolean
 end_look (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -627,7 +631,7 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     _tarn_guarded_give_back (self, block);
   else
     {
-      if (findings->len == n_before) /* writes since then */
+      if (findings->len == n_before) /* kernels may have written since */
         _tarn_guards_check (self, block, findings);
       end_block (self, block);
     }

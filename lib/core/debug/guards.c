@@ -1,30 +1,31 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Guards around a block in use: fills them, and finds what was written there.  If the host sees the
- * memory, it reads the guards itself, and dying.c can. */
+ * The guards around a block in use: fills them, and finds changed bytes there.  If the host can
+ * read the memory, it checks the guards itself, and so can dying.c. */
 
 #include "debug/debug-private.h"
 
-/* The bytes that one call fills about as fast as a single byte. */
+/* The largest number of bytes that a backend fills in about the same time as a single byte. */
 #define MAX_FILLED ((gsize) 256 << 10)
 
-/* Returns the offset of the rest behind the user's part, from the start of the whole. */
+/* Returns the offset in the block's memory of the rest, which follows the user's part. */
 static gsize
 get_end (const TarnDebugBlock *block)
 {
   return block->margin + block->size;
 }
 
-/* Returns the offset of the guards in front of the user's part.  Of a mapping, a small part there
- * is enough. */
+/* Returns the offset in the block's memory of the guards before the user's part.  In a block with a
+ * gap, the margin may be much larger than needed; only its end is used as guards. */
 static gsize
 get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 {
   return block->margin - MIN (block->margin, self->margin);
 }
 
-/* Fills the guards.  For a small block, one call fills them and the user's part between them. */
+/* Fills the guards on both sides.  If the block is small, one call fills both, and the user's part
+ * between them. */
 gboolean
 _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
@@ -65,8 +66,9 @@ host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
 }
 
-/* Tries whether the host sees the device's writes, and not an older copy: fills the guards with
- * another byte, which the host must see.  The caller fills them again. */
+/* Returns TRUE if the host sees what the device writes to a block, and not an older copy.  To find
+ * out, it makes the device fill the guards with another byte.  The caller fills them with the guard
+ * byte afterwards. */
 static gboolean
 try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -79,7 +81,6 @@ try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, end, block->whole_size, other);
 }
 
-/* Finds the host's address of a block, before its guards are filled. */
 void
 _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -97,7 +98,6 @@ _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block)
     block->host = NULL;
 }
 
-/* Registers the guards with dying.c, if the host sees them.  They are filled. */
 void
 _tarn_guards_watch (const TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -157,14 +157,15 @@ set_said (TarnGuarded *self, TarnDebugBlock *block)
 
   _tarn_mutex_lock (&self->lock);
   block->is_said = TRUE;
-  slot = g_steal_pointer (&block->slot); /* one of several threads that check forgets it */
+  slot = g_steal_pointer (&block->slot); /* of several threads that check the block, only one
+                                            forgets the slot */
   _tarn_mutex_unlock (&self->lock);
   if (slot != NULL)
     _tarn_dying_forget (slot);
 }
 
-/* Checks guards, unless they have been reported, without a command of the driver's if the host sees
- * them. */
+/* Checks a block's guards, unless a finding about them was reported before.  If the host sees them
+ * unchanged, no command of the driver is needed. */
 void
 _tarn_guards_check (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {

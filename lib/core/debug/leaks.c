@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Leaks: blocks in use when a pool ends, or the program, by tag and stack, the most bytes first. */
+ * Leaks: lists the blocks in use when a pool or the program ends.  The list has one line for each
+ * tag and stack, the most bytes first. */
 
 #include "debug/debug-private.h"
 
@@ -12,9 +13,9 @@
 #include "record/record-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GQueue all = G_QUEUE_INIT; /* TarnGuardeds */
+static GQueue all = G_QUEUE_INIT; /* of TarnGuarded, by all_link */
 
-/* Blocks of one tag that were allocated at one place. */
+/* The blocks with one tag that were allocated with one stack. */
 typedef struct
 {
   guint32 tag, stack;
@@ -47,7 +48,8 @@ compare_groups (gconstpointer a, gconstpointer b)
                                       : -1;
 }
 
-/* Returns the groups of blocks in use, as an array.  Blocks in quarantine are not in use. */
+/* Returns the blocks in use, as an array of groups, and their number and bytes.  Blocks in
+ * quarantine are not in use. */
 static GPtrArray *
 collect (TarnGuarded *self, gsize *n, gsize *bytes)
 {
@@ -108,12 +110,12 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
       _tarn_finding_append_stack (text, group->stack);
     }
   _tarn_finding_count (TRUE, text->str);
-  /* A message, because g_test makes warnings fatal, and a leak is not an error yet. */
+  /* Logged as a message, because g_test makes warnings fatal, and a leak is not a mistake yet. */
   g_message ("%s", text->str);
 }
 
-/* Lists the allocators of all debugged pools, with references.  An allocator whose last reference
- * is gone is left out. */
+/* Lists the allocators of this folder for all debugged pools, with a new reference each.  Leaves
+ * out an allocator whose last reference has been released. */
 static GPtrArray *
 list_all (void)
 {

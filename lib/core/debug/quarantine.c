@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Quarantine: freed blocks that are filled with POISON, and that nobody gets for a while, so that a
- * later write to one is found. */
+ * The quarantine: freed blocks that are filled with the poison byte and stay allocated for a while,
+ * so that Tarn finds a later write to one. */
 
 #include "debug/debug-private.h"
 
@@ -23,9 +23,9 @@ _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block, TarnFind
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* If the quarantine has more than @max_bytes, takes its oldest block out, and returns TRUE.  Then
- * *popped is the block, or NULL if another thread is reading the block and will free it.  Otherwise
- * returns FALSE. */
+/* If the quarantine has more than @max_bytes bytes, removes its oldest block and returns TRUE.
+ * Sets *popped to that block, or to NULL if another thread is reading the block and will free it.
+ * Returns FALSE if the quarantine has no more than that. */
 static gboolean
 pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {
@@ -46,7 +46,7 @@ pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
   return is_excess;
 }
 
-/* Frees a block that was in quarantine. */
+/* Checks and frees a block that was removed from the quarantine. */
 static void
 end_quarantine (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {
@@ -65,9 +65,6 @@ count_quarantine (TarnGuarded *self)
   return n;
 }
 
-/* Frees blocks of the quarantine, the oldest first, until it has at most @max_bytes.  Frees no more
- * blocks than there were at first, so that it ends even if other threads add some.  Returns the
- * number of bytes; 0: there were none. */
 gsize
 _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes)
 {
@@ -89,7 +86,6 @@ _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes)
   return bytes;
 }
 
-/* Fills a freed block with POISON.  Returns FALSE if the memory cannot be reached. */
 gboolean
 _tarn_quarantine_poison (TarnGuarded *self, const TarnDebugBlock *block)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads TARN_DEBUG, except in a set-user-ID program, and TarnPoolOptions.debug. */
+ * Reads the variable TARN_DEBUG, except in a set-user-ID program, and the option
+ * TarnPoolOptions.debug. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -13,7 +14,8 @@
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
 
-/* Reads the words.  Returns FALSE, after a message, if one is wrong. */
+/* Reads the words of TARN_DEBUG.  Logs a message for each wrong word, and returns FALSE if there is
+ * one. */
 static gboolean
 read_words (const gchar *text)
 {
@@ -33,17 +35,17 @@ read_words (const gchar *text)
   return is_right;
 }
 
-/* About the number of Tarn's own frames before the first that a message names. */
+/* About the number of stack frames in Tarn's own code, which a stack in a message leaves out. */
 #define OWN_FRAMES 12
 
-/* Prepares the other parts that these settings need. */
+/* Prepares the recorder for these settings: stack depth, and counting of requests. */
 static void
 prepare (const TarnDebugSettings *settings)
 {
   if (settings->flags != 0 && settings->stack_depth > 0)
     _tarn_stack_need_depth (settings->stack_depth + OWN_FRAMES);
   if ((settings->flags & TARN_DEBUG_CHECK) != 0)
-    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that all requests are counted */
+    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that each request is counted */
 }
 
 static void
@@ -73,7 +75,8 @@ _tarn_debug_get_settings (void)
   return &program;
 }
 
-/* Returns TRUE for words that only TARN_DEBUG has, because they are about the whole program. */
+/* Returns TRUE for a word that is allowed in TARN_DEBUG but not for a single pool, because it
+ * concerns the whole program. */
 static gboolean
 is_of_program (const gchar *word)
 {
