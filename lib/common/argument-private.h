@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks for NULL arguments: a context, a queue, a pool.  The program got the NULL from a call that
- * failed, and did not check it.  A function with a GError reports that there, as the failed call
- * reported its failure.  All of the libraries include this file. */
+ * Checks for NULL arguments, such as a context, a queue or a pool.  A program passes NULL if it did
+ * not check an earlier call that failed.  A function with a GError reports the NULL there, like any
+ * other failure.  All libraries of the project include this file. */
 
 #ifndef TARN_ARGUMENT_PRIVATE_H
 #define TARN_ARGUMENT_PRIVATE_H
@@ -17,7 +17,8 @@ _tarn_set_null_error (GError **error, const gchar *function, const gchar *argume
                "%s(): %s is NULL; did the call fail that was to give it?", function, argument);
 }
 
-/* Makes the calling function set its parameter error and return a value if an argument is NULL. */
+/* Makes the function that uses this macro set its parameter @error and return @value if @argument
+ * is NULL. */
 #define TARN_REFUSE_NULL(argument, value)                                                          \
   G_STMT_START                                                                                     \
   {                                                                                                \

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Ranges of call numbers, as texts: "3", "3-5", or "3+", which is the third call and all later
- * ones. */
+ * Ranges of call numbers, and how to read them from texts: "3"; "3-5"; or "3+", which is the third
+ * call and all later ones. */
 
 #ifndef TARN_CALL_RANGE_PRIVATE_H
 #define TARN_CALL_RANGE_PRIVATE_H
@@ -17,7 +17,7 @@ typedef struct
   guint64 first, last;
 } TarnCallRange;
 
-/* Reads a number that is at least 1, and advances *text behind it. */
+/* Reads a number that is at least 1, and sets *text to the first character after the number. */
 static inline gboolean
 _tarn_parse_call_number (const gchar **text, guint64 *number)
 {

@@ -19,7 +19,7 @@ typedef enum
   TARN_DEBUG_POISON = 2,
   TARN_DEBUG_LEAKS = 4,
   TARN_DEBUG_CHECK = 8,
-  TARN_DEBUG_GAPS = 16 /* with TARN_DEBUG_GUARDS */
+  TARN_DEBUG_GAPS = 16 /* always together with TARN_DEBUG_GUARDS */
 } TarnDebugFlags;
 
 typedef struct
@@ -27,18 +27,19 @@ typedef struct
   guint flags; /* TarnDebugFlags */
   gsize
       quarantine_bytes; /* the most bytes of freed blocks that an allocator holds back from reuse */
-  guint check_interval; /* a pool checks its invariants once in this many requests */
-  guint exit_status;    /* status of a program with mistakes; 0: its own */
+  guint check_interval; /* the number of requests after which a pool checks its invariants again */
+  guint exit_status;    /* exit status of a program with findings; 0: the program's own */
   guint stack_depth;    /* stack frames recorded for each block */
 } TarnDebugSettings;
 
-/* The settings if TARN_DEBUG only names the checks. */
+/* The default settings: no checks, 64 MiB of quarantine, a check every 1,000 requests, the
+ * program's own exit status, 16 stack frames. */
 #define TARN_DEBUG_SETTINGS_INIT                                                                   \
   {                                                                                                \
     0, (gsize) 64 << 20, 1000, 0, 16                                                               \
   }
 
-/* Reads a number, or a number of bytes with a unit. */
+/* Reads a number, which may have a unit of bytes, such as "64M". */
 static inline gboolean
 _tarn_debug_read_number (const gchar *text, gsize *number)
 {
@@ -72,7 +73,8 @@ _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
   return TRUE;
 }
 
-/* Reads the word before a "=", with the number behind it. */
+/* Applies a word of the form NAME=NUMBER.  @word: the name.  Returns FALSE if there is no such
+ * word, or the number is invalid. */
 static inline gboolean
 _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize number)
 {

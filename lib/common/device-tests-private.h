@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tests that run once for each chosen device.  Each run is a g_test of its own, so a report names
- * the device on which a test failed.
+ * Tests that run once for each chosen device.  Each run is a g_test of its own, so that a report
+ * names the device on which a test failed.
  *
- * A process chooses the devices once, when it adds the first test.  They stay until it ends,
- * because g_test runs the tests later, and frees only the data of tests that it has run. */
+ * A program chooses the devices when it adds its first test, and never frees them, because g_test
+ * runs the tests later, and frees only the data of tests that it has run. */
 
 #ifndef TARN_DEVICE_TESTS_PRIVATE_H
 #define TARN_DEVICE_TESTS_PRIVATE_H
@@ -23,24 +23,24 @@ typedef struct
 {
   gchar *path;
   GTestDataFunc run;
-  gpointer item; /* the argument of run */
+  gpointer item; /* the argument that run gets */
   gboolean has_run;
 } TarnDeviceTest;
 
 /* The tests of a backend.  Each backend has one static struct. */
 typedef struct
 {
-  const gchar *root;  /* the start of the paths */
+  const gchar *root;  /* the first part of the tests' paths */
   const gchar *title; /* the backend's name, for messages */
-  GPtrArray *devices; /* without duplicates, because g_test allows one test for each path; NULL: not
-                         yet chosen */
+  GPtrArray *devices; /* chosen devices, without duplicates, because g_test allows one test for
+                         each path; NULL: not chosen yet */
   gchar *reason;      /* the reason why there are no devices; NULL if there are some */
-  gboolean is_error;  /* the reason is that the choice failed */
+  gboolean is_error;  /* TRUE: reason is set because choosing the devices failed */
   gboolean was_said;
   GPtrArray *cases; /* of TarnDeviceTest */
 } TarnDeviceTests;
 
-/* Removes duplicates, and keeps the first of them. */
+/* Removes duplicates, and keeps the first device of each kind. */
 static inline void
 _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
 {
@@ -52,7 +52,7 @@ _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
       g_ptr_array_remove_index (devices, i);
 }
 
-/* Makes a text that says why there is no device: because a variable excludes all, or the machine
+/* Makes a text that says why there is no device: a variable excludes all devices, or the machine
  * has none. */
 static inline gchar *
 _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
@@ -67,8 +67,8 @@ _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
   return g_strdup_printf ("%s='%s' chooses no %s device", variable, quoted, tests->title);
 }
 
-/* Sets the devices of the tests, and takes them over.  @devices: NULL if the choice failed.  @why:
- * the reason why there is none, if that is known. */
+/* Sets the devices of the tests, and takes ownership of @devices.  @devices: NULL if the choice
+ * failed.  @why: the reason why there is no device; NULL if the reason is unknown. */
 static inline void
 _tarn_device_tests_choose (TarnDeviceTests *tests, GPtrArray *devices, GEqualFunc is_same,
                            const GError *why)
@@ -95,7 +95,7 @@ _tarn_device_tests_run_without_device (gconstpointer data)
   g_test_fail ();
 }
 
-/* Returns TRUE if there are devices.  If not, adds a single test to the whole program, which
+/* Returns TRUE if there are devices.  If there are none, adds one test to the program, which
  * reports the reason. */
 static inline gboolean
 _tarn_device_tests_have_any (TarnDeviceTests *tests)
@@ -110,7 +110,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* Detecting a -p option whose path no test has, because g_test then runs nothing and succeeds */
+/* A -p option whose path no test has is detected here, because g_test then runs no test and
+ * succeeds. */
 
 /* Returns TRUE if a path is @wanted, or lies in a folder of that name. */
 static inline gboolean
@@ -121,8 +122,9 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
   return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
-/* Returns TRUE if @wanted can mean a test whose path is, say, "/opencl/0:1/pool/reuse": as this
- * path or a folder of it, or as a path without the device. */
+/* Returns TRUE if @wanted may name the test at @path, for example "/opencl/0:1/pool/reuse".
+ * @wanted may be that path, a folder of it, or either without the device ("/opencl/pool/reuse" or
+ * "/pool"). */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
 {
@@ -151,8 +153,9 @@ _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
   return is_meant;
 }
 
-/* Lists the arguments of the program's -p options, which g_test_init () has removed from argv.
- * Returns an empty list if the program only lists its tests, or skips some. */
+/* Lists the arguments of the program's -p options.  Reads them from /proc, because g_test_init ()
+ * has removed them from argv.  Returns an empty list if an option -l or -s makes the program list
+ * or skip tests. */
 static inline GPtrArray *
 _tarn_device_tests_list_wanted (void)
 {
@@ -181,7 +184,7 @@ _tarn_device_tests_list_wanted (void)
 
 static TarnDeviceTests *_tarn_device_tests_watched;
 
-/* Fails the program if a -p option names no test, and prints the paths that there are. */
+/* Makes the program fail if a -p option names no test, and prints the paths of all tests. */
 static inline void
 _tarn_device_tests_check_wanted (void)
 {
@@ -223,7 +226,8 @@ _tarn_device_tests_run (gconstpointer data)
   test->run (test->item);
 }
 
-/* Adds a test for the device that @selector names.  Takes over @item, the argument of @run. */
+/* Adds a test for the device that @selector names.  Takes ownership of @item, the argument that
+ * @run gets. */
 static inline void
 _tarn_device_tests_add (TarnDeviceTests *tests, const gchar *selector, const gchar *path,
                         GTestDataFunc run, gpointer item)

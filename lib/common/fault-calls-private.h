@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The OpenCL calls into which the layer can inject failures. */
+ * The OpenCL calls in which the OpenCL layer can inject failures. */
 
 #ifndef TARN_FAULT_CALLS_PRIVATE_H
 #define TARN_FAULT_CALLS_PRIVATE_H
 
-/* For each call: its name; its target (FaultPlace); the status that drivers return when they have
- * run out of a resource; and the kind of object that it makes (FaultKind). */
+/* One row for each call: its name; the place where the call acts, such as a device or a queue
+ * (FaultPlace); the status that drivers return when they have run out of a resource; and the kind
+ * of object that the call makes (FaultKind). */
 #define FAULT_CALLS(F)                                                                             \
   F (clCreateContext, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                                      \
   F (clCreateContextFromType, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                              \

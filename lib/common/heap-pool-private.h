@@ -11,10 +11,10 @@
 
 #include "common/struct-private.h"
 
-/* Makes a pool over a heap over an allocator, which it takes over.  Returns NULL if the allocator
- * is NULL (then @error is set already), or something else fails.  Makes the pool directly over the
- * allocator if that has neither parts nor virtual memory, from which a heap makes blocks, or if the
- * program wants whole buffers. */
+/* Makes a pool whose upstream is a new heap, whose upstream is @allocator.  Takes ownership of
+ * @allocator.  Makes the pool directly over @allocator if the program wants whole buffers, or if
+ * @allocator has neither sub-buffers nor virtual memory, one of which a heap needs.  Returns NULL
+ * with an error on failure; if @allocator is NULL, the caller has set @error. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {

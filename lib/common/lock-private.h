@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Mutexes, conditions and one-time initialization.  They are GLib's; under ThreadSanitizer they are
- * those of pthreads, because it cannot see inside a GLib that was built without it, and would
- * report every access that a GMutex guards. */
+ * Mutexes, conditions and one-time initialization.  They are GLib's, except under ThreadSanitizer,
+ * where they are those of pthreads.  ThreadSanitizer cannot see inside a GLib that was built
+ * without it, and would report every access that a GMutex guards. */
 
 #ifndef TARN_LOCK_PRIVATE_H
 #define TARN_LOCK_PRIVATE_H
@@ -40,7 +40,7 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
 
-/* Initializes a condition whose times are those of g_get_monotonic_time (). */
+/* Initializes a condition that uses the clock of g_get_monotonic_time () for timeouts. */
 static inline void
 _tarn_cond_init (TarnCond *cond)
 {
@@ -96,12 +96,13 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 
 #endif
 
-/* A mutex that knows its owner in builds with assertions, so that a function can assert that the
- * lock is held. */
+/* A mutex.  In builds with assertions it knows the thread that holds it, so that a function can
+ * assert that its caller holds the lock. */
 typedef struct
 {
   TarnPlainMutex plain;
-  guintptr owner; /* atomic: the thread that holds it; 0: none, or there are no assertions */
+  guintptr owner; /* atomic: the thread that holds the mutex; 0: none, or a build without
+                     assertions */
 } TarnMutex;
 
 /* clang-format off */
@@ -109,8 +110,8 @@ typedef struct
 /* clang-format on */
 
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 1
-/* The number of mutexes that the calling thread holds.  Each library counts its own.  Every file
- * defines the counter, and the linker keeps one of these definitions. */
+/* The number of mutexes that the calling thread holds.  Each library counts its own mutexes.  Every
+ * file defines the counter, and the linker keeps one of these definitions. */
 extern _Thread_local guint _tarn_n_locks;
 _Thread_local guint _tarn_n_locks __attribute__ ((weak, visibility ("hidden")));
 
@@ -127,7 +128,8 @@ _tarn_count_lock (guintptr owner)
   (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
 #define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
 #define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
-/* Asserts that the thread holds no lock, before it waits or calls back. */
+/* Asserts that the calling thread holds no lock.  Use it before the thread waits, or calls a
+ * callback. */
 #define _tarn_assert_no_locks() g_assert (_tarn_n_locks == 0)
 #else
 #define _tarn_assert_no_locks() ((void) 0)
@@ -183,8 +185,9 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
   _tarn_mutex_set_owner (mutex, pthread_self ());
 }
 
-/* Waits on a condition until @end_time (as g_get_monotonic_time ()) at most.  Returns FALSE if that
- * has passed.  The condition must have been initialized by a function, not statically. */
+/* Waits for a condition, at most until @end_time on the clock of g_get_monotonic_time ().  Returns
+ * FALSE if that time has passed.  The condition must have been initialized by _tarn_cond_init (),
+ * not by TARN_COND_INIT. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {
@@ -197,8 +200,9 @@ _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
   return is_early;
 }
 
-/* The longest pause between two attempts to lock.  All pauses together take a few microseconds,
- * about as long as it takes to fall asleep and be woken. */
+/* The longest pause between two attempts to take a lock, in iterations of _tarn_pause ().  All
+ * pauses together take a few microseconds, about as long as it takes a thread to fall asleep and be
+ * woken. */
 #define TARN_MAX_PAUSE 32
 
 static inline void
@@ -214,7 +218,8 @@ _tarn_pause (guint n)
 #endif
 }
 
-/* Takes a lock that threads hold for less time than it takes to sleep: spins first. */
+/* Takes a lock, and spins before it sleeps.  Use it for a lock that threads hold for less time than
+ * it takes to sleep and be woken. */
 static inline void
 _tarn_mutex_lock_adaptively (TarnMutex *mutex)
 {

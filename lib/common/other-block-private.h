@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The message of a backend's function that got a block of another backend. */
+ * The message that a backend's function logs if the program passes it a block of another
+ * backend. */
 
 #ifndef TARN_OTHER_BLOCK_PRIVATE_H
 #define TARN_OTHER_BLOCK_PRIVATE_H

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Quarks of error domains. */
+ * Gets the quarks of error domains. */
 
 #ifndef TARN_QUARK_PRIVATE_H
 #define TARN_QUARK_PRIVATE_H
 
 #include <glib.h>
 
-/* Gets a quark, and caches it in @known, which is 0 at first.  GLib takes a lock each time that it
- * looks up a quark, and in a child of fork () that lock may be held for ever.  So the process looks
- * it up once, before it first calls a driver. */
+/* Gets a quark, and caches it in @known, which is initially 0.  GLib takes a lock whenever it looks
+ * up a quark, and in a child of fork () that lock may stay locked for ever.  So the parent calls
+ * this for each domain before it first calls a driver, and a child gets the cached quark. */
 static inline GQuark
 _tarn_quark (GQuark *known, const gchar *name)
 {

@@ -9,11 +9,11 @@
 #include <glib.h>
 #include <string.h>
 
-#define TARN_MAX_QUOTED 60       /* characters of a text */
-#define TARN_MAX_QUOTED_PATH 240 /* characters of a file's name, or of a message about it */
+#define TARN_MAX_QUOTED 60       /* characters of a quoted text */
+#define TARN_MAX_QUOTED_PATH 240 /* characters of a quoted file name, or of a message about it */
 
-/* Returns TRUE if a terminal may interpret a character, or a reader not see it: control characters,
- * marks of direction, and line separators. */
+/* Returns TRUE if a terminal may interpret a character as a command, or a reader cannot see it:
+ * control characters, marks of text direction, and line separators. */
 static inline gboolean
 _tarn_is_unprintable (gunichar c)
 {
@@ -23,8 +23,9 @@ _tarn_is_unprintable (gunichar c)
          || type == G_UNICODE_PARAGRAPH_SEPARATOR;
 }
 
-/* Quotes a text for a message: valid UTF-8, at most @max characters of it, and with "\x1b" for a
- * character that is not printed, except the ASCII characters @kept. */
+/* Quotes a text for a message.  The result is valid UTF-8, and has at most @max characters of the
+ * text.  Unprintable characters are written like "\x1b", except the ASCII characters in @kept.  The
+ * caller frees the result. */
 static inline gchar *
 _tarn_quote (const gchar *text, guint max, const gchar *kept)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and writes structs with a size field.  A struct that a caller fills has its size at the
- * time that the caller was compiled, because later versions add fields at its end.  A caller may be
- * older or newer than the library.  All of the libraries include this file. */
+ * Reads and writes structs of the API whose first field is their size.  The caller's size is that
+ * of the version it was compiled with.  Later versions add fields at the end, and the caller may be
+ * older or newer than the library.  All libraries of the project include this file. */
 
 #ifndef TARN_STRUCT_PRIVATE_H
 #define TARN_STRUCT_PRIVATE_H
@@ -12,11 +12,11 @@
 #include <tarn/error.h>
 #include <tarn/version.h>
 
-/* Copies a struct of the caller's, whose first field is its size, over one of ours that has the
- * defaults.  The defaults stay in fields that an older caller does not have.  Returns FALSE if the
- * caller's struct has no size, or sets fields that this version does not know: to ignore these
- * would be to do something else than the caller asked for.  Not inlined, because GCC would then
- * warn of reads beyond a struct that it can see, which never happen. */
+/* Copies the caller's struct, @theirs, over @ours, which has @size bytes and contains the defaults.
+ * Fields that an older caller does not have keep their defaults.  Returns FALSE if the size of the
+ * caller's struct is not set, or if the struct sets fields that this version does not know, because
+ * the library could not do what these fields ask for.  Not inlined: GCC would warn of reads past
+ * the end of a struct that it can see, although they never happen. */
 static __attribute__ ((noinline, unused)) gboolean
 _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
 {
@@ -33,7 +33,7 @@ _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
   return TRUE;
 }
 
-/* Does as _tarn_struct_read (), and sets an error that names the type. */
+/* Calls _tarn_struct_read (), and sets an error that names @type if that fails. */
 static inline gboolean
 _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs, const gchar *type,
                                 GError **error)
@@ -47,16 +47,16 @@ _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs,
   return FALSE;
 }
 
-/* Returns TRUE if the library can write to a struct of the caller's: if its size was set, by the
- * macro that initializes it. */
+/* Returns TRUE if the library can write to the caller's struct: its size must be set, as the macro
+ * for its initialization does. */
 static inline gboolean
 _tarn_struct_has_size (gconstpointer theirs)
 {
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
-/* Copies a struct of ours to one of the caller's.  Copies the fields that both sides know, and sets
- * fields that only the caller knows to 0.  The caller's struct has a size, which does not
+/* Copies our struct, @ours, to the caller's, @theirs.  Copies the fields that both sides know, and
+ * sets fields that only the caller knows to 0.  The size field of @theirs must be set, and does not
  * change. */
 static inline void
 _tarn_struct_write (gpointer theirs, gconstpointer ours, gsize size)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The files that tarn_trace_start () writes, and tarn-trace, tarn-view and tarn-bench read:
- * doc/guide/trace-format.md describes them. */
+ * The format of recordings: files that tarn_trace_start () writes, and that tarn-trace, tarn-view
+ * and tarn-bench read. doc/guide/trace-format.md describes it. */
 
 #ifndef TARN_TRACE_FORMAT_PRIVATE_H
 #define TARN_TRACE_FORMAT_PRIVATE_H
@@ -19,14 +19,15 @@ typedef struct
   gchar magic[8];
   guint32 header_size; /* bytes of this header */
   guint32 pid;
-  guint64 real_time; /* the time of the start: nanoseconds since 1970 began */
-  guint64 start;     /* the same time by the clock of events */
+  guint64 real_time; /* time when the recording began: nanoseconds since 1970 began */
+  guint64 start;     /* the same time, by the clock of events */
   guint64 reserved[4];
 } TarnTraceHeader;
 
 G_STATIC_ASSERT (sizeof (TarnTraceHeader) == 64);
 
-/* A flag: the packet is the first one of its stream, so that nothing is known yet. */
+/* A flag of a packet: it is the first one of its stream, so a reader knows nothing about the stream
+ * yet. */
 #define TARN_TRACE_FIRST 1U
 
 typedef struct
@@ -35,29 +36,31 @@ typedef struct
   guint32 size; /* bytes of the events that follow */
   guint32 stream;
   guint32 flags;
-  guint64 time; /* in a first packet, of the event before it: nanoseconds since the start */
+  guint64 time; /* only in the first packet of a stream: the time to which the first event's time
+                   is relative, in nanoseconds since the recording began */
   guint64 reserved;
 } TarnTracePacket;
 
 G_STATIC_ASSERT (sizeof (TarnTracePacket) == 32);
 
-/* The kinds of events.  An event is a byte with its kind, the time since the event before it in its
- * stream, and the arguments that are listed behind its name here.  All are numbers in LEB128,
- * except texts: a text is its length in bytes, and the bytes. ~ means a difference from the latest
- * number of that sort in the stream, which is 0 at first.  The difference is modulo 2^64, and its
- * sign is moved into the lowest bit. */
+/* The kinds of events.  An event consists of a byte with its kind, the time since the previous
+ * event of its stream, and the arguments that its comment lists here.  Numbers are in LEB128; a
+ * text is its length in bytes, and then the bytes. "~" before an argument: the number is stored as
+ * its difference from the latest such number in the stream, which is initially 0.  The difference
+ * is modulo 2^64, and its sign is moved into the lowest bit (zigzag). */
 typedef enum
 {
-  /* Definitions of numbers; they hold for the whole file. */
+  /* Definitions of the numbers that other events use.  They hold for the whole file. */
   TARN_TRACE_STRING = 1, /* string, text */
-  TARN_TRACE_FRAME,      /* address, module text, offset in it, symbol text, offset from it */
+  TARN_TRACE_FRAME,      /* address; text: module; offset in the module; text: symbol; offset
+                            from the symbol */
   TARN_TRACE_STACK,      /* stack, n, n addresses, the innermost first */
 
-  /* The context of the events that follow in the stream */
-  TARN_TRACE_THREAD,    /* the system's thread number, name text */
-  TARN_TRACE_USE,       /* object: the current one, of the events that follow */
-  TARN_TRACE_QUEUE,     /* ~queue of requests; 0: none */
-  TARN_TRACE_TAG,       /* string that is the tag of requests; 0: none */
+  /* The context of all later events in the stream */
+  TARN_TRACE_THREAD,    /* the system's thread number; text: name */
+  TARN_TRACE_USE,       /* object: the current object of the later events */
+  TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0: none */
+  TARN_TRACE_TAG,       /* string: the tag of later requests; 0: none */
   TARN_TRACE_SET_STACK, /* stack of the next request */
 
   /* Allocators, pools and heaps */
@@ -67,17 +70,17 @@ typedef enum
   TARN_TRACE_STATS,  /* n, n counters: TarnTraceProperty and number; of the current object */
 
   /* Blocks of the current object */
-  TARN_TRACE_BLOCK, /* ~block, size, alloc_size, ~address, is in use: a block that was there at the
-                       start */
+  TARN_TRACE_BLOCK, /* ~block, size, alloc_size, ~address, 1 if in use: a block that existed when
+                       the recording began */
   TARN_TRACE_HIT,   /* ~block, size */
   TARN_TRACE_MISS,  /* ~block, size, alloc_size, ~address */
   TARN_TRACE_LENT,  /* ~block, size, alloc_size, ~address: a hit of a thread-local arena */
-  TARN_TRACE_FAIL,  /* size, the code of TarnError plus 1 */
+  TARN_TRACE_FAIL,  /* size, code of TarnError plus 1 */
   TARN_TRACE_FREE,  /* ~block */
-  TARN_TRACE_GONE,  /* ~block whose memory is returned to upstream */
+  TARN_TRACE_GONE,  /* ~block: its memory is returned upstream */
 
   /* Calls of the upstream allocator of the current object */
-  TARN_TRACE_ALLOCATED, /* size, ~address, the code of TarnError plus 1, or 0: no error; duration */
+  TARN_TRACE_ALLOCATED, /* size, ~address, code of TarnError plus 1 (0: no error), duration */
   TARN_TRACE_FREED,     /* size, ~address, duration */
 
   /* The order of queues */
@@ -87,27 +90,29 @@ typedef enum
   TARN_TRACE_MOVE,       /* ~block, queue */
   TARN_TRACE_FORGET,     /* queue */
 
-  /* Actions of a pool that a program asks for, or that too little memory causes */
-  TARN_TRACE_TRIM,          /* bytes to keep, is to stop holding */
+  /* Actions of a pool, because the program asks for them or memory is short */
+  TARN_TRACE_TRIM,          /* bytes to keep, 1 if the pool is to stop caching */
   TARN_TRACE_LIMIT,         /* bytes */
-  TARN_TRACE_RECLAIM,       /* bytes wanted, was memory freed, duration */
-  TARN_TRACE_OUT_OF_MEMORY, /* bytes wanted, active, held */
+  TARN_TRACE_RECLAIM,       /* bytes wanted, 1 if memory was freed, duration */
+  TARN_TRACE_OUT_OF_MEMORY, /* bytes wanted, bytes in use, bytes cached */
 
-  /* Memory of the current object, a heap.  An extent is the memory of one request. */
+  /* Memory of the current object, a heap.  A piece is a range that the heap got upstream.  An
+   * extent is the part of a piece that serves one request. */
   TARN_TRACE_PIECE,       /* ~address, size, queue (0: none) */
   TARN_TRACE_PIECE_GONE,  /* ~address, size */
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  TARN_TRACE_PART,        /* ~address of an extent, and the different ~address that its user has */
+  TARN_TRACE_PART,        /* ~address of an extent, ~address that the program sees, if they
+                             differ */
 
   /* The recorder */
-  TARN_TRACE_LOST, /* events of this stream before this one that were lost, because there was no
+  TARN_TRACE_LOST, /* number of events of this stream before this one that were lost for lack of
                       room */
-  TARN_TRACE_STOP, /* no arguments: recording was ended, so that nothing is missing at the end */
+  TARN_TRACE_STOP, /* no arguments: the recording was stopped properly, so its end is complete */
 
-  /* More of what holds for the whole file */
-  TARN_TRACE_MODULE, /* load address, path text, text of the build-id */
+  /* More definitions that hold for the whole file */
+  TARN_TRACE_MODULE, /* load address; text: path; text: build-id */
 
   TARN_TRACE_N_KINDS
 } TarnTraceKind;
@@ -119,7 +124,8 @@ typedef enum
   TARN_TRACE_POOL
 } TarnTraceClass;
 
-/* The numbers of an object's properties and of STATS.  Readers skip unknown ones. */
+/* The numbers of properties in OBJECT events, and of counters in STATS events.  Readers skip
+ * unknown ones. */
 typedef enum
 {
   /* Options of pools and heaps */
@@ -130,15 +136,16 @@ typedef enum
   TARN_TRACE_HOLD_BYTES,
   TARN_TRACE_GROWTH_BYTES,
   TARN_TRACE_ALIGNMENT,
-  TARN_TRACE_IS_VIRTUAL, /* 1: pieces are virtual memory */
+  TARN_TRACE_IS_VIRTUAL, /* 1: the heap's pieces are virtual memory */
   TARN_TRACE_GRANULARITY,
-  TARN_TRACE_FOLLOWS_LIMIT,  /* 1: obeys a pool's limit as well */
+  TARN_TRACE_FOLLOWS_LIMIT,  /* 1: the heap obeys the limit of a pool above it, too */
   TARN_TRACE_HAS_QUEUES,     /* 1: requests may name a queue */
-  TARN_TRACE_IDLE_SECONDS,   /* for which a heap keeps idle pieces */
-  TARN_TRACE_PART_ALIGNMENT, /* 0: the backend makes no parts of memory */
-  TARN_TRACE_RELEASES_PARTS, /* 1: parts have to be released */
-  TARN_TRACE_FREES_IN_ORDER, /* 1: memory may be returned while queues still use it */
-  TARN_TRACE_RECORDS_ALL,    /* 1: a queue may be gone, so events are recorded on all queues */
+  TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused pieces */
+  TARN_TRACE_PART_ALIGNMENT, /* bytes; 0: the backend makes no sub-buffers */
+  TARN_TRACE_RELEASES_PARTS, /* 1: sub-buffers have to be released */
+  TARN_TRACE_FREES_IN_ORDER, /* 1: a pool may return memory that queues still use */
+  TARN_TRACE_RECORDS_ALL,    /* 1: a queue may have been destroyed, so a pool records events on
+                                all queues */
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */
   TARN_TRACE_HITS = 32,

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads environment variables.  An empty one counts as unset.  A set-user-ID program reads none.  A
- * file that includes this one defines _GNU_SOURCE first, for secure_getenv (). */
+ * Reads environment variables.  An empty variable counts as unset.  A set-user-ID program reads
+ * none.  A file must define _GNU_SOURCE before it includes this one, which needs secure_getenv
+ * (). */
 
 #ifndef TARN_VARIABLE_PRIVATE_H
 #define TARN_VARIABLE_PRIVATE_H
@@ -19,8 +20,8 @@ _tarn_get_variable (const gchar *name)
   return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Reads a switch: returns FALSE for "0", TRUE for any other text, and @by_default if the variable
- * is unset or empty. */
+/* Returns FALSE if a variable is "0", TRUE if it is any other text, and @by_default if it is unset
+ * or empty. */
 static inline gboolean
 _tarn_get_switch (const gchar *name, gboolean by_default)
 {
