@@ -1,26 +1,27 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Moments.  A moment is the number of things on each queue that come before it.  So a moment is
- * before another one if no number is greater. */
+ * Moments (vector clocks).  A moment has, for each queue, the number of items that come before it.
+ * So a moment is before another moment if none of its numbers is greater. */
 
 #include "testing/queues-private.h"
 
-/* Makes a moment at which nothing was put on any queue. */
+/* Makes the moment before all items of all queues. */
 TarnTestingClock *
 _tarn_testing_clock_new (void)
 {
   return g_array_new (FALSE, TRUE, sizeof (guint));
 }
 
-/* Returns the number of the first things on a queue that come before a moment. */
+/* Returns the number of items of a queue that come before a moment.  @number: the queue's. */
 guint
 _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
 {
   return number < clock->len ? g_array_index (clock, guint, number) : 0;
 }
 
-/* Raises that number to @count at least. */
+/* Raises the number of items of a queue that come before a moment to @count, if it is less.
+ * @number: the queue's. */
 void
 _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
 {
@@ -29,7 +30,7 @@ _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
   g_array_index (clock, guint, number) = MAX (g_array_index (clock, guint, number), count);
 }
 
-/* Raises each number to that of another moment. */
+/* Raises each number of @clock to that of @other, if it is less. */
 void
 _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other)
 {
@@ -44,8 +45,8 @@ _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other
       counts[i] = others[i];
 }
 
-/* Finds a queue of which a moment has more than another one has.  Returns FALSE if there is
- * none. */
+/* Finds a queue of which more items come before @clock than before @other.  Returns FALSE if there
+ * is none. */
 gboolean
 _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock *other,
                           guint *number)
@@ -63,7 +64,7 @@ _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock 
   return FALSE;
 }
 
-/* Returns TRUE if all that is before a moment is before the other one, too. */
+/* Returns TRUE if all items before @clock come before @other, too. */
 gboolean
 _tarn_testing_clock_is_in (const TarnTestingClock *clock, const TarnTestingClock *other)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The way from a test to the fake CUDA driver, which is loaded in place of the driver. */
+ * Gives a test access to the fake CUDA driver, which is loaded in place of the driver. */
 
 #include <dlfcn.h>
 #include <tarn/testing/cuda.h>
@@ -11,7 +11,7 @@
 const TarnTestingCuda *
 tarn_testing_cuda_get (void)
 {
-  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* and never closed */
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* never closed */
   const TarnTestingCuda *(*get) (void) = NULL;
 
   if (library != NULL)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The fake device, which is a table.  Memory is an address that was never used before, so its
- * number says which allocation it was. */
+ * The fake device: a table of allocations, without real memory.  Each allocation has an address
+ * that was never used before, so an address identifies one allocation. */
 
 #include "testing/device-private.h"
 
@@ -10,28 +10,28 @@
 
 #define FIRST_ADDRESS 0x1001
 
-/* The number of leaks that a message names. */
+/* The largest number of leaks that a message lists. */
 #define MAX_NAMED 10
 
 struct _TarnTestingDevice
 {
-  TarnMutex lock; /* guards all below */
+  TarnMutex lock; /* guards all fields below */
   guint64 bytes, used_bytes;
   gsize max_size;
-  GHashTable *ledger; /* address -> size, both GSIZE_TO_POINTER () */
+  GHashTable *ledger; /* address -> size, both by GSIZE_TO_POINTER () */
   guint64 next_address;
   guint allocators;
   guint allocate_calls, free_calls;
   gsize last_size;
-  guint fail_at; /* the value of allocate_calls at which to fail; 0: never */
+  guint fail_at; /* the value of allocate_calls at which the call fails; 0: none */
   gboolean fail_for_ever, has_failed;
-  gdouble fail_share; /* the share of all calls that fail */
-  GRand *rand;        /* for fail_share; NULL: not needed yet */
+  gdouble fail_share; /* the fraction of all calls that fail, 0 to 1 */
+  GRand *rand;        /* for fail_share; NULL until that is set */
   TarnTestingReclaim reclaim;
   gpointer reclaim_data;
   TarnTestingHook free_hook;
   gpointer free_hook_data;
-  gchar *fault; /* the first one; nullable */
+  gchar *fault; /* the first mistake in a free; nullable */
 };
 
 /* Life */
@@ -65,8 +65,8 @@ tarn_testing_device_free (TarnTestingDevice *device)
 
 /* The allocator's functions */
 
-/* Takes the failure of a call that is to fail for lack of room.  Returns FALSE if it is not.  The
- * lock is held. */
+/* Returns TRUE if the current call has to fail, as the test asked for.  The caller holds the
+ * lock. */
 static gboolean
 take_failure (TarnTestingDevice *device)
 {
@@ -81,7 +81,7 @@ take_failure (TarnTestingDevice *device)
   return fails;
 }
 
-/* Returns TRUE if there is room.  The lock is held. */
+/* Returns TRUE if the device has @size bytes left.  The caller holds the lock. */
 static gboolean
 has_room (const TarnTestingDevice *device, gsize size)
 {
@@ -103,7 +103,7 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   if (!full && !too_large)
     {
       memory->address = device->next_address++;
-      device->used_bytes += size; /* wraps around without a budget, and back */
+      device->used_bytes += size; /* without a budget this may overflow, and underflow back */
       g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
                            GSIZE_TO_POINTER (size));
     }
@@ -118,7 +118,7 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   return !full && !too_large;
 }
 
-/* Describes the mistake in a free.  Returns NULL if there is none.  The lock is held. */
+/* Describes the mistake in a free.  Returns NULL if there is none.  The caller holds the lock. */
 static gchar *
 find_fault (const TarnTestingDevice *device, guint64 address, gsize size)
 {
@@ -338,7 +338,7 @@ compare_addresses (gconstpointer a, gconstpointer b)
   return (first > second) - (first < second);
 }
 
-/* Names the leaks, in the order in which they were allocated.  The lock is held. */
+/* Describes the leaks, in the order in which they were allocated.  The caller holds the lock. */
 static gchar *
 describe_ledger (const TarnTestingDevice *device)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues over the pages.  The queues track granules of the pages as their memory. */
+ * The fake queues (queues.c) over the fake device with pages (pages.c).  The queues track each
+ * granule of that device's memory as one piece of memory. */
 
 #include "testing/pages-private.h"
 #include "testing/queues-private.h"
@@ -10,7 +11,7 @@ struct _TarnTestingOrder
 {
   TarnTestingPages *pages;
   TarnTestingQueues *queues;
-  TarnAllocatorOps on_pages, on_queues; /* the functions that the allocator's functions call */
+  TarnAllocatorOps on_pages, on_queues; /* the functions that the allocator's functions here call */
 };
 
 TarnTestingOrder *
@@ -52,8 +53,9 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The queues track two kinds of memory.  One is a granule of the device's bytes, wherever they are
- * mapped.  The other is a granule of addresses, whatever is mapped there. */
+/* The queues track two kinds of memory.  One is a granule of the device's bytes, at whichever
+ * addresses it is mapped.  The other is a granule of addresses, whichever bytes are mapped
+ * there. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)
@@ -130,7 +132,8 @@ queues_of (gpointer user_data, gpointer *queues)
   return &((TarnTestingOrder *) user_data)->on_queues;
 }
 
-/* Defines a function that calls one of another allocator. */
+/* Defines a function of the allocator that calls the function of the same name of the pages or of
+ * the queues. */
 #define PASS_ON(of, type, name, parameters, ...)                                                   \
   static type name parameters                                                                      \
   {                                                                                                \
@@ -170,14 +173,14 @@ PASS_ON (queues_of, void, event_release, (gpointer user_data, gpointer event), e
 PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, GError **error),
          queue, error)
 
-/* Returns the memory by which the queues know a granule of a piece. */
+/* Returns the memory under which the queues track a granule of a piece. */
 static TarnMemory
 get_granule_of_piece (TarnTestingOrder *order, TarnMemory piece, gsize offset)
 {
   return get_granule_of_bytes (tarn_testing_pages_locate_in_piece (order->pages, piece, offset));
 }
 
-/* Checks that no command uses a piece, or a backing, any more. */
+/* Checks that all commands that use a piece, or a backing, are done. */
 static void
 end_piece (TarnTestingOrder *order, TarnMemory piece, gsize size)
 {
@@ -212,7 +215,8 @@ allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
   return TRUE;
 }
 
-/* Checks that no command uses the addresses any more.  The bytes may be mapped elsewhere, too. */
+/* Unmaps a backing, after it has checked that all commands that use these addresses are done.  The
+ * bytes may be mapped at other addresses, too, where commands may go on using them. */
 static void
 backing_unmap (gpointer user_data, TarnMemory address, gsize size)
 {

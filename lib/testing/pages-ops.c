@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator over the tables: TarnAllocatorOps, counted, and failing on demand. */
+ * The allocator of the fake device in pages.c: its TarnAllocatorOps.  Each function counts its
+ * calls, and fails when the test asks for that. */
 
 #include "testing/pages-private.h"
 
@@ -23,8 +24,8 @@ call_hook (TarnTestingPages *pages)
     pages->hook (pages->hook_data);
 }
 
-/* Begins a call that can fail, and takes the lock.  Returns FALSE with an error, without the lock,
- * if it fails. */
+/* Begins a call that can fail, and takes the lock.  If the test wants the call to fail, returns
+ * FALSE with an error and without the lock. */
 static gboolean
 begin_call (TarnTestingPages *pages, GError **error)
 {
@@ -61,7 +62,7 @@ end_call (TarnTestingPages *pages)
 
 /* Memory: a backing, or a piece */
 
-/* Takes addresses that were never used.  Returns FALSE with an error if there are not enough
+/* Chooses addresses that were never used before.  Returns FALSE with an error if not enough are
  * left. */
 static gboolean
 take_addresses (TarnTestingPages *pages, gsize size, guint64 *start, GError **error)
@@ -254,7 +255,7 @@ part_release (gpointer user_data, TarnMemory part, gsize size)
   end_call (pages);
 }
 
-/* Makes a part that is an address. */
+/* Makes a part that is only an address in its piece, and need not be released. */
 static gboolean
 address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
              GError **error)

@@ -1,8 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- *     pages.c      the device, with a test's settings and questions
- *     pages-ops.c  the allocator over it */
+ * A fake device with virtual memory or sub-buffers ("pages"), for tests of heaps.  A test chooses
+ * its kind.
+ *
+ *     pages.c      the device, its settings, and questions that a test can ask
+ *     pages-ops.c  the allocator of the device
+ *
+ * In virtual memory, a backing is memory without an address, and a mapping gives it one.  Otherwise
+ * a piece is memory that the allocator has allocated, and a part is a sub-buffer of a piece. */
 
 #ifndef TARN_TESTING_PAGES_PRIVATE_H
 #define TARN_TESTING_PAGES_PRIVATE_H
@@ -11,45 +17,47 @@
 
 #include "common/lock-private.h"
 
-/* A stretch of addresses, or of a piece; or a backing, which has no start. */
+/* A range: a reservation of addresses, a mapping, a piece, a part of a piece, or a backing, whose
+ * start is 0. */
 typedef struct
 {
   guint64 start, size;
-  guint64 of;      /* a part's piece */
-  guint64 backing; /* a mapping's */
-  guint64 number;  /* a backing's or a piece's */
-  guint n_uses;    /* a backing's or a piece's: its mappings, or parts */
+  guint64 of;      /* of a part: the address of its piece */
+  guint64 backing; /* of a mapping: the key of its backing */
+  guint64 number;  /* of a backing or piece: counts allocations */
+  guint n_uses;    /* of a backing or piece: number of its mappings or parts */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
 {
-  TarnMutex lock; /* guards all below */
+  TarnMutex lock; /* guards all fields below */
   guint64 bytes, used_bytes;
   gsize max_addresses;
   gboolean refuses_aliases;
   TarnTestingPagesKind kind;
   guint64 last_number;
-  /* TarnTestingStretches, by their starts or numbers; a piece is a backing that is not mapped */
+  /* Tables of TarnTestingStretch, by start, or by number if they have no start.  Pieces are in
+   * backings. */
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
-  guint calls, fail_at; /* the value of calls at which to fail; 0: never */
+  guint calls, fail_at; /* value of calls at which a call fails; 0: none */
   gboolean fail_for_ever, has_failed;
   TarnTestingHook hook; /* nullable */
   gpointer hook_data;
 };
 
-/* pages.c.  The lock is held in these functions. find_stretch () and find_mapped () end the test if
- * there is none. */
+/* pages.c.  The caller of these functions holds the lock.  _tarn_testing_find_stretch () and
+ * _tarn_testing_pages_find_mapped () end the test if they find nothing. */
 TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
-/* Finds an entry that overlaps a stretch, for tables with few entries.  Returns NULL if there is
- * none. */
+/* Finds a stretch in a table that overlaps a range, by looking at each one.  Returns NULL if there
+ * is none.  @of: as TarnTestingStretch.of. */
 const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
                                                       guint64 size, guint64 of);
-/* Finds the backing that is mapped at an address. */
+/* Finds the backing whose mapping begins at an address. */
 TarnTestingStretch *_tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address);
 
-/* pages-ops.c: sets the allocator's functions, whose user_data is the pages. */
+/* pages-ops.c.  Sets the functions of the allocator, whose user_data is @pages. */
 void _tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops);
 
 #endif

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory, and parts of memory, as tables: the mappings, and every mistake with them. */
+ * A fake device with virtual memory or sub-buffers (pages-private.h): tables of ranges, without
+ * real memory.  A mistake in a call ends the test. */
 
 #include "testing/pages-private.h"
 
@@ -107,7 +108,7 @@ tarn_testing_pages_allocator_new (TarnTestingPages *pages)
   return tarn_allocator_new (&ops, pages, allocator_gone);
 }
 
-/* Settings by the test, and answers to it */
+/* Settings that a test makes, and questions that it can ask */
 
 void
 tarn_testing_pages_set_budget (TarnTestingPages *pages, guint64 bytes)
@@ -150,7 +151,8 @@ tarn_testing_pages_refuse_aliases (TarnTestingPages *pages)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/* Returns TRUE if all of a stretch is mapped: each mapping must begin where the one before ends. */
+/* Returns TRUE if a whole range is mapped.  It may have several mappings without a gap between
+ * them. */
 static gboolean
 is_mapped (TarnTestingPages *pages, guint64 start, guint64 size)
 {

@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator over the queues: TarnAllocatorOps, counted, and failing on demand. */
+ * The allocator with fake queues: its TarnAllocatorOps.  Each function counts its calls, and fails
+ * when the test asks for that. */
 
 #include "testing/queues-private.h"
 
-/* Counting and failing.  The lock is held in all functions up to those of the allocator */
+/* Counting calls and making them fail.  The caller of each function holds the lock, up to the
+ * allocator's functions. */
 
 static gboolean
 take_failure (TarnTestingQueues *queues, TarnTestingCall call)
@@ -23,7 +25,7 @@ take_failure (TarnTestingQueues *queues, TarnTestingCall call)
   return TRUE;
 }
 
-/* Counts a call.  Returns FALSE with an error if it is to fail. */
+/* Counts a call.  Returns FALSE with an error if the test wants the call to fail. */
 static gboolean
 count (TarnTestingQueues *queues, TarnTestingCall call, GError **error)
 {
@@ -56,7 +58,7 @@ check_none_capturing (TarnTestingQueues *queues, GError **error)
   return TRUE;
 }
 
-/* Looks up a queue, as _tarn_testing_queues_look_up (), with an error. */
+/* Looks up a queue like _tarn_testing_queues_look_up (), and sets an error if it is not alive. */
 static TarnTestingQueue *
 look_up (TarnTestingQueues *queues, gpointer handle, const gchar *what, GError **error)
 {
@@ -86,7 +88,7 @@ look_up_event (TarnTestingQueues *queues, gpointer event, const gchar *what)
   return NULL;
 }
 
-/* The allocator's functions, which begin without the lock */
+/* The allocator's functions.  Their callers do not hold the lock. */
 
 static void
 run_hook (TarnTestingQueues *queues, TarnTestingCall call)
@@ -368,7 +370,7 @@ tarn_testing_queues_allocator_new (TarnTestingQueues *queues)
   return tarn_allocator_new (&ops, queues, allocator_gone);
 }
 
-/* Settings by the test, and answers to it */
+/* Settings that a test makes, and questions that it can ask */
 
 void
 tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer handle)

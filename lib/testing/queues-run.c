@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs the commands on the queues: as the test says, and in random order where there is a
- * choice. */
+ * Runs the commands on the fake queues when the test asks for it.  If several commands can run,
+ * chooses one at random. */
 
 #include "testing/queues-private.h"
 
@@ -45,9 +45,10 @@ can_run (TarnTestingQueues *queues, const TarnTestingItem *item)
          && (item->memory != NULL || _tarn_testing_queues_is_done (queues, item->clock));
 }
 
-/* Lists the commands that can run.  On an out-of-order queue these are all up to a wait, which runs
- * first.  The commands before a wait need not be done for it, as with
- * clEnqueueBarrierWithWaitList. */
+/* Lists the items of a queue that can run.  On an in-order queue this is at most the first one.  On
+ * an out-of-order queue these are all up to the first wait that is not done: later items run after
+ * that wait.  As with clEnqueueBarrierWithWaitList, a wait may run although commands before it are
+ * not done. */
 static GPtrArray *
 list_runnable (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -72,7 +73,7 @@ run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
   guint i;
 
   if (queue->n_done
-      == queue->items->len) /* a short way: most queues are done if each task has its own */
+      == queue->items->len) /* for speed: in a test with a queue for each task, most are done */
     return FALSE;
   items = list_runnable (queues, queue);
   if (items->len == 0)
@@ -130,11 +131,12 @@ tarn_testing_queues_run_all (TarnTestingQueues *queues)
       TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
 
       g_assert_cmpuint (queue->n_done, ==,
-                        queue->items->len); /* otherwise they wait for each other */
+                        queue->items->len); /* otherwise queues wait for each other */
     }
 }
 
-/* Runs the commands of a queue up to one, in their order. */
+/* Runs the first @end items of a queue, in their order, until one cannot run.  Returns TRUE if an
+ * item has run. */
 static gboolean
 run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
 {
@@ -148,7 +150,7 @@ run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
   return has_run;
 }
 
-/* Runs the commands that come before a moment, and no others. */
+/* Runs the items that come before a moment, and no others. */
 void
 _tarn_testing_queues_reach (TarnTestingQueues *queues, const TarnTestingClock *clock)
 {

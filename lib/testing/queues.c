@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues, the memory that commands on them use, and the mistakes: memory that is used too
- * early. */
+ * The fake queues, the memory that commands on them use, and the detection of faults: memory that
+ * is used too early, or after it was freed. */
 
 #include "testing/queues-private.h"
 
-/* The first handle: neither NULL nor a number that a test might make up. */
+/* The first handle of a queue.  It is not NULL, nor a number that a test might make up. */
 #define FIRST_HANDLE 0x5100
 
-/* Returns the moment after all commands on a queue so far, or on all queues if it is NULL. */
+/* Returns the moment after all items on a queue.  @queue: NULL: after all items on all queues. */
 TarnTestingClock *
 _tarn_testing_queues_now (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -64,7 +64,7 @@ tarn_testing_queues_steal_fault (TarnTestingQueues *queues)
 
 /* Queues */
 
-/* Returns the slot of a handle.  Returns NULL if it never was one. */
+/* Returns the slot of a handle, or NULL if there never was such a handle. */
 TarnTestingSlot *
 _tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpointer handle)
 {
@@ -73,7 +73,7 @@ _tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpointer handle)
   return i < queues->slots->len ? g_ptr_array_index (queues->slots, i) : NULL;
 }
 
-/* Looks up a queue.  Reports a fault and returns NULL if it is not alive. */
+/* Looks up a queue by its handle.  Reports a fault and returns NULL if the queue is not alive. */
 TarnTestingQueue *
 _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const gchar *what)
 {
@@ -85,8 +85,8 @@ _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const 
   return NULL;
 }
 
-/* Ends a destroyed queue without references.  A queue with references outlives its destruction if
- * there is no event_record_all. */
+/* Makes a queue dead if the test has destroyed it and the allocator holds no reference.  With
+ * event_record_all (), references do not keep a queue alive. */
 void
 _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
 {
@@ -198,7 +198,7 @@ _tarn_testing_queues_get_memory (TarnTestingQueues *queues, TarnMemory memory)
   return known;
 }
 
-/* Describes memory, for messages; the caller frees it. */
+/* Describes memory for messages.  The caller frees the text. */
 gchar *
 _tarn_testing_describe_memory (const TarnTestingMemory *memory)
 {
@@ -210,7 +210,7 @@ _tarn_testing_describe_memory (const TarnTestingMemory *memory)
   return g_string_free (text, FALSE);
 }
 
-/* Names the queue that did something, or the host (NULL), for messages. */
+/* Names the queue that did something, or the host if @queue is NULL, for messages. */
 static gchar *
 describe_user (const TarnTestingQueue *queue, const gchar *verb)
 {
@@ -218,8 +218,9 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
                        : g_strdup_printf ("the host %s", verb);
 }
 
-/* Reports a fault unless all commands of a moment, which use the memory, come before a queue's next
- * command, or the host's (NULL).  Returns FALSE if it did. */
+/* Checks that all commands before the moment @clock, which use the memory, come before the next
+ * command of @queue, or of the host if @queue is NULL.  Otherwise reports a fault and returns
+ * FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,
