@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Captures what is put on streams, as an H200 was seen to: which calls end a capture, and their
- * results.  The graph has the captured commands on memory, in their order, and a launch runs all of
- * them on one stream. */
+ * Captures commands into graphs.  Calls end a capture, and return statuses, as observed on an H200.
+ * A graph keeps the captured commands on memory in their order.  A launch runs all of them on one
+ * stream. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -33,18 +33,19 @@ struct _Capture
 typedef struct
 {
   void (*function) (gpointer);
-  gpointer data; /* owned */
-  gsize size;    /* bytes of that, of which each launch has a copy */
+  gpointer data; /* owned; each launch gets a copy */
+  gsize size;    /* bytes of data */
 } Node;
 
-static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* GArrays of Node */
-static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same */
+static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* of GArray of Node: graphs */
+static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* of GArray of Node:
+                                                                    instantiated graphs */
 
-/* The mode of this thread (cuThreadExchangeStreamCaptureMode). */
+/* The calling thread's capture mode (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;
 
-/* Under the lock: */
-static GHashTable *captures; /* Stream -> Capture; the origin's is owned */
+/* Guarded by the lock */
+static GHashTable *captures; /* Stream -> Capture; owned by the stream at which the capture began */
 static guint64 latest_id;    /* the id of the latest capture */
 
 static void __attribute__ ((constructor)) make_captures (void)
@@ -52,7 +53,7 @@ static void __attribute__ ((constructor)) make_captures (void)
   captures = g_hash_table_new (NULL, NULL);
 }
 
-/* The lock is held in all functions up to those of the driver */
+/* The caller holds the lock in all functions up to those of the driver. */
 
 Capture *
 fake_get_capture (const Stream *stream)
@@ -128,8 +129,9 @@ fake_invalidate_capture (Capture *capture)
   capture->status = INVALIDATED;
 }
 
-/* Ends captures for a call that captures forbid: all of mode global, and this thread's of mode
- * thread-local.  A thread in mode relaxed may make any call. */
+/* Ends captures because of a call that CUDA forbids during captures: all captures of mode global,
+ * and the calling thread's captures of mode thread-local.  A thread in mode relaxed may make any
+ * call. */
 Status
 fake_end_captures (void)
 {
@@ -152,8 +154,8 @@ fake_end_captures (void)
   return status;
 }
 
-/* Ends the captures of a context, or those of its blocking streams, in whatever mode.  Returns
- * @refusal if there are any. */
+/* Invalidates all captures, of any mode, of a context's streams, or of only its blocking streams.
+ * Returns @refusal if there are any. */
 static Status
 end_all (guint64 context_id, gboolean are_blocking, Status refusal)
 {
@@ -203,7 +205,8 @@ fake_check_legacy (const Stream *stream)
                                  : FAKE_CUDA_SUCCESS;
 }
 
-/* Returns TRUE if a stream is the legacy one, and would wait for one that is being captured. */
+/* Returns TRUE if a stream is the legacy default stream, and would wait for a blocking stream that
+ * is being captured. */
 gboolean
 fake_is_legacy_captured (const Stream *stream)
 {
@@ -259,7 +262,7 @@ cuStreamEndCapture (CUstream handle, CUgraph *graph)
   return is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED;
 }
 
-/* Implements both functions below. */
+/* Implements cuStreamIsCapturing () and cuStreamGetCaptureInfo (). */
 static Status
 get_info (const gchar *function, CUstream handle, unsigned int *capturing, guint64 *id)
 {
@@ -328,7 +331,7 @@ cuGraphDestroy (CUgraph graph)
   return destroy (&graph_handles, graph);
 }
 
-/* Instantiates a graph, which the program keeps and may destroy. */
+/* Instantiates a graph.  The program keeps the graph, and may destroy it at once. */
 #if FAKE_CUDA_VERSION >= 11040
 Status
 cuGraphInstantiateWithFlags (CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -354,7 +357,8 @@ cuGraphExecDestroy (CUgraphExec exec)
   return destroy (&exec_handles, exec);
 }
 
-/* Puts all commands of a graph on a stream, or into another graph if that is captured. */
+/* Puts all commands of a graph on a stream.  If the stream is being captured, adds the commands to
+ * that capture's graph instead. */
 Status
 cuGraphLaunch (CUgraphExec exec, CUstream handle)
 {

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands that act when their turn on a stream comes: they write memory, read it, or call a
- * function of the host.  While a stream is captured they are put into the graph, except functions
- * of the host, which are left out.
+ * Commands that take effect when their stream reaches them: they write memory, read it, or call a
+ * function of the host.  If the stream is being captured, commands are added to the graph instead;
+ * calls of host functions are dropped.
  *
- * A driver waits for all streams before it frees memory.  Here the memory is gone first, and then
- * the call waits, so that a test can see programs that rely on the wait: a command on memory that
- * is gone ends the test. */
+ * A driver waits for all streams before it frees memory.  The fake driver frees the memory first,
+ * and then waits, so that a test detects a program that relies on the wait: a command on freed
+ * memory ends the test. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -21,12 +21,13 @@ typedef struct
   CUdeviceptr address;
   gsize size;         /* bytes */
   unsigned int value; /* the value that is written */
-  void *to;           /* the destination of a read; NULL: it does not read */
-  CUdevice device;    /* the stream's */
-  guint64 allocation; /* the allocation when the command was put there; 0: not of a pool */
+  void *to;           /* of a read: the destination; NULL: the command writes */
+  CUdevice device;    /* the device of the stream */
+  guint64 allocation; /* number of the memory's allocation when the command was put on the
+                         stream; 0: of no pool */
 } Access;
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void
 run_access (gpointer data)
 {
@@ -43,7 +44,7 @@ run_access (gpointer data)
     memcpy (bytes + i, &access->value, sizeof access->value);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static Status
 put_access (CUstream handle, Access access)
 {
@@ -94,17 +95,18 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1, 0 });
 }
 
-/* Functions of the host: each runs in its own thread, while the stream waits for a mark */
+/* Host functions.  Each runs in a thread of its own, while the stream waits for a mark. */
 
 typedef struct
 {
   void (*function) (void *);
   void *data;
-  Mark *begin; /* references */
+  Mark *begin; /* owned references, as is end */
   Mark *end;
 } HostCall;
 
-/* Waits until the stream comes to a call.  Returns FALSE if the stream ends before. */
+/* Waits until the stream reaches a call.  Returns FALSE if the stream's context is destroyed
+ * before. */
 static gboolean
 await_begin (HostCall *call)
 {
@@ -132,8 +134,8 @@ run_host_call (gpointer data)
   return NULL;
 }
 
-/* Puts a function of the host on a stream.  Starts its thread at once, because later a failure
- * could not be reported.  The lock is held. */
+/* Puts a host function on a stream.  Starts the function's thread now, because a failure could not
+ * be reported later.  The caller holds the lock. */
 static Status
 put_host_call (Stream *stream, HostCall call)
 {

@@ -1,25 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts, and each thread's stack of them.  A stack holds handles, which may be those of
- * destroyed contexts, and by now of new ones. */
+ * Contexts, and each thread's stack of contexts.  A stack holds handles.  A handle may be that of a
+ * destroyed context, and a new context may have got the same handle since. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef struct
 {
   CUcontext handle;
-  gboolean is_dangling; /* it was already destroyed when it was pushed */
+  gboolean is_dangling; /* the context was destroyed before it was pushed */
 } Entry;
 
 typedef struct
 {
   guint references;
-  Context *context; /* NULL: never active; a destroyed one: not active */
+  Context *context; /* NULL: it was never active; is_destroyed: it is not active now */
   guint flags;
 } Primary;
 
-/* Under the lock: */
+/* Guarded by the lock */
 static HandleTable contexts = { .base = FAKE_HANDLES (1) };
 static guint64 last_id;
 static Primary primaries[TARN_TESTING_CUDA_MAX_DEVICES];
@@ -48,7 +48,7 @@ get_top (void)
   return stack->len > 0 ? g_array_index (stack, Entry, stack->len - 1).handle : NULL;
 }
 
-/* The lock is held in all functions up to those of the driver */
+/* The caller holds the lock in all functions up to those of the driver. */
 
 guint
 fake_get_stack_depth (void)
@@ -62,7 +62,7 @@ fake_get_primary_references (CUdevice device)
   return primaries[device].references;
 }
 
-/* Frees the handle of a destroyed context once no stack has it. */
+/* Frees a destroyed context and its handle, if no stack has the context. */
 static void
 free_unused (Context *context)
 {
@@ -94,8 +94,8 @@ leave (Entry entry)
   free_unused (context);
 }
 
-/* Ends the test if the current context was destroyed before it was pushed: a driver then reads
- * freed memory, unless another context is there. */
+/* Ends the test if the current context was destroyed before it was pushed.  A driver then reads
+ * freed memory.  If a new context has the same handle, that is the current one, and all is well. */
 static void
 crash_if_dangling (const gchar *function)
 {
@@ -124,7 +124,7 @@ pop (const gchar *function)
   return top.handle;
 }
 
-/* Frees the stack of a thread that ends. */
+/* Frees the calling thread's stack.  GLib calls this when the thread ends. */
 static void
 free_stack (gpointer data)
 {
@@ -209,7 +209,8 @@ is_active (const Primary *primary)
   return primary->context != NULL && !primary->context->is_destroyed;
 }
 
-/* Activates a primary context.  It has the same handle each time, and a new id. */
+/* Activates a device's primary context.  The context has the same handle each time, but a new
+ * id. */
 static void
 activate (Primary *primary, CUdevice device)
 {
@@ -222,8 +223,8 @@ activate (Primary *primary, CUdevice device)
     }
 }
 
-/* Returns TRUE if flags are valid.  At most one of them may choose how to wait; any others may be
- * set as well. */
+/* Returns TRUE if a context's flags are valid: at most one of them chooses how the host waits; all
+ * others may be combined. */
 static gboolean
 are_flags (guint flags)
 {
@@ -275,8 +276,8 @@ cuCtxGetCurrent (CUcontext *context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Pushes a context.  A destroyed one is accepted, as seen on an H200; the next call that uses it
- * fails. */
+/* Pushes a context.  Accepts a destroyed context, as an H200 does; the next call that uses that
+ * context then fails. */
 Status
 cuCtxPushCurrent_v2 (CUcontext context)
 {
@@ -316,7 +317,7 @@ cuCtxSetCurrent (CUcontext context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Answers for a context as well that was destroyed while it was current. */
+/* Returns the current context's device, even if the context was destroyed while it was current. */
 Status
 cuCtxGetDevice (CUdevice *device)
 {
@@ -333,7 +334,7 @@ cuCtxGetDevice (CUdevice *device)
 }
 
 #if FAKE_CUDA_VERSION >= 12000
-/* Returns the id of a context.  Returns NULL if the current one. */
+/* Returns the id of a context.  @handle: NULL: the current context. */
 Status
 cuCtxGetId (CUcontext handle, unsigned long long *id)
 {
@@ -413,7 +414,7 @@ cuDevicePrimaryCtxGetState (CUdevice device, unsigned int *flags, int *active)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Resets a primary context.  References to it must still be released. */
+/* Resets a primary context.  The program still has to release its references to that context. */
 Status
 cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {

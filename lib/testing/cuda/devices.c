@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The devices: an H200 each, except for settings of the test. */
+ * The devices.  Each is like an H200, except for what the test has set. */
 
 #include "testing/cuda/fake-private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Attributes: number (CU_DEVICE_ATTRIBUTE_...) and value, as an H200 has them. */
+/* The attributes of an H200: number (CU_DEVICE_ATTRIBUTE_...) and value. */
 static const struct
 {
   guint number;
@@ -111,7 +111,7 @@ cuDeviceGetName (char *name, int length, CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Writes the address in capital letters, as the driver does. */
+/* Writes the PCI address of a device, in capital letters, as the driver does. */
 Status
 cuDeviceGetPCIBusId (char *id, int length, CUdevice device)
 {
@@ -125,7 +125,7 @@ cuDeviceGetPCIBusId (char *id, int length, CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Writes the UUID of the GPU.  The lock is held. */
+/* Writes the UUID of a device's GPU.  The caller holds the lock. */
 static Status
 get_uuid (char *uuid, CUdevice device)
 {
@@ -161,7 +161,8 @@ cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 }
 #endif
 
-/* Returns the value of an attribute; 0 for those that are not known here. */
+/* Returns the value of an attribute of a device, or 0 for an attribute that is not in the table
+ * above. */
 static gint
 get_default (guint attribute, CUdevice device)
 {
@@ -203,7 +204,8 @@ cuDeviceGetAttribute (int *value, unsigned int attribute, CUdevice device)
                                                        : FAKE_CUDA_INVALID_VALUE;
 }
 
-/* Returns TRUE if a device can access another one's memory: all can, except parts of a GPU. */
+/* Returns TRUE if @device can access the memory of @peer.  All devices can access each other's
+ * memory, except parts of a GPU. */
 gboolean
 fake_can_access (CUdevice device, CUdevice peer)
 {

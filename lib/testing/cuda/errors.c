@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The names of all statuses of CUDA 12.9, except CUDA_ERROR_UNKNOWN, 999, which tests use as a
- * status without a name.  The descriptions are not the driver's: they are the names without their
- * beginning, in small letters. */
+ * The names of all statuses of CUDA 12.9, except CUDA_ERROR_UNKNOWN (999), which tests use as a
+ * status without a name.  The descriptions are not the driver's: each is the name without its
+ * prefix, in small letters. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -122,7 +122,7 @@ static const Row rows[] = {
   ERROR (916, "KEY_ROTATION"),
 };
 
-/* Made by the first call, and kept. */
+/* The descriptions; each is made by the first call that needs it, and never freed */
 static gchar *texts[G_N_ELEMENTS (rows)];
 
 static const Row *
@@ -134,7 +134,7 @@ find_row (Status status)
   return NULL;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static const gchar *
 get_text (const Row *row)
 {

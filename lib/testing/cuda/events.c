@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events.  An event that was never recorded is done.  A stream that waits for an event waits for
- * the commands that it stood for at that time. */
+ * Events.  An event that was never recorded counts as completed.  A stream that waits for an event
+ * waits for the commands that the event stands for at the time of the call; a later recording does
+ * not matter. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -14,9 +15,9 @@ typedef struct
   Capture *capture; /* the capture in which it was recorded; NULL: none */
 } Event;
 
-/* Under the lock: */
+/* Guarded by the lock */
 static HandleTable handles = { .base = FAKE_HANDLES (3) };
-static GPtrArray *events; /* Events, owned */
+static GPtrArray *events; /* of Event, owned */
 
 static void
 free_event (gpointer data)
@@ -33,7 +34,7 @@ static void __attribute__ ((constructor)) make_events (void)
   events = g_ptr_array_new_with_free_func (free_event);
 }
 
-/* The lock is held in all functions up to those of the driver */
+/* The caller holds the lock in all functions up to those of the driver. */
 
 void
 fake_free_events_of (guint64 context_id)
@@ -61,8 +62,8 @@ fake_count_events (void)
   return events->len;
 }
 
-/* Finds an event.  For a destroyed one it returns the status of an H200, also if the context is
- * alive. */
+/* Finds an event by its handle.  For a destroyed event, returns the status that an H200 returns,
+ * even if the event's context still exists. */
 static Status
 find_event (CUevent handle, Event **event)
 {
@@ -73,8 +74,8 @@ find_event (CUevent handle, Event **event)
                                             : FAKE_CUDA_INVALID_HANDLE;
 }
 
-/* Finds an event for a question of the host, which ends captures.  A captured event has no
- * answer. */
+/* Finds an event that the host queries or waits for; such a call ends captures.  Fails for an event
+ * that was recorded in a capture. */
 static Status
 find_askable (CUevent handle, Event **event)
 {
@@ -206,8 +207,8 @@ cuEventSynchronize (CUevent handle)
   return status;
 }
 
-/* Makes a stream wait for an event.  If that is of another stream's capture, the stream becomes
- * part of the capture. */
+/* Makes a stream wait for an event.  If the event was recorded in a capture of another stream, this
+ * stream joins the capture. */
 Status
 cuStreamWaitEvent (CUstream stream_handle, CUevent handle, unsigned int flags)
 {

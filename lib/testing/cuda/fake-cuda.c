@@ -1,21 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Control of the fake driver by a test: settings, failures and latencies, and questions about calls
- * and objects that are alive. */
+ * The control of the fake driver by a test: settings, injected failures, latencies, and questions
+ * about calls and live objects. */
 
 #include "testing/cuda/fake-private.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 
-static TarnMutex mutex; /* guards all below except the last two */
+static TarnMutex mutex; /* guards the variables below, except the last two */
 static Settings settings;
 static gboolean has_settings; /* the environment was read */
 static gboolean is_initialized;
 
-static gboolean is_forked;        /* written in a child while it has one thread */
-static guint *n_calls_after_fork; /* atomic, in memory that children share */
+static gboolean is_forked;        /* written only in a child of fork (), while it has one thread */
+static guint *n_calls_after_fork; /* atomic; in memory that the process shares with its children */
 
 TarnMutex *
 fake_get_mutex (void)
@@ -36,7 +36,8 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
-/* Holds the lock around fork (), so that a child can answer a test's questions. */
+/* Takes the lock before fork (), so that no other thread holds it in the child, which can then
+ * answer a test's questions. */
 static void
 before_fork (void)
 {
@@ -65,7 +66,7 @@ static void __attribute__ ((constructor)) start (void)
     g_error ("the fake driver cannot see forks");
 }
 
-/* Settings; these are called locked. */
+/* Settings.  The caller holds the lock in all functions. */
 
 static Settings *
 get_settings (void)
@@ -88,7 +89,7 @@ fake_is_device (CUdevice device)
   return device >= 0 && (guint) device < fake_count_devices ();
 }
 
-/* Returns the settings of a device, which may not exist yet. */
+/* Returns the settings of a device.  The test may set them before the device exists. */
 DeviceSettings *
 fake_get_settings (CUdevice device)
 {
@@ -107,7 +108,8 @@ needs_no_init (Function function)
          || function == FUNCTION_cuGetErrorName || function == FUNCTION_cuGetErrorString;
 }
 
-/* The lock is held. */
+/* Returns the status with which a call has to fail now, or 0, and counts down to the call that
+ * fails.  The caller holds the lock. */
 static Status
 count_down (Function function)
 {
@@ -126,7 +128,7 @@ count_down (Function function)
   return settings.fail_status;
 }
 
-/* Calls the hook, whose own calls are not counted. */
+/* Calls the test's hook, unless the calling thread is inside the hook already. */
 static void
 call_hook (Function function)
 {
@@ -168,7 +170,7 @@ fake_enter (Function function)
   guint microseconds;
   Status status;
 
-  if (is_forked) /* without the lock: its holder may not exist in the child */
+  if (is_forked) /* no lock: in the child, the thread that holds the lock may not exist */
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
       return function == FUNCTION_cuDriverGetVersion || function == FUNCTION_cuGetErrorName
@@ -435,11 +437,12 @@ get_primary_references (CUdevice device)
 {
   LOCKED;
 
-  fake_get_settings (device); /* ends the test if there can be none */
+  fake_get_settings (device); /* ends the test if the number is too large */
   return fake_get_primary_references (device);
 }
 
-/* Appends the number of objects of a kind, and their bytes if they have any.  The lock is held. */
+/* Appends the number of live objects of a kind, and their bytes if they have any.  The caller holds
+ * the lock. */
 static void
 describe (GString *text, const gchar *kind, guint n, guint64 bytes)
 {

@@ -1,28 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions of the fake driver, for its parts and for tests that are linked with it: what
- * <tarn/testing/cuda.h> says of it, and what <cuda.h> has beside <tarn/cuda.h>.
+ * The fake CUDA driver: declares its functions, and the types of <cuda.h> that <tarn/cuda.h> lacks.
+ * For the driver's own files, and for tests that are linked with it.  See <tarn/testing/cuda.h> for
+ * the driver's control by a test.
  *
- * An address in device memory is none of the host's, nor is a handle.  A new module and its
- * functions, too, have handles of those gone last, which an H200 was not seen to do.  modules.c
- * says what is an image.  Where an H200 crashed, a message says so and ends the test; also what is
- * asked of a module that never was, and of a context that was made current when it was destroyed
- * already (a success), and is then taken off the thread's stack, or asked for its device.
+ * Addresses of device memory and handles are never valid addresses of the host.  A new module or
+ * function gets the handle that was freed last, which was not observed on an H200. modules.c
+ * describes the images that can be loaded.  Where a call crashed on an H200, it ends the test here
+ * with a message.  So does a call that names a module that never existed.  A destroyed context can
+ * still be made current, with success, as on an H200; taking that context off the thread's stack,
+ * or asking for its device, ends the test.
  *
- * Virtual memory belongs to no context, needs none, and disturbs no capture.  What is mapped is the
- * host's memory at the same address, and a backing keeps its bytes wherever it is mapped.  What an
- * H200 lets pass although it is not allowed, to map more than was reserved and to unmap what is not
- * mapped, ends the test here, as does a handle that never was, which crashes there.
+ * Virtual memory belongs to no context, needs no context, and does not end a capture of a stream.
+ * Mapped memory is the host's memory at the same address; a backing keeps its bytes when it is
+ * mapped elsewhere.  Two mistakes that an H200 accepts end the test here: mapping more than was
+ * reserved, and unmapping addresses that are not mapped.  So does a handle that never existed,
+ * which crashes on an H200.
  *
- * Memory of CUDA's pools (cuMemAllocAsync) is ready once its stream comes to the allocation, and
- * gone once a stream comes to its free.  Where there is no other memory, an allocation has that of
- * a free which is still to come, and its stream waits for that: so <cuda.h> says of
- * CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, which is on at first.  Commands that come too
- * early or too late end the test, and so does what would put memory into a graph.  A pool keeps
- * nothing that is free.  This is by CUDA's documentation, and was not compared with a device.
+ * Memory of CUDA's pools (cuMemAllocAsync) becomes ready when its stream reaches the allocation,
+ * and is freed when a stream reaches the free.  If no other memory is left, an allocation gets
+ * memory whose free is still pending, and its stream waits for that free. <cuda.h> describes that
+ * for CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, which is on by default.  Commands that use
+ * such memory too early or too late end the test, and so does a call that would add an allocation
+ * or a free to a graph.  A pool caches no freed memory.  This follows CUDA's documentation, and was
+ * not compared with a device.
  *
- * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits. */
+ * Only current symbols are exported: cuMemAlloc_v2, for example, but not the old cuMemAlloc, whose
+ * size has 32 bits. */
 
 #ifndef TARN_FAKE_CUDA_H
 #define TARN_FAKE_CUDA_H
@@ -32,7 +37,7 @@
 
 G_BEGIN_DECLS
 
-/* As in <cuda.h>; CUresult and enums are unsigned int. */
+/* Types as in <cuda.h>, except that CUresult and enums are unsigned int. */
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
@@ -77,10 +82,12 @@ typedef struct
   unsigned char reserved[54];
 } CUmemPoolProps;
 
-/* Bytes that virtual memory is a multiple of, as an H200's. */
+/* Granularity of virtual memory in bytes: sizes and addresses are multiples of it.  An H200 has the
+ * same. */
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
-/* Bytes of each device: an H200's, or fewer than a process of 32 bits may ask for at once. */
+/* Bytes of memory of each device: those of an H200; in a 32-bit process fewer, so that the process
+ * may request that many at once. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 
@@ -111,9 +118,9 @@ enum
   FAKE_CUDA_CAPTURED_EVENT = 907
 };
 
-/* The version of CUDA that it is, as cuDriverGetVersion () says it, and what older ones lack: a
- * second library is built of the same sources, for a program that is compiled with the same
- * version. */
+/* The version of CUDA that the fake driver implements, and that cuDriverGetVersion () returns.
+ * Functions that were added later are left out.  The build makes a second library from the same
+ * sources, with an older version, for a program that is compiled with that version. */
 #ifndef FAKE_CUDA_VERSION
 #define FAKE_CUDA_VERSION 12090
 #endif
@@ -282,7 +289,8 @@ FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
 
 #define FAKE_CUDA_N_KINDS (TARN_TESTING_CUDA_MAPPING + 1)
 
-/* Returns the control of the driver, for tarn_testing_cuda_get (); never NULL. */
+/* Returns the functions by which a test controls the fake driver, for tarn_testing_cuda_get ().
+ * Never NULL. */
 __attribute__ ((visibility ("default"))) const TarnTestingCuda *tarn_fake_cuda (void);
 
 G_END_DECLS

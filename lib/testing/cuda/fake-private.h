@@ -1,22 +1,27 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Types and functions that the parts of the fake driver share.
+ * Types and functions that the files of the fake driver share.
  *
- *     fake-cuda.c  control: settings, calls, failures
- *     settings.c   as they are at the start
+ *     fake-cuda.c  control by the test: settings, counts of calls, failures
+ *     settings.c   default settings
  *     errors.c     names of statuses
  *     devices.c    devices and their attributes
- *     contexts.c   contexts, each thread's stack of them
- *     ledger.c     memory, and what lies in it; memory.c
- *     pools.c      CUDA's memory pools; what is allocated and freed in the order of streams
+ *     contexts.c   contexts, and each thread's stack of contexts
+ *     ledger.c     allocations of memory, and their contents
+ *     memory.c     the driver's functions for memory
+ *     pools.c      CUDA's memory pools: stream-ordered allocations and frees
  *     virtual.c    virtual memory: addresses, backings, mappings
- *     streams.c    streams, and work on them; commands.c; captures.c; events.c
- *     modules.c    modules, and their functions
- *     handles.c    handles for a context, a stream, an event, a module, a function
+ *     streams.c    streams, and the commands on them
+ *     commands.c   commands that access memory or call functions of the host
+ *     captures.c   captures of streams, and graphs
+ *     events.c     events
+ *     modules.c    modules and their functions
+ *     handles.c    handles of contexts, streams, events, modules, functions
  *
- * All is under one lock.  A driver's function calls fake_enter () first, without it, then takes it
- * until its end.  Functions that are called with the lock held say so. */
+ * One lock guards everything.  A function of the driver calls fake_enter () first, without the
+ * lock, and then holds the lock until it returns.  "Locked" in a comment: the caller holds the
+ * lock. */
 
 #ifndef TARN_FAKE_PRIVATE_H
 #define TARN_FAKE_PRIVATE_H
@@ -30,7 +35,7 @@ typedef guint Status; /* a CUresult */
 
 typedef enum
 {
-  FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS /* also: any of them */
+  FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS /* also stands for any function */
 } Function;
 
 /* Control */
@@ -42,10 +47,12 @@ void fake_unlock (TarnMutex **locked);
 /* LOCKED holds the lock until the end of the enclosing block. */
 #define LOCKED __attribute__ ((cleanup (fake_unlock), unused)) TarnMutex *locked = fake_lock ()
 
-/* Counts a call.  Returns the status with which it is to fail at once, or 0. */
+/* Counts a call.  Returns the status with which the test wants the call to fail, or 0.  The caller
+ * does not hold the lock. */
 Status fake_enter (Function function);
 
-/* Counts a call of a driver's function, and returns from it if it is to fail. */
+/* Counts a call of a function of the driver, and returns from it with a status if the test wants
+ * the call to fail. */
 #define ENTER(function)                                                                            \
   G_STMT_START                                                                                     \
   {                                                                                                \
@@ -65,14 +72,15 @@ Status fake_enter (Function function);
   }                                                                                                \
   G_STMT_END
 
-/* Devices: settings. */
+/* The settings of a device. */
 typedef struct
 {
   guint64 total_memory;
   guint64 budget;
-  Status refusal;         /* for new contexts; 0: none */
-  gboolean is_part;       /* a part of a GPU, with its own UUID */
-  GHashTable *attributes; /* number -> value that was set, as integers; owned, nullable */
+  Status refusal;         /* status with which new contexts fail; 0: they do not */
+  gboolean is_part;       /* the device is a part of a GPU (MIG), with a UUID of its own */
+  GHashTable *attributes; /* the test's own attributes: number -> value, as integers; owned,
+                             nullable */
 } DeviceSettings;
 
 typedef struct
@@ -80,20 +88,21 @@ typedef struct
   guint n_devices;
   DeviceSettings devices[TARN_TESTING_CUDA_MAX_DEVICES];
   Function fail_function;
-  guint fail_in; /* the call to fail, 1 being the next one; 0: none */
+  guint fail_in; /* the call that fails, counted from 1, the next one; 0: none */
   gboolean fail_for_ever;
   Status fail_status;
   const gchar *failed;
-  Status always[N_FUNCTIONS]; /* TARN_TESTING_CUDA_FAIL; 0: it does not fail */
-  guint latency[N_FUNCTIONS]; /* microseconds */
+  Status always[N_FUNCTIONS]; /* statuses with which functions always fail
+                                 (TARN_TESTING_CUDA_FAIL); 0: they do not */
+  guint latency[N_FUNCTIONS]; /* microseconds that each call takes */
   guint calls[N_FUNCTIONS];
   TarnTestingCudaHook hook; /* NULL: none */
   gpointer hook_data;
 } Settings;
 
-/* The settings that reset () restores. */
+/* Sets the default settings, which reset () restores, too. */
 void fake_settings_init (Settings *settings);
-Function fake_find_function (const gchar *name); /* ends the test if there is none */
+Function fake_find_function (const gchar *name); /* ends the test if the name is unknown */
 const gchar *fake_get_function_name (Function function);
 
 guint fake_count_devices (void);                           /* locked */
@@ -101,52 +110,54 @@ DeviceSettings *fake_get_settings (CUdevice device);       /* locked */
 void fake_device_settings_init (DeviceSettings *settings); /* locked */
 gboolean fake_is_device (CUdevice device);                 /* locked */
 gboolean fake_get_attribute (gint *value, guint attribute,
-                             CUdevice device);             /* locked; FALSE if there is none */
-gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; TRUE also for itself */
+                             CUdevice device);             /* locked; FALSE: it is unknown */
+gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; TRUE if both are the same */
 
-/* The nth range of numbers above all addresses of a process on today's machines.  A 32-bit process
- * has no such place. */
+/* The start of the nth range of numbers for handles.  In a 64-bit process, these ranges are above
+ * all addresses of the process on today's machines.  A 32-bit process has no such range. */
 #if GLIB_SIZEOF_VOID_P == 8
 #define FAKE_HANDLES(n) (((guintptr) 1 << 52) * (n))
 #else
 #define FAKE_HANDLES(n) ((guintptr) 0xc0000000 + ((guintptr) (n) << 24))
 #endif
 
-/* A table of handles, which are no addresses.  The handle freed last is the next to be used. */
+/* A table of handles.  Handles are numbers that are no addresses.  A new object gets the handle
+ * that was freed last. */
 typedef struct
 {
   guintptr base;
-  GPtrArray *objects; /* not owned; NULL where a handle is vacant */
-  GArray *vacant;     /* guints: indices into objects, last in, first out */
+  GPtrArray *objects; /* not owned; NULL if the handle is free */
+  GArray *vacant;     /* of guint: indices of free handles in objects, last in, first out */
 } HandleTable;
 
 gpointer fake_handle_new (HandleTable *table, gpointer object);
 void fake_handle_free (HandleTable *table, gpointer handle);
 gpointer fake_handle_get (const HandleTable *table, gpointer handle); /* nullable */
-gboolean fake_handle_was (const HandleTable *table, gpointer handle); /* ever given out */
+gboolean fake_handle_was (const HandleTable *table, gpointer handle); /* TRUE if it was ever used */
 
-/* Contexts.  The lock is held in all functions. */
+/* Contexts.  The caller holds the lock in all functions. */
 typedef struct
 {
   CUcontext handle;
   guint64 id;
   CUdevice device;
   guint flags;
-  gboolean is_primary; /* it is never freed, and gets another id when it is activated again */
+  gboolean is_primary; /* a primary context: never freed; gets a new id when it is activated
+                          again */
   gboolean
-      is_destroyed; /* it is kept because a thread's stack holds it, or because it is primary */
-  guint n_stacked;  /* the number of times that it is on stacks, pushed while it was alive */
+      is_destroyed; /* destroyed, but kept, because it is primary or because a stack has it now */
+  guint n_stacked;  /* number of stack entries that were pushed while it was not destroyed */
 } Context;
 
-/* Finds this thread's current context, or returns a status that is not 0. */
+/* Gets the calling thread's current context.  Returns a status other than 0 if there is none. */
 Status fake_get_context (Context **context);
 Status fake_find_handle (CUcontext handle, Context **context);
-Context *fake_find_context (guint64 id); /* NULL if it is gone */
+Context *fake_find_context (guint64 id); /* NULL if it was destroyed */
 guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
 guint fake_get_stack_depth (void);
 
-/* Memory.  The lock is held in all functions. */
+/* Memory.  The caller holds the lock in all functions. */
 void fake_free_memory_of (guint64 context_id);
 guint fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes);
 gboolean fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory);
@@ -158,9 +169,9 @@ gboolean fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guin
 guint fake_get_strangers (TarnTestingCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
 void
-fake_describe_memory (GString *text); /* names up to ten that are alive, and the number of others */
+fake_describe_memory (GString *text); /* lists at most ten allocations, and counts all the others */
 
-/* Virtual memory.  The lock is held in all functions.  Before CUDA 10.2 there is none. */
+/* Virtual memory, which exists since CUDA 10.2.  The caller holds the lock in all functions. */
 #if FAKE_CUDA_VERSION >= 10020
 guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
 guint64 fake_count_backed (CUdevice device); /* bytes */
@@ -201,54 +212,58 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 }
 #endif
 
-/* Streams, events and captures.  The lock is held in all functions. */
+/* Streams, events and captures.  The caller holds the lock in all functions. */
 
-/* A mark: a point in a stream, for which events and waits stand. */
+/* A mark: a point in a stream.  An event is a mark, and a wait waits until a mark is reached. */
 typedef struct
 {
   guint references;
   gboolean is_reached;
-  gboolean is_dropped; /* its stream is gone with its context before that; counts as reached */
+  gboolean is_dropped; /* its context was destroyed before the stream reached it; it counts as
+                          reached */
 } Mark;
 
 typedef struct
 {
-  CUstream handle; /* NULL: a default stream, or destroyed with commands left */
+  CUstream handle; /* NULL: a default stream, or a destroyed stream that still has commands */
   gboolean is_default;
-  gboolean is_blocking; /* the legacy stream would wait for it, and it for that one */
-  guint thread; /* the number of the only one that can name it; 0: all, if it is a default stream */
+  gboolean is_blocking; /* the legacy default stream and this stream wait for each other */
+  guint thread; /* of a per-thread default stream: the number of the thread that can name it; 0:
+                   other streams */
   guint64 context_id;
-  GQueue commands; /* Commands of streams.c, owned */
+  GQueue commands; /* of Command (streams.c), owned */
 } Stream;
 
 typedef struct _Capture Capture;
 
-/* Memory in the order of streams.  The lock is held in all functions. */
+/* Stream-ordered memory.  The caller holds the lock in all functions. */
 
-/* Allocates for a pool, whose number is not 0.  The memory is ready when the stream comes to it. */
+/* Allocates memory of a pool.  The memory is ready when the stream reaches the allocation.  @pool:
+ * the pool's number, not 0. */
 Status fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                               CUdeviceptr *address);
 Status fake_release_ordered (CUdeviceptr address, Stream *stream);
-guint64 fake_count_pool (guint pool); /* bytes, also of memory that is still to be freed */
+guint64 fake_count_pool (guint pool); /* bytes, including memory whose free is pending */
 
-/* Returns the number of the allocation at an address, which is unique; 0: it is not of a pool.
- * Ends the test for memory that a stream has freed, or is to free. */
+/* Returns the unique number of the allocation that has an address, or 0 if its memory is of no
+ * pool.  Ends the test if a stream has freed the memory, or its free is pending. */
 guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
-/* Ends the test if a command comes before the memory that it was put there for is ready. */
+/* Ends the test if a command accesses memory before the memory is ready.  @allocation: the memory's
+ * allocation when the command was put on its stream. */
 void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation);
 
 Mark *fake_mark_ref (Mark *mark);
 void fake_mark_unref (Mark *mark); /* NULL is allowed */
-void fake_mark_wait (Mark *mark);  /* releases the lock meanwhile */
-Mark *fake_mark_new (void);        /* the caller's */
+void fake_mark_wait (Mark *mark);  /* releases the lock while it waits */
+Mark *fake_mark_new (void);        /* the caller owns it */
 void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
-Mark *fake_stream_record (Stream *stream);    /* the caller's */
-void fake_wait_for_blocking (Stream *legacy); /* it waits for all blocking streams of its context */
+Mark *fake_stream_record (Stream *stream);    /* the caller owns it */
+void fake_wait_for_blocking (Stream *legacy); /* waits for its context's blocking streams */
 void fake_stream_wait (Stream *stream, Mark *mark);
 void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data); /* frees data */
-Mark *fake_context_record (guint64 context_id); /* the caller's; all of its streams */
+Mark *fake_context_record (guint64 context_id); /* after all its streams; the caller owns it */
 void fake_free_streams_of (guint64 context_id);
 void fake_wait_for_context (guint64 context_id);
 guint fake_count_streams (void);
@@ -265,17 +280,18 @@ Capture *fake_get_capture (const Stream *stream); /* nullable */
 void fake_join_capture (Stream *stream, Capture *capture);
 void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
-/* Adds a command to a graph, whose launches free copies of its data. */
+/* Adds a command to the graph of a capture.  Each launch of the graph runs the command with a copy
+ * of @data, and frees the copy. */
 void fake_capture_do (Capture *capture, void (*function) (gpointer), gconstpointer data,
                       gsize size);
 Status fake_end_captures (void);
-Status fake_end_captures_of (guint64 context_id); /* in whatever mode */
+Status fake_end_captures_of (guint64 context_id); /* of any mode */
 Status fake_end_blocking_captures_of (guint64 context_id);
-Status fake_check_legacy (const Stream *stream); /* any stream; as the function before */
+Status fake_check_legacy (const Stream *stream); /* the same, for the legacy stream only */
 gboolean fake_is_legacy (const Stream *stream);
 gboolean fake_is_legacy_captured (const Stream *stream);
 
-/* Modules.  The lock is held in all functions. */
+/* Modules.  The caller holds the lock in all functions. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
 const gchar *fake_find_kernel (CUfunction handle); /* nullable */

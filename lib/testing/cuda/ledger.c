@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The ledger of memory, and its contents.  Device memory has addresses that no host address equals,
- * and bytes on the host that it gets at its first write, so a test may allocate more than the host
- * has.  Host and managed memory is the host's.  Addresses are never close to each other: a write
- * past a block's end is in no other block. */
+ * The ledger: all allocations of memory, and their contents.  Device memory has addresses that are
+ * no addresses of the host.  Its bytes are allocated on the host at the first write, so that a test
+ * may allocate more than the host has.  Host memory and managed memory are ordinary memory of the
+ * host.  Allocations are never adjacent: a write past the end of a block is in no other block. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -18,29 +18,29 @@
 typedef struct
 {
   TarnTestingCudaMemory memory;
-  gsize capacity; /* bytes to the next address that may be another block's */
+  gsize capacity; /* bytes from its address to the next one that another block may have */
   guint8 *bytes;  /* owned; for device memory NULL until it is first written */
 
-  /* For memory that is allocated in the order of streams: */
-  guint pool;         /* the pool's number; 0: not of a pool */
-  guint64 allocation; /* unique */
-  Mark *ready;        /* a reference: the stream has come to the allocation */
-  Mark *freed;        /* a reference: the stream has come to the free; NULL: it is not known when */
-  gboolean is_freed;  /* a stream is to free it */
-  gboolean is_legacy_safe; /* commands on the legacy stream wait until it is ready */
+  /* Fields for stream-ordered memory */
+  guint pool;              /* the pool's number; 0: not of a pool */
+  guint64 allocation;      /* unique */
+  Mark *ready;             /* owned: reached when the stream reaches the allocation */
+  Mark *freed;             /* owned: reached when the stream reaches the free; NULL: no such mark */
+  gboolean is_freed;       /* a free of the block is on a stream */
+  gboolean is_legacy_safe; /* the legacy default stream waits for ready before it uses the block */
 } Block;
 
-/* The place of an earlier block, where a new one may be. */
+/* The address range of a freed block, which a new block may get. */
 typedef struct
 {
   CUdeviceptr address;
   gsize capacity;
 } Place;
 
-/* Under the lock: */
-static GTree *blocks;     /* Block -> the same, owned, by address: no two overlap */
-static GArray *vacant;    /* Places, last in, first out */
-static GArray *strangers; /* TarnTestingCudaMemories */
+/* Guarded by the lock */
+static GTree *blocks;     /* Block -> the same Block, owned, ordered by address: no two overlap */
+static GArray *vacant;    /* of Place, last in, first out */
+static GArray *strangers; /* of TarnTestingCudaMemory */
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
 static gint
@@ -71,7 +71,7 @@ static void __attribute__ ((constructor)) make_ledger (void)
   strangers = g_array_new (FALSE, FALSE, sizeof (TarnTestingCudaMemory));
 }
 
-/* The ledger.  The lock is held in all functions. */
+/* The ledger.  The caller holds the lock in all functions. */
 
 static gint
 compare_address (gconstpointer key, gconstpointer address)
@@ -84,7 +84,7 @@ compare_address (gconstpointer key, gconstpointer address)
   return wanted - block->memory.address >= block->memory.size;
 }
 
-/* Finds the block that contains an address.  Returns NULL if there is none. */
+/* Finds the block that contains an address, or returns NULL. */
 static Block *
 find_block (CUdeviceptr address)
 {
@@ -109,7 +109,7 @@ typedef struct
   guint64 context_id; /* 0: any */
   guint n;
   guint64 bytes;
-  GSList *found; /* Blocks, of one context only */
+  GSList *found; /* of Block: blocks of that context */
 } Search;
 
 static gboolean
@@ -145,7 +145,7 @@ fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes)
 typedef struct
 {
   GString *text;
-  guint n_left; /* to be named */
+  guint n_left; /* number of blocks to list */
 } Description;
 
 static gboolean
@@ -209,7 +209,8 @@ fake_forget_strangers (void)
   g_array_set_size (strangers, 0);
 }
 
-/* Returns the bytes of device, managed and created memory that a device has left. */
+/* Returns the bytes that a device has left, after its device memory, managed memory, and backings
+ * of virtual memory. */
 guint64
 fake_count_available (CUdevice device)
 {
@@ -242,8 +243,8 @@ look_for_overlap (gpointer key, gpointer value, gpointer data)
   return range->is_taken;
 }
 
-/* Returns TRUE if there is no memory in a range.  With addresses of 64 bits, memory of the host is
- * never at a device's address, nor the other way round. */
+/* Returns TRUE if a range overlaps no block.  Only a 32-bit process has to check: with 64-bit
+ * addresses, host memory and device memory are never at the same address. */
 static gboolean
 is_free (CUdeviceptr address, gsize capacity)
 {
@@ -254,7 +255,8 @@ is_free (CUdeviceptr address, gsize capacity)
   return !range.is_taken;
 }
 
-/* Allocates memory of the host where no device has any.  Returns NULL if there is none. */
+/* Allocates memory of the host at an address that no device memory has.  Returns NULL if there is
+ * none. */
 static void *
 allocate_bytes (gsize capacity)
 {
@@ -270,7 +272,7 @@ allocate_bytes (gsize capacity)
   return NULL;
 }
 
-/* Returns the place that was left last of those of the same size, or a new one. */
+/* Returns the address of the place of this capacity that was freed last, or a new address. */
 static CUdeviceptr
 find_address (gsize capacity)
 {
@@ -335,8 +337,8 @@ fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
   return status;
 }
 
-/* Frees memory, which it finds by its address, whatever context is current.  Waits for all streams
- * of the memory's context, and releases the lock meanwhile. */
+/* Frees the memory at an address, whichever context is current.  Waits for all streams of the
+ * memory's context, and releases the lock while it waits. */
 Status
 fake_release (CUdeviceptr address, gboolean is_host)
 {
@@ -364,9 +366,9 @@ fake_release (CUdeviceptr address, gboolean is_host)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the host's address of @size bytes from @address on.  Returns FALSE if they are not in one
- * block, nor mapped for the device to use.  Device memory that was never written has undefined
- * bytes. */
+/* Finds the address at which the host has the @size bytes from @address on.  Returns FALSE if they
+ * are neither in one block nor mapped for the device to use.  Bytes of device memory that were
+ * never written are undefined. */
 gboolean
 fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -387,7 +389,7 @@ fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **byte
   return TRUE;
 }
 
-/* In the order of streams */
+/* Stream-ordered memory */
 
 static guint64 last_allocation;
 
@@ -401,8 +403,9 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
   return block != NULL ? block->allocation : 0;
 }
 
-/* Ends the test if memory is used before its allocation is ready.  Does not check memory that
- * belongs to another allocation by now: a stream had it until then. */
+/* Ends the test if memory is used before its allocation is ready.  Checks nothing if a later
+ * allocation has the memory now: until the free of @allocation has run, commands of @allocation may
+ * still use the memory. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
@@ -413,7 +416,8 @@ fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation
     g_error ("%s: the memory is used before the stream that allocates it comes there", function);
 }
 
-/* Waits until memory is ready, as the legacy stream waits for blocking streams. */
+/* Waits until memory is ready, as the legacy default stream does for memory of blocking streams.
+ * Ends the test if it would not wait. */
 static void
 await_ready (CUdeviceptr address)
 {
@@ -431,7 +435,7 @@ typedef struct
   guint pool;
   gsize size;
   guint64 bytes;
-  Block *pending; /* a block that is to be freed, and is as large */
+  Block *pending; /* a block that is large enough, and whose free is pending */
 } PoolSearch;
 
 static gboolean
@@ -458,7 +462,8 @@ fake_count_pool (guint pool)
   return search.bytes;
 }
 
-/* Takes memory that another stream is to free; the stream waits for that. */
+/* Takes a block whose free is pending on another stream, and makes @stream wait for that free.
+ * Returns NULL if there is none. */
 static Block *
 take_pending (guint pool, gsize size, Stream *stream)
 {
@@ -477,7 +482,8 @@ take_pending (guint pool, gsize size, Stream *stream)
   return block;
 }
 
-/* Allocates in the order of a stream.  A block is in the ledger after its stream's mark is made. */
+/* Allocates memory in the order of a stream, and records the mark of the stream that tells when the
+ * memory is ready. */
 Status
 fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                        CUdeviceptr *address)
@@ -503,7 +509,8 @@ typedef struct
   guint64 allocation;
 } Release;
 
-/* Frees memory, unless another allocation has it by now. */
+/* Frees the memory of an allocation when its stream reaches the free, unless a later allocation has
+ * the memory now. */
 static void
 run_release (gpointer data)
 {
@@ -531,14 +538,14 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
   release = g_new (Release, 1);
   *release = (Release){ address, allocation };
   fake_stream_do (stream, run_release, release);
-  block = find_block (address); /* it may be gone */
+  block = find_block (address); /* NULL if the stream has already run the free */
   if (block != NULL && block->allocation == allocation)
     block->freed = fake_stream_record (stream);
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Waits on the legacy stream of the current context until memory is ready, also for no bytes at
- * all. */
+/* Finds bytes for a call on the legacy default stream of the current context, after it has waited
+ * until the memory is ready.  Waits even if @size is 0. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions that allocate, free, copy and set memory, which is in ledger.c. */
+ * The driver's functions that allocate, free, copy and set memory. ledger.c keeps the memory. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -50,7 +50,8 @@ cuMemFree_v2 (CUdeviceptr address)
   return fake_release (address, FALSE);
 }
 
-/* Flags: CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP, _WRITECOMBINED. 0 bytes give NULL. */
+/* Allocates host memory.  Valid flags: CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP, _WRITECOMBINED.
+ * Returns NULL for 0 bytes. */
 Status
 cuMemHostAlloc (void **pointer, size_t size, unsigned int flags)
 {
@@ -83,7 +84,7 @@ cuMemFreeHost (void *pointer)
   return fake_release ((CUdeviceptr) (guintptr) pointer, TRUE);
 }
 
-/* Addresses are unified. */
+/* Returns the same address, because host and devices share one address space. */
 Status
 cuMemHostGetDevicePointer_v2 (CUdeviceptr *address, void *pointer, unsigned int flags)
 {
@@ -103,7 +104,7 @@ cuMemHostGetDevicePointer_v2 (CUdeviceptr *address, void *pointer, unsigned int 
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Flags: CU_MEM_ATTACH_GLOBAL or _HOST */
+/* Allocates managed memory.  Valid flags: CU_MEM_ATTACH_GLOBAL or _HOST. */
 Status
 cuMemAllocManaged (CUdeviceptr *address, size_t size, unsigned int flags)
 {
@@ -190,7 +191,8 @@ cuMemsetD32_v2 (CUdeviceptr to, unsigned int value, size_t n)
   return status;
 }
 
-/* The types are CU_MEMORYTYPE_HOST and _DEVICE, which managed memory is, too. */
+/* Returns an attribute of memory.  Its type is CU_MEMORYTYPE_HOST or CU_MEMORYTYPE_DEVICE; managed
+ * memory counts as device memory. */
 Status
 cuPointerGetAttribute (void *value, unsigned int attribute, CUdeviceptr address)
 {

@@ -1,25 +1,28 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Modules and their functions, of which there is nothing but the names.  An image is
+ * Modules and their functions.  A function has only a name, and cannot run.  An image is one of
+ * these:
  *
- *     PTX      text that begins, after white space and comments, with ".version N.N"; it has the
- *              functions that it names with ".entry NAME".  No other line is looked at, but one
- *              with "#error TEXT", which fails to compile, also in a text that is no PTX
- *     a cubin  "\177ELF", then the functions' names, each ended by a NUL, then another NUL, as in
- *              "\177ELFadd\0multiply\0"; where a real ELF header goes on, no name can begin
+ *     PTX      text that begins, after white space and comments, with ".version N.N". It has the
+ *              functions that its lines ".entry NAME" name. A line "#error TEXT" makes the image
+ *              fail to compile, even if the text is no PTX. All other lines are ignored.
+ *     cubin    "\177ELF", then the functions' names, each ended by a NUL, then another NUL, for
+ *              example "\177ELFadd\0multiply\0". The byte that follows in a real ELF header cannot
+ *              begin a name.
  *
- * and all else is none.  A name that comes twice is one function.
+ * Anything else is not an image.  A name that occurs twice is one function.
  *
- * Statuses, logs and what a capture forbids are as seen on an H200, so: a module may be asked for
- * its functions and unloaded while another context is current, or none; what is no image is told in
- * the log of errors, too; a name that is not found clears the function. */
+ * Statuses, logs and the effect on captures are as observed on an H200.  So a program can look up a
+ * module's functions, and unload the module, while another context or none is current.  The error
+ * log also reports that an image is invalid.  Looking up an unknown name sets the function to
+ * NULL. */
 
 #include "testing/cuda/fake-private.h"
 
 #include <string.h>
 
-/* CUjit_option */
+/* Values of CUjit_option */
 enum
 {
   INFO_LOG_BUFFER = 3,
@@ -42,14 +45,14 @@ typedef struct
 {
   CUmodule handle;
   guint64 context_id;
-  GPtrArray *kernels; /* Kernels, owned */
+  GPtrArray *kernels; /* of Kernel, owned */
 } Module;
 
-/* A buffer for a log, the caller's. */
+/* The caller's buffer for a log. */
 typedef struct
 {
-  gchar *buffer; /* NULL: not wanted */
-  void **bytes;  /* an option's value: the buffer's size before, the bytes used afterwards */
+  gchar *buffer; /* NULL: the caller wants no log */
+  void **bytes;  /* value of an option: on entry the buffer's size, on return the bytes used */
 } Log;
 
 typedef struct
@@ -58,10 +61,10 @@ typedef struct
   Log errors;
 } Logs;
 
-/* Under the lock: */
+/* Guarded by the lock */
 static HandleTable module_handles = { .base = FAKE_HANDLES (5) };
 static HandleTable kernel_handles = { .base = FAKE_HANDLES (6) };
-static GPtrArray *modules; /* Modules, owned */
+static GPtrArray *modules; /* of Module, owned */
 static GHashTable
     *went_along; /* handles of those that are gone with their context, until used again */
 
@@ -91,7 +94,7 @@ static void __attribute__ ((constructor)) make_modules (void)
   went_along = g_hash_table_new (NULL, NULL);
 }
 
-/* The lock is held in all functions up to those of the driver */
+/* The caller holds the lock in all functions up to those of the driver. */
 
 void
 fake_free_modules_of (guint64 context_id)
@@ -177,8 +180,8 @@ make_module (guint64 context_id, const GPtrArray *names)
 
 /* Images: their contents and mistakes */
 
-/* Returns the first group of the first match from @start on.  Returns NULL if there is none.  @end:
- * nullable; set to the end of the match. */
+/* Returns the first group of the first match of a regular expression from @start on, or NULL if
+ * nothing matches.  @end: nullable; set to the end of the match. */
 static gchar *
 match (const gchar *pattern, const gchar *start, const gchar **end)
 {
@@ -259,7 +262,7 @@ read_image (const gchar *image, GPtrArray *names, gchar **error)
 
 /* Options and logs */
 
-/* Returns TRUE if there is a buffer with its size, or neither. */
+/* Returns TRUE if the caller gave both a buffer and its size, or neither. */
 static gboolean
 is_log (const Log *log)
 {
@@ -285,8 +288,9 @@ read_options (guint n, const guint *options, void **values, Logs *logs)
   return is_log (&logs->info) && is_log (&logs->errors);
 }
 
-/* Writes a log.  Clears the rest of the buffer, and its first byte even if the size is 0.  The NUL
- * is counted only if the text was cut. */
+/* Writes a log to the caller's buffer, and clears the rest of the buffer.  Clears the first byte
+ * even if the buffer's size is 0.  Counts the final NUL among the bytes used only if it had to cut
+ * the text. */
 static void
 write_log (const Log *log, const gchar *text)
 {

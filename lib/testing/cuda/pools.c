@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * CUDA's own memory pools, and memory that is allocated and freed in the order of streams.  The
- * memory is in ledger.c, which knows a pool by its number because memory may outlive its pool. */
+ * CUDA's own memory pools, and stream-ordered allocations and frees.  The memory is in ledger.c,
+ * which identifies a pool by its number, because memory may outlive its pool. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -18,16 +18,17 @@ typedef struct
   guint number; /* never reused */
   CUdevice device;
   gboolean is_default;
-  guint64 max_bytes; /* G_MAXUINT64: no bound */
+  guint64 max_bytes; /* limit of the pool; G_MAXUINT64: none */
 } Pool;
 
-/* Under the lock: */
+/* Guarded by the lock */
 static HandleTable handles = { .base = FAKE_HANDLES (10) };
 static guint last_number;
-static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES]; /* never freed; NULL: not needed yet */
-static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES]; /* not owned; NULL: the default one */
+static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES]; /* never freed; NULL until first needed */
+static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES]; /* not owned; NULL: the device's default
+                                                         pool */
 
-/* The lock is held in all functions up to those of the driver */
+/* The caller holds the lock in all functions up to those of the driver. */
 
 static Pool *
 pool_new (CUdevice device)
@@ -74,7 +75,7 @@ check_device (CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds a stream on which memory can be allocated or freed. */
+/* Finds a stream by its handle.  Fails if memory cannot be allocated or freed on the stream. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
@@ -87,7 +88,7 @@ find_stream (const gchar *function, CUstream handle, Stream **stream)
   return status;
 }
 
-/* Allocates memory.  @handle: NULL: the current pool of the stream's device. */
+/* Allocates memory of a pool.  @handle: the pool; NULL: the current pool of the stream's device. */
 static Status
 allocate (const gchar *function, CUdeviceptr *address, gsize size, CUmemoryPool handle,
           CUstream stream_handle)

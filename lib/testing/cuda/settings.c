@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The settings at the start, from the environment, and functions by their names. */
+ * The default settings, which the environment can change, and the lookup of functions by name. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -19,7 +19,7 @@ fake_get_function_name (Function function)
   return function_names[function];
 }
 
-/* Finds a function by its name.  NULL: any function. */
+/* Finds a function by its name.  @name NULL: returns N_FUNCTIONS, which stands for any function. */
 Function
 fake_find_function (const gchar *name)
 {

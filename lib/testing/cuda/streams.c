@@ -1,18 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Streams.  A stream is a queue of commands, each done as soon as those before it are; work is done
- * when the test says so.  There are no kernels.  An event on the legacy stream also stands for the
- * commands of blocking streams; apart from that, the default streams wait for no others.  A call
- * with a destroyed stream ends the test, because it crashes on an H200. */
+ * Streams.  A stream is a queue of commands.  Each command is done as soon as all commands before
+ * it are done, except "work", which is done when the test says so.  There are no kernels.
+ *
+ * An event on the legacy default stream also waits for the commands of blocking streams.  In all
+ * other cases, the default streams wait for no other stream.  A call that names a destroyed stream
+ * ends the test, because it crashes on an H200. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef enum
 {
-  WORK,   /* done when the test ends it */
+  WORK,   /* work, which is done when the test says so */
   RECORD, /* reaches its mark */
-  WAIT,   /* until its mark is reached */
+  WAIT,   /* waits until its mark is reached */
   DO      /* calls its function */
 } Action;
 
@@ -20,17 +22,17 @@ typedef struct
 {
   Action action;
   Mark *mark;                  /* owned; nullable */
-  void (*function) (gpointer); /* called locked */
-  gpointer data;               /* owned: by g_free () */
+  void (*function) (gpointer); /* called with the lock held */
+  gpointer data;               /* owned; freed by g_free () */
 } Command;
 
-/* CU_STREAM_PER_THREAD; below it are NULL and CU_STREAM_LEGACY. */
+/* The value of CU_STREAM_PER_THREAD.  Lower values are NULL and CU_STREAM_LEGACY. */
 #define PER_THREAD 2
 
-/* Under the lock: */
+/* Guarded by the lock */
 static HandleTable handles = { .base = FAKE_HANDLES (2) };
-static GPtrArray *streams; /* Streams, owned: destroyed ones as well, while they have commands */
-static TarnCond reached;   /* a mark was reached */
+static GPtrArray *streams; /* of Stream, owned; a destroyed stream stays while it has commands */
+static TarnCond reached;   /* signalled when a mark is reached */
 
 static void
 free_command (gpointer data)
@@ -57,7 +59,7 @@ static void __attribute__ ((constructor)) make_streams (void)
   _tarn_cond_init (&reached);
 }
 
-/* Marks and commands.  The lock is held in all functions. */
+/* Marks and commands.  The caller holds the lock in all functions. */
 
 Mark *
 fake_mark_ref (Mark *mark)
@@ -98,7 +100,7 @@ reach_mark (Mark *mark)
   _tarn_cond_broadcast (&reached);
 }
 
-/* Runs the first command, if it can run.  Returns TRUE if it did. */
+/* Runs a stream's first command, if it can run.  Returns TRUE if the command has run. */
 static gboolean
 step (Stream *stream)
 {
@@ -127,7 +129,8 @@ remove_done_orphans (void)
     }
 }
 
-/* Runs all commands that can run.  A stream may wait for a mark of another one. */
+/* Runs all commands of all streams that can run.  Repeats while any command runs, because a stream
+ * may wait for another one. */
 static void
 advance (void)
 {
@@ -187,7 +190,7 @@ fake_stream_wait (Stream *stream, Mark *mark)
   put (stream, WAIT, mark);
 }
 
-/* Streams.  The lock is held in all functions. */
+/* Streams.  The caller holds the lock in all functions. */
 
 static Stream *
 make_stream (guint64 context_id)
@@ -200,7 +203,7 @@ make_stream (guint64 context_id)
   return stream;
 }
 
-/* Returns the number of this thread, which is never 0, and not reused. */
+/* Returns the calling thread's number, which is never 0 and never reused. */
 static guint
 get_thread (void)
 {
@@ -257,7 +260,8 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
-/* Drops a command.  A stream that waits for its mark continues. */
+/* Drops a command of a stream that ends.  If the command records a mark, streams that wait for the
+ * mark continue. */
 static void
 drop_command (Command *command)
 {
@@ -267,7 +271,8 @@ drop_command (Command *command)
   reach_mark (command->mark);
 }
 
-/* Frees the streams of a context.  No stream waits for them any more. */
+/* Frees the streams of a context that ends.  Other streams that wait for one of these streams
+ * continue. */
 void
 fake_free_streams_of (guint64 context_id)
 {
@@ -357,8 +362,8 @@ fake_is_idle (CUstream handle)
   return g_queue_is_empty (&stream->commands);
 }
 
-/* Makes a stream wait for the others of its context, or for those of them that are blocking, as the
- * default streams of threads are. */
+/* Makes a stream wait for all other streams of its context.  @are_blocking: only for the blocking
+ * ones; the per-thread default streams are blocking, too. */
 static void
 wait_for_others (Stream *self, gboolean are_blocking)
 {
@@ -383,13 +388,14 @@ fake_wait_for_blocking (Stream *legacy)
   wait_for_others (legacy, TRUE);
 }
 
-/* Records a mark for all streams of a context, by a stream without a handle that waits for each. */
+/* Returns a mark that is reached after all present commands of a context's streams.  Records it on
+ * a new stream without a handle, which waits for each of these streams. */
 Mark *
 fake_context_record (guint64 context_id)
 {
   Stream *all = make_stream (context_id);
 
-  put (all, WORK, NULL); /* keeps the stream */
+  put (all, WORK, NULL); /* keeps the stream alive */
   wait_for_others (all, FALSE);
   free_command (g_queue_pop_head (&all->commands));
   return fake_stream_record (all);

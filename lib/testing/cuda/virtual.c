@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory: addresses, backings, and mappings from the one to the other.  All backings are in
- * one file, whose pages are allocated at their first write, so a test may have more than the host
- * has.  Reserved addresses are reserved in the host's memory, too, without access, and a mapping
- * maps a part of the file there. */
+ * Virtual memory: reserved addresses, backings (memory without an address), and mappings of
+ * backings at addresses.  All backings are parts of one file, whose pages the system allocates at
+ * the first write, so that a test may have more memory than the host.  Reserved addresses are
+ * reserved in the host's address space, too, without access.  A mapping maps a part of the file
+ * there. */
 
 #define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
 
@@ -35,29 +36,29 @@ typedef struct
 {
   CUmemAllocationProp properties;
   gsize size;
-  guint64 place;    /* its first byte in the file */
-  gpointer handle;  /* NULL: released as often as it was created and retained */
-  guint references; /* the handle's */
+  guint64 place;    /* offset of its first byte in the file */
+  gpointer handle;  /* NULL: its last reference was released */
+  guint references; /* references that the program holds by the handle */
   guint n_mappings;
 } Backing;
 
 typedef struct
 {
-  Range range; /* first */
+  Range range; /* must be the first field */
   Backing *backing;
-  guint devices; /* bits: the devices that can use it */
+  guint devices; /* bit N: device N can access it */
 } Mapping;
 
-/* Under the lock: */
-static GTree *reservations; /* Range -> the same, owned, by address: no two overlap */
-static GTree *mappings;     /* Mapping -> the same, likewise */
+/* Guarded by the lock */
+static GTree *reservations; /* Range -> the same Range, owned, ordered by address: no two overlap */
+static GTree *mappings;     /* Mapping -> the same Mapping; as reservations */
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
-static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes */
+static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes of backings */
 static int file;
 static guint64 file_size;
 
-/* Ranges.  The lock is held in all functions. */
+/* Ranges.  The caller holds the lock in all functions. */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
@@ -140,7 +141,7 @@ is_mapped (CUdeviceptr address, gsize size)
   return TRUE;
 }
 
-/* Questions of other files.  The lock is held in all functions. */
+/* Functions for other files.  The caller holds the lock in all functions. */
 
 static gboolean
 add_size (gpointer key, gpointer unused, gpointer bytes)
@@ -186,8 +187,8 @@ fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
   return TRUE;
 }
 
-/* Finds the host's address of mapped bytes.  They may be in several mappings, one behind the
- * other. */
+/* Finds the address at which the host has mapped bytes.  The bytes may be in several adjacent
+ * mappings. */
 gboolean
 fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -208,7 +209,7 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 
 /* Addresses */
 
-/* Reserves aligned addresses in the host's memory.  Returns MAP_FAILED if there are none. */
+/* Reserves aligned addresses in the host's address space.  Returns MAP_FAILED if there are none. */
 static void *
 reserve (gsize size, gsize alignment)
 {
@@ -275,7 +276,7 @@ has_attribute (guint attribute, CUdevice device)
   return fake_get_attribute (&value, attribute, device) && value != 0;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static Status
 check_properties (const CUmemAllocationProp *properties)
 {
@@ -313,9 +314,9 @@ cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *propert
   return status;
 }
 
-/* Takes a part of the file that was never used, so that there are no bytes of others.  Writes other
- * bytes than zeros to each granule, so that no test relies on zeros, which a device does not
- * promise. */
+/* Takes a part of the file that was never used, so that it has no bytes of earlier backings.
+ * Writes bytes other than zero to each granule, so that no test relies on zeros, which a device
+ * does not promise. */
 static gboolean
 take_place (gsize size, guint64 *place)
 {
@@ -356,14 +357,15 @@ cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static Backing *
 find_backing (CUmemGenericAllocationHandle handle)
 {
   return fake_handle_get (&handles, (gpointer) (guintptr) handle);
 }
 
-/* Finds a backing, or ends the test: a driver reads through any handle that it is given. */
+/* Finds a backing by its handle.  Ends the test if there is none, because a driver would read
+ * through the invalid handle. */
 static Backing *
 get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
 {
@@ -375,7 +377,7 @@ get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
   return backing;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void
 free_unused (Backing *backing)
 {
@@ -388,7 +390,7 @@ free_unused (Backing *backing)
   g_free (backing);
 }
 
-/* Releases a handle.  Mapped memory stays until it is unmapped. */
+/* Releases a reference to a backing.  Its memory stays while it is mapped. */
 Status
 cuMemRelease (CUmemGenericAllocationHandle handle)
 {
@@ -419,7 +421,8 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Returns a descriptor of the file of all backings.  A caller can only close it. */
+/* Returns a descriptor of the file of all backings.  The program can do nothing with it except
+ * close it. */
 Status
 cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
                               unsigned long long flags)
@@ -438,7 +441,8 @@ cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle,
 
 /* Mappings */
 
-/* Maps a backing, or nothing, into the host's memory. */
+/* Maps a backing into the host's address space, or makes the addresses inaccessible if @backing is
+ * NULL. */
 static void
 place_at (CUdeviceptr address, gsize size, const Backing *backing)
 {
@@ -453,7 +457,8 @@ place_at (CUdeviceptr address, gsize size, const Backing *backing)
     g_error ("the fake driver cannot map memory");
 }
 
-/* The lock is held.  What is not reserved is not mapped. */
+/* Returns an error status if addresses are not reserved.  Ends the test if only the first of them
+ * are.  The caller holds the lock. */
 static Status
 check_reservation (CUdeviceptr address, gsize size)
 {
@@ -491,7 +496,7 @@ cuMemMap (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocatio
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void
 unmap (Mapping *mapping)
 {
@@ -503,7 +508,7 @@ unmap (Mapping *mapping)
   free_unused (backing);
 }
 
-/* Unmaps one mapping or several, each as a whole. */
+/* Unmaps one or several whole mappings. */
 Status
 cuMemUnmap (CUdeviceptr address, size_t size)
 {
@@ -528,7 +533,7 @@ cuMemUnmap (CUdeviceptr address, size_t size)
 
 /* Access */
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static Status
 check_access (const CUmemAccessDesc *access, const Mapping *mapping)
 {
@@ -542,7 +547,7 @@ check_access (const CUmemAccessDesc *access, const Mapping *mapping)
              : FAKE_CUDA_INVALID_DEVICE;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static Status
 set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
 {
@@ -557,7 +562,8 @@ set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Sets the access to mappings, each as a whole.  Read-only access is not modelled. */
+/* Sets the devices' access to one or several whole mappings.  The fake driver does not model
+ * read-only access. */
 Status
 cuMemSetAccess (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)
 {
@@ -595,7 +601,8 @@ cuMemGetAccess (unsigned long long *flags, const CUmemLocation *location, CUdevi
 }
 
 #if FAKE_CUDA_VERSION >= 11000
-/* Returns a handle of the backing that is mapped at an address. */
+/* Returns the handle of the backing that is mapped at an address, and adds a reference to the
+ * backing. */
 Status
 cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
