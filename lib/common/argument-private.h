@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Checks for NULL arguments, such as a context, a queue or a pool.  A program passes NULL if it did
- * not check an earlier call that failed.  A function with a GError reports the NULL there, like any
+ * not check an earlier call that failed.  A function with a GError sets that error then, as for any
  * other failure.  All libraries of the project include this file. */
 
 #ifndef TARN_ARGUMENT_PRIVATE_H

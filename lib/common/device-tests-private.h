@@ -110,8 +110,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* A -p option whose path no test has is detected here, because g_test then runs no test and
- * succeeds. */
+/* The functions below detect a -p option whose path no test has, because g_test then runs no test
+ * and succeeds. */
 
 /* Returns TRUE if a path is @wanted, or lies in a folder of that name. */
 static inline gboolean

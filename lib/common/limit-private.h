@@ -12,8 +12,8 @@
 
 #include "common/shorten-private.h"
 
-/* Reads the unit that follows a number: K, M, G or T, or with "iB", such as "MiB".  Returns its
- * factor, 1 if there is no unit, or 0 if the unit is unknown. */
+/* Reads the unit that follows a number: K, M, G or T, which may be written as KiB, MiB, GiB or TiB.
+ * Returns its factor, 1 if there is no unit, or 0 if the unit is unknown. */
 static inline guint64
 _tarn_parse_unit (const gchar *text)
 {

@@ -36,8 +36,8 @@ typedef struct
   guint32 size; /* bytes of the events that follow */
   guint32 stream;
   guint32 flags;
-  guint64 time; /* only in the first packet of a stream: the time to which the first event's time
-                   is relative, in nanoseconds since the recording began */
+  guint64 time; /* only in a stream's first packet: the time to which its first event's time is
+                   relative, in nanoseconds since the recording began */
   guint64 reserved;
 } TarnTracePacket;
 
@@ -64,10 +64,10 @@ typedef enum
   TARN_TRACE_SET_STACK, /* stack of the next request */
 
   /* Allocators, pools and heaps */
-  TARN_TRACE_OBJECT, /* object, class, upstream object, kind text, name text, n, n properties:
+  TARN_TRACE_OBJECT, /* object, class, upstream object, text: kind, text: name, n, n properties:
                         TarnTraceProperty and number */
   TARN_TRACE_END,    /* object */
-  TARN_TRACE_STATS,  /* n, n counters: TarnTraceProperty and number; of the current object */
+  TARN_TRACE_STATS,  /* n, n counters of the current object: TarnTraceProperty and number */
 
   /* Blocks of the current object */
   TARN_TRACE_BLOCK, /* ~block, size, alloc_size, ~address, 1 if in use: a block that existed when

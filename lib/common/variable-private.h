@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads environment variables.  An empty variable counts as unset.  A set-user-ID program reads
- * none.  A file must define _GNU_SOURCE before it includes this one, which needs secure_getenv
- * (). */
+ * none.  A file that includes this one must define _GNU_SOURCE first, for secure_getenv (). */
 
 #ifndef TARN_VARIABLE_PRIVATE_H
 #define TARN_VARIABLE_PRIVATE_H

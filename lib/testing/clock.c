@@ -20,8 +20,8 @@ _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
   return number < clock->len ? g_array_index (clock, guint, number) : 0;
 }
 
-/* Raises the number of items of a queue that come before a moment to @count, if it is less.
- * @number: the queue's. */
+/* Raises the number of items of a queue that come before a moment to at least @count.  @number: the
+ * queue's. */
 void
 _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
 {
@@ -30,7 +30,7 @@ _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
   g_array_index (clock, guint, number) = MAX (g_array_index (clock, guint, number), count);
 }
 
-/* Raises each number of @clock to that of @other, if it is less. */
+/* Raises each number of @clock to at least that of @other. */
 void
 _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other)
 {

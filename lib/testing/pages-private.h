@@ -51,7 +51,7 @@ struct _TarnTestingPages
  * _tarn_testing_pages_find_mapped () end the test if they find nothing. */
 TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
 /* Finds a stretch in a table that overlaps a range, by looking at each one.  Returns NULL if there
- * is none.  @of: as TarnTestingStretch.of. */
+ * is none.  @of: for parts, the address of their piece; otherwise 0. */
 const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
                                                       guint64 size, guint64 of);
 /* Finds the backing whose mapping begins at an address. */

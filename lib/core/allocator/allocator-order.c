@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls the functions of a backend that order commands on queues: they reference queues, and record
- * and wait for events.  If a function fails without an error, the caller here sets one. */
+ * Calls those functions of a backend that order commands on queues: they reference queues, and
+ * record and wait for events.  If such a function fails without setting an error, the code here
+ * sets one. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"

@@ -43,8 +43,8 @@ typedef struct
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  /* Is told that memory is lost: nobody will free the memory, because the driver cannot tell when
-   * the commands that use it are done.  Nullable. */
+  /* Tells the allocator that memory is lost: nobody will free the memory, because the driver cannot
+   * tell when the commands that use it are done.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*dispose) (TarnAllocator *allocator);  /* after the last reference is released */
   void (*finalize) (TarnAllocator *allocator); /* after the last block and call, too */
@@ -61,7 +61,8 @@ typedef struct
   /* Describes the allocator's counters.  The caller has called freeze (). */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* The next four are for pools only.  @is_wanted: a request needs the memory now. */
+  /* The next four are for pools only.  @is_wanted: a request needs the memory now, so the host
+   * waits for commands that still use it. */
 
   /* Gets the origin of the request of a block in use.  The caller has called freeze ().  Returns
    * FALSE if the origin is unknown. */
@@ -89,13 +90,13 @@ struct _TarnAllocator
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* for user_data; nullable */
-  TarnAllocator *direct;  /* the lowest one in the chain of upstreams: itself, or upstream's */
+  TarnAllocator *direct;  /* the direct allocator below: upstream's, or this one itself */
   guint level;            /* one more than the level of the allocator below; 0: there is none below
                              (base/duty-private.h) */
   guint64 id;             /* unique in the process; 0: it is not in the registry */
   GList registry_link;    /* guarded by the registry's lock */
-  TarnAllocator *given;   /* of the allocator that TARN_DEBUG puts between a pool and its upstream:
-                             the upstream that the program gave the pool; NULL: of all others */
+  TarnAllocator *given;   /* if TARN_DEBUG has put this allocator between a pool and its
+                             upstream: that upstream; NULL: otherwise */
   gsize (*trim) (gpointer user_data,
                  gsize keep_bytes); /* direct allocators only, for their klass->trim; nullable */
   gint ref_count; /* atomic; each block of a direct allocator holds a reference, blocks of pools
@@ -189,8 +190,8 @@ _tarn_allocator_is_debugged (const TarnAllocator *allocator)
   return allocator->direct->given != NULL;
 }
 
-/* Gets the allocator that the program gave a pool as upstream.  @upstream: that allocator itself,
- * or the allocator of debug/ that Tarn has put between. */
+/* Gets the allocator that the program gave a pool as upstream.  @upstream: the pool's actual
+ * upstream: that allocator itself, or, with TARN_DEBUG, an allocator of debug/ over it. */
 static inline TarnAllocator *
 _tarn_allocator_get_given (TarnAllocator *upstream)
 {

@@ -100,7 +100,8 @@ check_request (const TarnAllocator *allocator, gsize size, GError **error)
   return FALSE;
 }
 
-/* Returns TRUE for a direct allocator that the program made, FALSE for one of debug/. */
+/* Returns TRUE for a direct allocator that the program made, FALSE for one of debug/
+ * (TARN_DEBUG). */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
@@ -162,8 +163,8 @@ _tarn_direct_get_calls (void)
   return n_calls;
 }
 
-/* Counts one call of a direct allocator's backend for memory.  Does not count calls of an allocator
- * of debug/, which passes them on to the driver's backend. */
+/* Counts one call of a direct allocator's backend for memory.  Counts no call of an allocator of
+ * debug/ (TARN_DEBUG), because the call of the backend below it is counted. */
 void
 _tarn_direct_count_call (const TarnAllocator *allocator)
 {
@@ -283,7 +284,7 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
              : NULL;
 }
 
-/* Functions of direct allocators.  Heaps use the same ones for blocks. */
+/* Functions of direct allocators, which heaps use, too */
 
 /* Allocates memory from a direct allocator.  If the backend is out of memory, calls its reclaim
  * function and retries once. */
@@ -552,7 +553,8 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
-/* Takes a reference.  Returns FALSE if the last reference has been released already. */
+/* Takes a reference to an allocator.  Returns FALSE if the last reference has been released
+ * already. */
 gboolean
 _tarn_allocator_try_ref (TarnAllocator *allocator)
 {
@@ -572,7 +574,7 @@ tarn_allocator_unref (TarnAllocator *allocator)
 {
   if (allocator == NULL || !g_atomic_int_dec_and_test (&allocator->ref_count))
     return;
-  /* Dispose would call a driver, and drivers do not work in a child of fork (). */
+  /* dispose () would call the driver, which does not work in a child of fork (). */
   if (!_tarn_forked ())
     allocator->klass->dispose (allocator);
 }

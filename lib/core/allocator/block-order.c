@@ -65,8 +65,8 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
 /* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  Returns
- * FALSE if it was among them already.  If @queue is NULL, adds nothing, and returns TRUE if @handle
- * is among them. */
+ * FALSE if the queue was among them already.  If @queue is NULL, adds nothing, and returns TRUE if
+ * @handle is among them. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -147,8 +147,8 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   return is_fine;
 }
 
-/* Adds the queue that makes a block's new memory ready to the queues that use the block, unless a
- * queue has waited for it already. */
+/* Adds the queue that makes a block's new memory ready to the queues that use the block, unless
+ * another queue has already waited for the memory to be ready. */
 static gboolean
 use_fresh_queue (TarnBlock *block, GError **error)
 {

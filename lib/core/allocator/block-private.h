@@ -54,8 +54,8 @@ struct _TarnQueue
   TarnQueue *next; /* in the list of unreferenced queues */
 };
 
-/* A use of a block by a queue: by the commands before the event.  If there is no event, by any
- * command of the queue, up to the latest one. */
+/* A use of a block by a queue.  The queue's commands before the event use the block.  If there is
+ * no event, any command may use it, up to the queue's latest one. */
 typedef struct
 {
   TarnQueue *queue; /* a reference */
@@ -117,8 +117,9 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* from the cache; new, or from an arena, in a struct that another block
-                               may have used; or no longer shared, or not freed after all */
+    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or makes a new or an arena's
+                               block in a used struct; or only one reference is left; or a free
+                               is undone */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
              || before == TARN_BLOCK_ENDING;
@@ -194,7 +195,7 @@ gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
 /* Add and drop references to a block beyond the first, in a table whose lock the caller holds.
- * _tarn_block_drop_reference () returns FALSE if the table had none for the block. */
+ * _tarn_block_drop_reference () returns FALSE if the table had no reference to the block. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 

@@ -150,9 +150,9 @@ for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator)
     }
 }
 
-/* Describes all allocators to a listener as they are at one moment, while it holds the locks of all
- * of them.  It takes the locks of pools first, in the order of their ids, which is the order for
- * every function that takes several, and then the locks of heaps. */
+/* Describes all allocators to a listener as they are at one moment.  Holds the locks of all
+ * allocators meanwhile.  Takes the locks of pools first, in the order of their ids, which is the
+ * order for every function that takes several, and then the locks of heaps. */
 void
 _tarn_allocators_tell_frozen (TarnListener *listener)
 {

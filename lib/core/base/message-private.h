@@ -12,8 +12,8 @@
 
 #include "common/lock-private.h"
 
-/* Logs a message like g_message ().  If the calling thread holds messages back, logs it when that
- * ends. */
+/* Logs a message like g_message ().  If the calling thread holds messages back,
+ * _tarn_messages_release () logs it later. */
 void _tarn_message (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
 
 /* _tarn_messages_hold () holds back the messages of the calling thread.  _tarn_messages_release ()

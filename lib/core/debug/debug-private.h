@@ -65,7 +65,7 @@ typedef struct
   gboolean is_said;      /* a finding about the guards was reported; guarded by the lock */
   gconstpointer host;    /* address at which the host can read whole; NULL: it cannot */
   TarnDyingSlot *slot;   /* nullable */
-  gboolean has_gap;      /* unmapped addresses follow (gaps.c); only then has it a backing */
+  gboolean has_gap;      /* unmapped addresses follow (gaps.c); only then is backing set */
   TarnMemory backing;
   guint32 tag, stack, thread;
   guint32 freed_stack, freed_thread; /* thread 0: it was not freed yet */

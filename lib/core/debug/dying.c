@@ -160,8 +160,9 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if the version of a slot is still @version.  Adds 0 to it instead of loading it,
- * because a load cannot keep the earlier reads of the slot from being delayed after it. */
+/* Returns TRUE if the version of a slot is still @version.  Adds 0 to the version instead of
+ * loading it: an addition can have release order, so that all earlier reads of the slot are done
+ * before it, and a load cannot. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {

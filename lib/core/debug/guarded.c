@@ -28,9 +28,9 @@ poisons (const TarnGuarded *self)
   return self->has_contents && (self->settings.flags & TARN_DEBUG_POISON) != 0;
 }
 
-/* Returns TRUE if Tarn fills freed blocks with the poison byte.  It does not if the backend is
- * deferred, that is, frees memory only after the commands that use it.  Such a backend has no
- * queues, so Tarn cannot know whether commands still use the block. */
+/* Returns TRUE if Tarn fills freed blocks with the poison byte.  Returns FALSE if the backend is
+ * deferred, that is, keeps freed memory until the commands that use it are done.  Such a backend
+ * has no queues, so Tarn cannot know whether commands still use the block. */
 static gboolean
 poisons_freed (const TarnGuarded *self)
 {
@@ -384,15 +384,15 @@ guarded_reclaim (gpointer user_data)
   return _tarn_allocator_reclaim (self->direct) || bytes > 0;
 }
 
-/* Frees the quarantine, and then trims the allocator below, which may be a heap.  This is the
- * allocator's trim (), which the program calls, or another pool of its group. */
+/* Frees the quarantine, and then trims the allocator below, which may be a heap.  The program calls
+ * this through the allocator's trim ().  So does another pool of the same group. */
 static gsize
 guarded_trim (gpointer user_data, gsize keep_bytes)
 {
   TarnGuarded *self = user_data;
   gsize bytes = _tarn_quarantine_shorten (self, 0);
 
-  /* A heap may keep the freed memory for other pools, so its number may be smaller. */
+  /* A heap may keep the freed memory for other pools, and then returns a smaller number. */
   return MAX (bytes, _tarn_allocator_trim (self->below, keep_bytes));
 }
 
@@ -445,8 +445,9 @@ choose_margin (const TarnGuarded *self)
 }
 
 /* Chooses the allocator from which blocks are taken: the one that the program gave the pool, or its
- * direct allocator.  A heap's blocks may be sub-buffers, and some backends cannot make a sub-buffer
- * of a sub-buffer, which guards need; with these it is the direct allocator. */
+ * direct allocator.  A heap's blocks may be sub-buffers.  Guards need a sub-buffer of each block,
+ * and some backends cannot make a sub-buffer of a sub-buffer.  With such a backend, blocks come
+ * from the direct allocator. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {

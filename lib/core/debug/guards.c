@@ -157,8 +157,8 @@ set_said (TarnGuarded *self, TarnDebugBlock *block)
 
   _tarn_mutex_lock (&self->lock);
   block->is_said = TRUE;
-  slot = g_steal_pointer (&block->slot); /* of several threads that check the block, only one
-                                            forgets the slot */
+  slot = g_steal_pointer (&block->slot); /* several threads may check the block; only one forgets
+                                            the slot */
   _tarn_mutex_unlock (&self->lock);
   if (slot != NULL)
     _tarn_dying_forget (slot);

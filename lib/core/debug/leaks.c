@@ -114,8 +114,8 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
   g_message ("%s", text->str);
 }
 
-/* Lists the allocators of this folder for all debugged pools, with a new reference each.  Leaves
- * out an allocator whose last reference has been released. */
+/* Lists the allocators of debug/ of all debugged pools, with a new reference each.  Leaves out an
+ * allocator whose last reference has been released. */
 static GPtrArray *
 list_all (void)
 {

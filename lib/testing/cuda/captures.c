@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Captures commands into graphs.  Calls end a capture, and return statuses, as observed on an H200.
- * A graph keeps the captured commands on memory in their order.  A launch runs all of them on one
- * stream. */
+ * Captures commands into graphs.  The calls that end a capture, and their statuses, are those
+ * observed on an H200.  A graph keeps the captured commands on memory in their order.  A launch
+ * runs all of them on one stream. */
 
 #include "testing/cuda/fake-private.h"
 

@@ -15,7 +15,7 @@ typedef struct
 typedef struct
 {
   guint references;
-  Context *context; /* NULL: it was never active; is_destroyed: it is not active now */
+  Context *context; /* NULL: it was never active; if is_destroyed, it is not active now */
   guint flags;
 } Primary;
 

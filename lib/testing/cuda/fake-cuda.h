@@ -86,8 +86,8 @@ typedef struct
  * same. */
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
-/* Bytes of memory of each device: those of an H200; in a 32-bit process fewer, so that the process
- * may request that many at once. */
+/* Bytes of memory of each device: those of an H200; in a 32-bit process, fewer than one request can
+ * ask for. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 

@@ -66,7 +66,7 @@ static HandleTable module_handles = { .base = FAKE_HANDLES (5) };
 static HandleTable kernel_handles = { .base = FAKE_HANDLES (6) };
 static GPtrArray *modules; /* of Module, owned */
 static GHashTable
-    *went_along; /* handles of those that are gone with their context, until used again */
+    *went_along; /* handles of modules that ended with their context, until reused by a new one */
 
 static void
 free_kernel (gpointer data)
