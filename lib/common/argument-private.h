@@ -17,8 +17,8 @@ _tarn_set_null_error (GError **error, const gchar *function, const gchar *argume
                "%s(): %s is NULL; did the call fail that was to give it?", function, argument);
 }
 
-/* Makes the function that uses this macro set its parameter @error and return @value if @argument
- * is NULL. */
+/* Makes the surrounding function set its parameter @error and return @value if @argument is
+ * NULL. */
 #define TARN_REFUSE_NULL(argument, value)                                                          \
   G_STMT_START                                                                                     \
   {                                                                                                \

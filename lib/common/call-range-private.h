@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Ranges of call numbers, and how to read them from texts: "3"; "3-5"; or "3+", which is the third
- * call and all later ones. */
+ * Ranges of call numbers, read from texts: "3", "3-5", or "3+", the third call and all later
+ * ones. */
 
 #ifndef TARN_CALL_RANGE_PRIVATE_H
 #define TARN_CALL_RANGE_PRIVATE_H

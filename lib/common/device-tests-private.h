@@ -52,8 +52,7 @@ _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
       g_ptr_array_remove_index (devices, i);
 }
 
-/* Makes a text that says why there is no device: a variable excludes all devices, or the machine
- * has none. */
+/* Makes a text that says why there is no device: a variable excludes all, or there are none. */
 static inline gchar *
 _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
 {
@@ -95,8 +94,7 @@ _tarn_device_tests_run_without_device (gconstpointer data)
   g_test_fail ();
 }
 
-/* Returns TRUE if there are devices.  If there are none, adds one test to the program, which
- * reports the reason. */
+/* Returns TRUE if there are devices.  If not, adds one test to the program, which reports why. */
 static inline gboolean
 _tarn_device_tests_have_any (TarnDeviceTests *tests)
 {
@@ -110,8 +108,7 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* The functions below detect a -p option whose path no test has, because g_test then runs no test
- * and succeeds. */
+/* Detecting a -p option whose path no test has, because g_test then runs nothing and succeeds */
 
 /* Returns TRUE if a path is @wanted, or lies in a folder of that name. */
 static inline gboolean
@@ -122,9 +119,8 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
   return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
-/* Returns TRUE if @wanted may name the test at @path, for example "/opencl/0:1/pool/reuse".
- * @wanted may be that path, a folder of it, or either without the device ("/opencl/pool/reuse" or
- * "/pool"). */
+/* Returns TRUE if @wanted may name the test at @path, for example "/opencl/0:1/pool/reuse": as this
+ * path, a folder of it, or either without the device ("/opencl/pool/reuse" or "/pool"). */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
 {
@@ -154,8 +150,8 @@ _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
 }
 
 /* Lists the arguments of the program's -p options.  Reads them from /proc, because g_test_init ()
- * has removed them from argv.  Returns an empty list if an option -l or -s makes the program list
- * or skip tests. */
+ * removes them from argv.  Returns an empty list if -l or -s makes the program list or skip
+ * tests. */
 static inline GPtrArray *
 _tarn_device_tests_list_wanted (void)
 {
@@ -226,8 +222,7 @@ _tarn_device_tests_run (gconstpointer data)
   test->run (test->item);
 }
 
-/* Adds a test for the device that @selector names.  Takes ownership of @item, the argument that
- * @run gets. */
+/* Adds a test for the device that @selector names.  Takes ownership of @item, @run's argument. */
 static inline void
 _tarn_device_tests_add (TarnDeviceTests *tests, const gchar *selector, const gchar *path,
                         GTestDataFunc run, gpointer item)

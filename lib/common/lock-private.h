@@ -101,8 +101,7 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 typedef struct
 {
   TarnPlainMutex plain;
-  guintptr owner; /* atomic: the thread that holds the mutex; 0: none, or a build without
-                     assertions */
+  guintptr owner; /* atomic: the thread that holds it; 0: none, or no assertions */
 } TarnMutex;
 
 /* clang-format off */
@@ -128,8 +127,7 @@ _tarn_count_lock (guintptr owner)
   (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
 #define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
 #define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
-/* Asserts that the calling thread holds no lock.  Use it before the thread waits, or calls a
- * callback. */
+/* Asserts that the calling thread holds no lock, before it waits or calls a callback. */
 #define _tarn_assert_no_locks() g_assert (_tarn_n_locks == 0)
 #else
 #define _tarn_assert_no_locks() ((void) 0)
@@ -185,9 +183,8 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
   _tarn_mutex_set_owner (mutex, pthread_self ());
 }
 
-/* Waits for a condition, at most until @end_time on the clock of g_get_monotonic_time ().  Returns
- * FALSE if that time has passed.  The condition must have been initialized by _tarn_cond_init (),
- * not by TARN_COND_INIT. */
+/* Waits for a condition until @end_time at most, by the clock of g_get_monotonic_time ().  Returns
+ * FALSE if that time has passed.  _tarn_cond_init () must have initialized the condition. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {
@@ -201,8 +198,7 @@ _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 }
 
 /* The longest pause between two attempts to take a lock, in iterations of _tarn_pause ().  All
- * pauses together take a few microseconds, about as long as it takes a thread to fall asleep and be
- * woken. */
+ * pauses together take a few microseconds, about as long as falling asleep and being woken. */
 #define TARN_MAX_PAUSE 32
 
 static inline void

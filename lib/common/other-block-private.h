@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The message that a backend's function logs if the program passes it a block of another
- * backend. */
+ * The message of a backend's function to which the program passes a block of another backend. */
 
 #ifndef TARN_OTHER_BLOCK_PRIVATE_H
 #define TARN_OTHER_BLOCK_PRIVATE_H

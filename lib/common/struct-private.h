@@ -47,8 +47,7 @@ _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs,
   return FALSE;
 }
 
-/* Returns TRUE if the library can write to the caller's struct: its size must be set, as the macro
- * for its initialization does. */
+/* Returns TRUE if the size of the caller's struct is set, so that the library can write to it. */
 static inline gboolean
 _tarn_struct_has_size (gconstpointer theirs)
 {
@@ -56,8 +55,7 @@ _tarn_struct_has_size (gconstpointer theirs)
 }
 
 /* Copies our struct, @ours, to the caller's, @theirs.  Copies the fields that both sides know, and
- * sets fields that only the caller knows to 0.  The size field of @theirs must be set, and does not
- * change. */
+ * sets those that only the caller knows to 0.  The size of @theirs must be set, and stays. */
 static inline void
 _tarn_struct_write (gpointer theirs, gconstpointer ours, gsize size)
 {

@@ -26,7 +26,7 @@ typedef struct
 
 G_STATIC_ASSERT (sizeof (TarnTraceHeader) == 64);
 
-/* A flag of a packet: it is the first one of its stream, so a reader knows nothing about the stream
+/* A flag: the packet is the first one of its stream, so a reader knows nothing of the stream
  * yet. */
 #define TARN_TRACE_FIRST 1U
 
@@ -103,12 +103,10 @@ typedef enum
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  TARN_TRACE_PART,        /* ~address of an extent, ~address that the program sees, if they
-                             differ */
+  TARN_TRACE_PART,        /* ~address of an extent, ~address that the program sees, if another */
 
   /* The recorder */
-  TARN_TRACE_LOST, /* number of events of this stream before this one that were lost for lack of
-                      room */
+  TARN_TRACE_LOST, /* number of events of this stream before this one that found no room */
   TARN_TRACE_STOP, /* no arguments: the recording was stopped properly, so its end is complete */
 
   /* More definitions that hold for the whole file */
@@ -124,8 +122,8 @@ typedef enum
   TARN_TRACE_POOL
 } TarnTraceClass;
 
-/* The numbers of properties in OBJECT events, and of counters in STATS events.  Readers skip
- * unknown ones. */
+/* The numbers of properties in OBJECT events and counters in STATS events.  Readers skip unknown
+ * ones. */
 typedef enum
 {
   /* Options of pools and heaps */
@@ -144,8 +142,7 @@ typedef enum
   TARN_TRACE_PART_ALIGNMENT, /* bytes; 0: the backend makes no sub-buffers */
   TARN_TRACE_RELEASES_PARTS, /* 1: sub-buffers have to be released */
   TARN_TRACE_FREES_IN_ORDER, /* 1: a pool may return memory that queues still use */
-  TARN_TRACE_RECORDS_ALL,    /* 1: a queue may have been destroyed, so a pool records events on
-                                all queues */
+  TARN_TRACE_RECORDS_ALL,    /* 1: queues may be gone, so a pool records events on all queues */
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */
   TARN_TRACE_HITS = 32,

@@ -19,8 +19,7 @@ _tarn_get_variable (const gchar *name)
   return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Returns FALSE if a variable is "0", TRUE if it is any other text, and @by_default if it is unset
- * or empty. */
+/* Returns FALSE if a variable is "0", TRUE if it is another text, @by_default if unset or empty. */
 static inline gboolean
 _tarn_get_switch (const gchar *name, gboolean by_default)
 {

@@ -65,8 +65,7 @@ tarn_testing_device_free (TarnTestingDevice *device)
 
 /* The allocator's functions */
 
-/* Returns TRUE if the current call has to fail, as the test asked for.  The caller holds the
- * lock. */
+/* Returns TRUE if the test wants the current call to fail.  The caller holds the lock. */
 static gboolean
 take_failure (TarnTestingDevice *device)
 {

@@ -53,9 +53,8 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The queues track two kinds of memory.  One is a granule of the device's bytes, at whichever
- * addresses it is mapped.  The other is a granule of addresses, whichever bytes are mapped
- * there. */
+/* The queues track two kinds of memory.  One is a granule of the device's bytes, wherever it is
+ * mapped.  The other is a granule of addresses, whichever bytes are mapped there. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)
@@ -132,8 +131,7 @@ queues_of (gpointer user_data, gpointer *queues)
   return &((TarnTestingOrder *) user_data)->on_queues;
 }
 
-/* Defines a function of the allocator that calls the function of the same name of the pages or of
- * the queues. */
+/* Defines a function that calls the function of the same name of the pages or the queues. */
 #define PASS_ON(of, type, name, parameters, ...)                                                   \
   static type name parameters                                                                      \
   {                                                                                                \

@@ -62,8 +62,7 @@ end_call (TarnTestingPages *pages)
 
 /* Memory: a backing, or a piece */
 
-/* Chooses addresses that were never used before.  Returns FALSE with an error if not enough are
- * left. */
+/* Chooses addresses that were never used.  Returns FALSE with an error if too few are left. */
 static gboolean
 take_addresses (TarnTestingPages *pages, gsize size, guint64 *start, GError **error)
 {

@@ -17,15 +17,14 @@
 
 #include "common/lock-private.h"
 
-/* A range: a reservation of addresses, a mapping, a piece, a part of a piece, or a backing, whose
- * start is 0. */
+/* A range: a reservation of addresses, a mapping, a piece, a part, or a backing (start is 0). */
 typedef struct
 {
   guint64 start, size;
-  guint64 of;      /* of a part: the address of its piece */
-  guint64 backing; /* of a mapping: the key of its backing */
-  guint64 number;  /* of a backing or piece: counts allocations */
-  guint n_uses;    /* of a backing or piece: number of its mappings or parts */
+  guint64 of;      /* address of a part's piece */
+  guint64 backing; /* key of a mapping's backing */
+  guint64 number;  /* allocation number of a backing or piece */
+  guint n_uses;    /* number of mappings of a backing, or of parts of a piece */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
@@ -36,7 +35,7 @@ struct _TarnTestingPages
   gboolean refuses_aliases;
   TarnTestingPagesKind kind;
   guint64 last_number;
-  /* Tables of TarnTestingStretch, by start, or by number if they have no start.  Pieces are in
+  /* Tables of TarnTestingStretch, by start, or by number if there is none; pieces are in
    * backings. */
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;

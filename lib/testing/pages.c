@@ -151,8 +151,7 @@ tarn_testing_pages_refuse_aliases (TarnTestingPages *pages)
   _tarn_mutex_unlock (&pages->lock);
 }
 
-/* Returns TRUE if a whole range is mapped.  It may have several mappings without a gap between
- * them. */
+/* Returns TRUE if a whole range is mapped, by one or more mappings without a gap. */
 static gboolean
 is_mapped (TarnTestingPages *pages, guint64 start, guint64 size)
 {

@@ -27,10 +27,9 @@
 /* A moment: a vector clock.  For each queue, indexed by the queue's number, the moment has the
  * number of items on the queue that come before it.  If one of these items waited for a moment, the
  * items before that moment come before, too. */
-typedef GArray TarnTestingClock; /* of guint */
+typedef GArray TarnTestingClock; /* guint each */
 
-/* Memory, allocated or already freed.  Invariant: the items in reads and writes are in uses,
- * too. */
+/* Memory, allocated or freed.  Invariant: the items in reads and writes are in uses, too. */
 typedef struct
 {
   guint64 address;
@@ -48,7 +47,7 @@ typedef struct
   TarnTestingMemory *memory; /* the memory that a command uses; NULL: the item is a wait */
   TarnTestingCommand command;
   guint value;
-  TarnTestingClock *clock; /* of a wait: the moment for which the queue waits; owned */
+  TarnTestingClock *clock; /* the moment for which a wait waits; owned */
   gboolean is_done;
 } TarnTestingItem;
 

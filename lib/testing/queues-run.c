@@ -47,8 +47,7 @@ can_run (TarnTestingQueues *queues, const TarnTestingItem *item)
 
 /* Lists the items of a queue that can run.  On an in-order queue this is at most the first one.  On
  * an out-of-order queue these are all up to the first wait that is not done: later items run after
- * that wait.  As with clEnqueueBarrierWithWaitList, a wait may run although commands before it are
- * not done. */
+ * it.  As with clEnqueueBarrierWithWaitList, a wait may run before earlier commands are done. */
 static GPtrArray *
 list_runnable (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -135,8 +134,8 @@ tarn_testing_queues_run_all (TarnTestingQueues *queues)
     }
 }
 
-/* Runs the first @end items of a queue, in their order, until one cannot run.  Returns TRUE if an
- * item has run. */
+/* Runs the first @end items of a queue, in order, until one cannot run.  Returns TRUE if any
+ * ran. */
 static gboolean
 run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
 {

@@ -219,8 +219,7 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
 }
 
 /* Checks that all commands before the moment @clock, which use the memory, come before the next
- * command of @queue, or of the host if @queue is NULL.  Otherwise reports a fault and returns
- * FALSE. */
+ * command of @queue (NULL: of the host).  If not, reports a fault and returns FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,

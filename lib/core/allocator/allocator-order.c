@@ -1,9 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls those functions of a backend that order commands on queues: they reference queues, and
- * record and wait for events.  If such a function fails without setting an error, the code here
- * sets one. */
+ * Calls the functions of a backend for queues, and for events that order commands on them.  If a
+ * function fails without setting an error, the code here sets one. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"
@@ -42,8 +41,7 @@ _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
   _tarn_call (direct, queue_unref, queue);
 }
 
-/* Asks the backend whether memory can be allocated for a queue now.  Returns FALSE with an error if
- * it cannot. */
+/* Asks the backend whether memory can be allocated for a queue now.  If not, sets an error. */
 gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
@@ -52,10 +50,9 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           error);
 }
 
-/* Records an event on a queue, and returns the event, or NULL with an error.  @is_named: the
- * program names the queue in the current call, so the queue exists.  Otherwise the program may have
- * destroyed the queue: a backend that cannot keep queues alive then records the event on all its
- * queues. */
+/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: the program
+ * names the queue in the current call, so the queue exists.  Otherwise it may be destroyed: a
+ * backend that cannot keep queues alive then records the event on all its queues. */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)

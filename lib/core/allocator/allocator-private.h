@@ -14,8 +14,7 @@
 #include "common/trace-format-private.h"
 
 /* A listener that receives the state of allocators: a recording, or a snapshot.  Properties are
- * pairs of a TarnTraceProperty and a number.  The caller of these functions holds the allocator's
- * lock. */
+ * pairs of a TarnTraceProperty and a number.  The caller holds the allocator's lock. */
 typedef struct _TarnListener TarnListener;
 typedef struct _TarnOrigin TarnOrigin; /* the origin of a block's request: block-private.h */
 struct _TarnListener
@@ -51,8 +50,7 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Takes the allocator's lock, and keeps threads from changing the allocator without that lock.
-   * Nullable. */
+  /* Takes the allocator's lock, and keeps threads from changing anything without it.  Nullable. */
   void (*freeze) (TarnAllocator *allocator);
   /* Undoes freeze (), and turns tracing of blocks on or off, as recordings now need. */
   void (*thaw) (TarnAllocator *allocator);
@@ -72,9 +70,8 @@ typedef struct
   gboolean (*is_done) (const TarnBlock *block);
   /* Records events for a list of retired blocks, before the pool returns them upstream. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
-  /* Returns a retired block's memory upstream although commands may still use the memory.  Returns
-   * FALSE with an error, and does nothing, if the driver cannot tell when those commands are
-   * done. */
+  /* Returns a retired block's memory upstream although commands may still use it.  Returns FALSE
+   * with an error, and does nothing, if the driver cannot tell when those commands are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
   /* Returns unused memory upstream until at most @keep_bytes bytes are unused.  Returns the number
@@ -91,7 +88,7 @@ struct _TarnAllocator
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* for user_data; nullable */
   TarnAllocator *direct;  /* the direct allocator below: upstream's, or this one itself */
-  guint level;            /* one more than the level of the allocator below; 0: there is none below
+  guint level;            /* level of the allocator below, plus 1; 0: none is below
                              (base/duty-private.h) */
   guint64 id;             /* unique in the process; 0: it is not in the registry */
   GList registry_link;    /* guarded by the registry's lock */
@@ -99,8 +96,7 @@ struct _TarnAllocator
                              upstream: that upstream; NULL: otherwise */
   gsize (*trim) (gpointer user_data,
                  gsize keep_bytes); /* direct allocators only, for their klass->trim; nullable */
-  gint ref_count; /* atomic; each block of a direct allocator holds a reference, blocks of pools
-                     hold none */
+  gint ref_count;                   /* atomic; includes one for each block of a direct allocator */
 };
 
 /* Calls a function of an allocator's backend.  The calling thread must hold no lock, and be in no

@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Allocators: the code that all kinds share, and direct allocators, which call a backend's
- * functions for every block.  Nothing here takes a lock, because threads share only the reference
- * count. */
+ * functions for every block.  Nothing here takes a lock: threads share only the reference count. */
 
 #include "allocator/allocator-private.h"
 
@@ -87,8 +86,7 @@ _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError 
                size);
 }
 
-/* Checks a request: a child of fork () cannot allocate, and nobody can allocate more than
- * G_MAXSSIZE bytes. */
+/* Checks a request.  A child of fork () cannot allocate; G_MAXSSIZE bytes are the most. */
 static gboolean
 check_request (const TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -100,8 +98,7 @@ check_request (const TarnAllocator *allocator, gsize size, GError **error)
   return FALSE;
 }
 
-/* Returns TRUE for a direct allocator that the program made, FALSE for one of debug/
- * (TARN_DEBUG). */
+/* Returns TRUE for a direct allocator of the program, FALSE for one of debug/ (TARN_DEBUG). */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
@@ -118,8 +115,8 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Records that a backend was called to free memory.  @start: the time when the call began; 0:
- * recording was off. */
+/* Records that a backend was called to free memory.  @start: when the call began; 0: no
+ * recording. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -140,8 +137,8 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Makes the backend free memory after all commands that are in a queue now.  Returns FALSE if the
- * backend did nothing. */
+/* Makes the backend free memory after all commands now in a queue.  Returns FALSE if it does
+ * not. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)
@@ -203,8 +200,7 @@ _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize si
   return FALSE;
 }
 
-/* Calls a direct allocator's backend for a backing: memory that has no address until it is
- * mapped. */
+/* Calls a direct allocator's backend for a backing: memory without an address until mapped. */
 gboolean
 _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
                            GError **error)
@@ -354,8 +350,8 @@ allocate_block (TarnAllocator *allocator, gsize size, GError **error)
   return block;
 }
 
-/* Allocates a block of a direct allocator.  If a queue makes the memory ready, the block counts as
- * used by that queue. */
+/* Allocates a block of a direct allocator, used by the queue that makes the memory ready, if
+ * any. */
 TarnBlock *
 _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -553,8 +549,7 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
-/* Takes a reference to an allocator.  Returns FALSE if the last reference has been released
- * already. */
+/* Takes a reference to an allocator.  Returns FALSE if the last one was released already. */
 gboolean
 _tarn_allocator_try_ref (TarnAllocator *allocator)
 {

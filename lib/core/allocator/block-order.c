@@ -14,8 +14,7 @@
 
 const gchar _tarn_no_share = 0;
 
-/* Adds a queue to those that use a block.  If the block is a pool's, the caller holds the pool's
- * lock. */
+/* Adds a queue to those that use a block.  If the block is of a pool, the caller holds its lock. */
 void
 _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
 {
@@ -36,7 +35,7 @@ uses (const TarnBlock *block, gpointer handle)
   return FALSE;
 }
 
-/* Makes the struct of a queue, for a block without a pool.  The backend keeps the queue alive until
+/* Makes a queue's struct for a block without a pool.  The backend keeps the queue alive until
  * _tarn_direct_queue_free (). */
 TarnQueue *
 _tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error)
@@ -122,8 +121,7 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes the queue @handle, or the host if @handle is NULL, wait for @used, a queue that uses a
- * block. */
+/* Makes the queue @handle (NULL: the host) wait for @used, a queue that uses a block. */
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {

@@ -3,10 +3,9 @@
  *
  * Blocks: their struct, their states, and their uses by queues.
  *
- * A pool keeps freed blocks: they are cached ("held").  A queue's share is the cached blocks that
- * only this queue used, which the queue reuses without waiting.  A retired block is one that the
- * pool is returning upstream.  A pool's read section lets threads use their own caches without the
- * pool's lock. */
+ * A pool caches ("holds") freed blocks.  A queue's share is the cached blocks that only this queue
+ * used, and that it reuses without waiting.  A retired block is one that the pool returns upstream.
+ * In a pool's read section, threads use their own caches without the pool's lock. */
 
 #ifndef TARN_BLOCK_PRIVATE_H
 #define TARN_BLOCK_PRIVATE_H
@@ -30,8 +29,8 @@ typedef enum
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnEvent TarnEvent; /* of a pool: order/ */
-typedef struct _TarnBins TarnBins;   /* of a pool: pool/ */
+typedef struct _TarnEvent TarnEvent; /* pools only: order/ */
+typedef struct _TarnBins TarnBins;   /* pools only: pool/ */
 
 /* A queue that uses blocks.  A pool keeps one such struct for each queue, as long as anything in
  * the pool refers to the queue; each block without a pool has structs of its own. */
@@ -82,8 +81,8 @@ struct _TarnBlock
   TarnMemory memory;
   union
   {
-    gsize size;       /* of a block in use: the bytes that the program asked for */
-    TarnBlock *below; /* of a cached, retired or vacant block: the next one in its list */
+    gsize size;       /* if in use: the bytes that the program asked for */
+    TarnBlock *below; /* if cached, retired or vacant: the next block in its list */
   };
   gsize alloc_size;      /* bytes of its memory */
   TarnAllocator *source; /* the pool, which TarnPool's active_blocks keeps alive, without a
@@ -117,9 +116,8 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or makes a new or an arena's
-                               block in a used struct; or only one reference is left; or a free
-                               is undone */
+    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or a new or an arena's block in
+                               a used struct; or one reference is left; or a free is undone */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
              || before == TARN_BLOCK_ENDING;
@@ -199,8 +197,7 @@ void _tarn_direct_ref_block (TarnBlock *block);
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 
-/* block-order.c; _tarn_block_add_use () is for all blocks, the others are for blocks of direct
- * allocators */
+/* block-order.c; all but _tarn_block_add_use () are for blocks of direct allocators */
 void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
 TarnQueue *_tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error);
 void _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue);

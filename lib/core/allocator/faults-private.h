@@ -14,8 +14,7 @@ extern gboolean _tarn_faults_are_on __attribute__ ((visibility ("hidden")));
 
 void _tarn_faults_from_environment (void);
 
-/* Counts a request before the backend gets it.  Returns FALSE with an error if TARN_FAULTS makes
- * the request fail. */
+/* Counts a request before the backend gets it.  Returns FALSE with an error if it has to fail. */
 gboolean _tarn_fault_admit (const TarnAllocator *allocator, gsize size, GError **error);
 
 /* Subtracts the bytes of a request that _tarn_fault_admit () counted, because the backend refused

@@ -39,8 +39,7 @@
 #include "common/variable-private.h"
 #include "common/whole-private.h"
 
-/* The requests that fail.  A field of 0 or NULL makes no request fail.  Constant after the
- * environment was read. */
+/* The requests that fail; a field of 0 makes none fail.  Constant after the environment is read. */
 typedef struct
 {
   GArray *nth; /* of TarnCallRange; nullable */

@@ -29,8 +29,7 @@ thaw (TarnAllocator *allocator)
     allocator->klass->thaw (allocator);
 }
 
-/* Describes an allocator to the recording, if there is one, and turns tracing of the allocator's
- * blocks on or off. */
+/* Describes an allocator to a recording, if there is one, and turns tracing of blocks on or off. */
 static void
 describe (TarnAllocator *allocator)
 {
@@ -78,8 +77,7 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Removes an allocator from the registry, if it was added.  The caller ensures that no thread uses
- * the allocator any more. */
+/* Removes an allocator, if it was added.  The caller ensures that no thread uses it any more. */
 void
 _tarn_allocator_withdraw (TarnAllocator *allocator)
 {

@@ -16,8 +16,8 @@
 /* The number of times that a pool or heap looks for unused memory during that time. */
 #define TARN_LOOKS 8
 
-/* The function that replaces the system's clock, set by tarn_clock_set () or the recorder.  NULL:
- * the system's clock is used. */
+/* The function in place of the system's clock, from tarn_clock_set () or the recorder; NULL:
+ * none. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
 /* Sets the recorder's clock.  While events are recorded, the clock shows the times of these events,

@@ -19,8 +19,7 @@ typedef struct
  * @opening: '{' or '['.  @closing: '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
-/* Adds a number.  Numbers above 2^63-1 mean "no limit" here, and many readers cannot read them, so
- * writes null for them. */
+/* Adds a number.  Writes null for one above 2^63-1, which means "no limit" here. */
 void _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number);
 void _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true);
 /* Adds a text in UTF-8, and replaces invalid bytes.  Adds null if @text is NULL. */

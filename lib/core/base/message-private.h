@@ -16,14 +16,12 @@
  * _tarn_messages_release () logs it later. */
 void _tarn_message (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
 
-/* _tarn_messages_hold () holds back the messages of the calling thread.  _tarn_messages_release ()
- * logs them; the caller must hold no lock of Tarn.  Pairs of these calls may nest: only the
- * outermost one logs. */
+/* _tarn_messages_hold () holds back the calling thread's messages.  _tarn_messages_release () logs
+ * them; the caller must hold no lock of Tarn.  Pairs may nest: only the outermost one logs. */
 void _tarn_messages_hold (void);
 void _tarn_messages_release (void);
 
-/* Calls @func if no thread has called it with this @once before, and then logs the messages of
- * @func. */
+/* Calls @func if no thread has called it with this @once before, and then logs its messages. */
 static inline void
 _tarn_once_with_messages (TarnOnce *once, void (*func) (void))
 {

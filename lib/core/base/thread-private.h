@@ -58,13 +58,12 @@ typedef struct _TarnThread TarnThread;
  * released it, and so sees that the door is closed. */
 struct _TarnThread
 {
-  guint visits; /* atomic; only this thread writes it; odd: the thread is inside, or reads the state
-                   of a door */
-  guint number; /* constant; counts from 0 */
+  guint visits;      /* atomic; only this thread writes it; odd: inside, or at a door */
+  guint number;      /* constant; counts from 0 */
   gboolean is_taken; /* the record belongs to a living thread; only that thread uses this field */
 
-  /* Links in one of two lists, the living threads or the records that ended threads have left.  The
-   * lists' locks guard them. */
+  /* Links in the list of living threads, or of records left by ended ones; guarded by their
+   * locks. */
   TarnThread *next;
   TarnThread **link; /* list of living threads: the pointer that points to this record */
 
@@ -75,12 +74,13 @@ struct _TarnThread
   gpointer *items;
   guint n_items;
 
-  /* Fields of record/.  Only the thread uses them.  When it ends, all except the stream are reset;
-   * the stream stays with the record. */
+  /* Fields of record/, for the thread only.  All except the stream are reset when the thread
+   * ends. */
   guint64 system_number; /* number from the system; 0: not read yet */
   struct _TarnStream *stream;
   gint64 step_time; /* time of the latest event that is a step (record/stream.c); 0: none */
-  GArray *tags;     /* of guint32: the stack of tags, the latest last; NULL: there never was one */
+  GArray *tags;     /* the stack of tags, guint32 each, the latest last; NULL: there never was
+                       one */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The calling thread's record, never NULL.  It points to _tarn_no_thread if the thread has not
@@ -108,8 +108,7 @@ TarnThread *_tarn_thread_register (void);
  * signal handlers runs in it. */
 GThread *_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error);
 
-/* Frees an item that a pool has kept with a thread.  The thread calls this when it ends, and holds
- * the lock of the records. */
+/* Frees an item kept with a thread.  The ending thread calls this, with the records' lock held. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
 guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
@@ -176,8 +175,7 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* Close or open a door.  The caller holds the door's mutex, unless no other thread knows the door
- * yet. */
+/* Close or open a door.  The caller holds its mutex, unless no other thread knows the door yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
 void _tarn_door_open_watched (TarnDoor *door);
@@ -191,8 +189,7 @@ _tarn_door_needs_fence (const TarnDoor *door)
   return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
-/* Returns TRUE if a door takes no plain visits.  The caller then has to check which visits it
- * takes. */
+/* Returns TRUE if a door takes no plain visits, so that the caller checks which it takes. */
 static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
@@ -214,9 +211,8 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Returns TRUE if a door is open.  For a caller that is not inside, but holds a lock that each
- * writer also takes before it closes the door.  The caller then sees all that was written before
- * the door was opened. */
+/* Returns TRUE if a door is open.  For a caller that is not inside, but holds a lock that writers
+ * take before they close the door.  The caller sees all that was written before it was opened. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

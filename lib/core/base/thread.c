@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The records of threads that call Tarn, and the doors at which a writer waits for threads (see
- * thread-private.h). */
+ * The records of threads that call Tarn, and doors, at which writers wait (thread-private.h). */
 
 #define _GNU_SOURCE 1 /* cpu_set_t */
 
@@ -35,7 +34,7 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnThread *left_threads; /* records that ended threads have left; linked by next */
 static guint n_threads;          /* number of all records */
 static GArray *end_funcs; /* of TarnThreadEndFunc, indexed by slots; NULL: no slot was ever taken */
-static GArray *free_slots; /* of guint; made together with end_funcs */
+static GArray *free_slots; /* guint each; made together with end_funcs */
 
 /* Guards reads of the list of living threads.  To change the list, a thread holds both locks.  A
  * thread that closes a door takes this one after the locks of pools and memos, and takes no other
@@ -73,8 +72,8 @@ leave_record (TarnThread *thread)
   left_threads = thread;
 }
 
-/* Frees the items that pools keep with the calling thread, which is ending, and leaves its record
- * to a later thread. */
+/* Frees the items kept with the calling thread, which ends, and leaves its record to a later
+ * one. */
 static void
 end_thread (gpointer data)
 {
@@ -98,7 +97,7 @@ end_thread (gpointer data)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Takes a record that an ended thread has left, or makes one.  The caller holds the lock of the
+/* Takes a record left by an ended thread, or makes one.  The caller holds the lock of the
  * records. */
 static TarnThread *
 take_record (void)
@@ -116,8 +115,7 @@ take_record (void)
   return thread;
 }
 
-/* Gives the calling thread a record.  Returns NULL if the thread is ending and has left its record
- * already. */
+/* Gives the calling thread a record.  Returns NULL if the thread is ending and has left its own. */
 TarnThread *
 _tarn_thread_register (void)
 {
@@ -271,8 +269,7 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Begins a fenced visit.  Returns the state of the door.  The thread is inside unless that state is
- * TARN_DOOR_CLOSED. */
+/* Begins a fenced visit.  Returns the door's state.  If it is not closed, the thread is inside. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -363,8 +360,7 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Opens a door to traced visits only.  A thread that enters sees all that was written while the
- * door was closed. */
+/* Opens a door to traced visits only.  Threads that enter see all that was written before. */
 void
 _tarn_door_open_followed (TarnDoor *door)
 {

@@ -24,8 +24,7 @@ typedef struct
   TarnTicket *newest;
   guint64 last;    /* serial of the latest call that has begun */
   guint64 ended;   /* number of finished calls that did something */
-  guint n_waiting; /* number of waiting threads; if 0, no broadcast is made, which saves its system
-                      call */
+  guint n_waiting; /* number of waiting threads; 0: no broadcast, which is a system call */
   TarnCond changed;
 } TarnTickets;
 

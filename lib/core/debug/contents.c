@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fills memory, and compares it with a byte, for TARN_DEBUG.  The backend reads and fills the
- * memory. */
+ * Fills memory, and compares it with a byte, through the backend, for TARN_DEBUG. */
 
 #include "debug/debug-private.h"
 
@@ -40,9 +39,8 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
-/* Makes the device search for the first byte that differs from @byte, if the device can.  Advances
- * @offset to that byte, and reduces @size accordingly.  Returns FALSE with an error if the backend
- * fails. */
+/* Makes the device search for the first byte that differs from @byte, if it can.  Advances @offset
+ * to that byte, and reduces @size accordingly.  Returns FALSE with an error on failure. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)

@@ -44,8 +44,7 @@ const TarnDebugSettings *_tarn_debug_get_settings (void);
  * NULL: the settings of TARN_DEBUG. */
 gboolean _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error);
 
-/* Returns the number of requests after which a pool checks its invariants again; 0: it never
- * does. */
+/* Returns the number of requests after which a pool checks its invariants again; 0: never. */
 static inline guint
 _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 {
@@ -53,7 +52,7 @@ _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 }
 
 typedef struct _TarnDyingSlot TarnDyingSlot; /* dying.c */
-typedef GPtrArray TarnFindings;              /* of texts, which it owns */
+typedef GPtrArray TarnFindings;              /* owned texts */
 
 /* A block of a debugged pool.  The struct exists until the block's memory is returned upstream. */
 typedef struct
@@ -105,8 +104,7 @@ typedef struct
   gsize taken_bytes;     /* bytes of all blocks, including those that are being allocated */
   gsize limit_bytes;     /* limit of taken_bytes; 0: no limit */
   gboolean has_ended;    /* the pool has ended */
-  gint shows_host;       /* atomic: TRUE if the host sees what devices write there; -1: not known
-                            yet */
+  gint shows_host;       /* atomic: the host sees what devices write there; -1: unknown */
   gint is_captured_said; /* atomic: a message about a captured stream was logged */
   gboolean is_nameless;  /* two blocks had the same address, so the table lacks some blocks */
 } TarnGuarded;
@@ -120,17 +118,13 @@ TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_
 /* Limits the bytes of all blocks of a pool, including their guards, and blocks in quarantine.  0:
  * no limit.  Returns TRUE if the pool has more bytes than the limit now. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
-/* Checks the blocks in quarantine, and reports the blocks in use as leaks.  The pool calls this
- * when it ends. */
+/* Checks the blocks in quarantine, and reports those in use as leaks, because the pool ends. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
-/* Records that the calling thread has freed a block, with the thread's stack, for later
- * findings. */
+/* Records that the calling thread has freed a block, and its stack, for later findings. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
-/* Notes that the program has freed a block that cannot be returned upstream yet.  Such a block
- * counts as no leak. */
+/* Notes that the program freed a block that cannot be returned yet, so that it is no leak. */
 void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
-/* Reports that a block was freed twice.  Returns FALSE if Tarn does not know the block any more, or
- * the block is in use. */
+/* Reports that a block was freed twice.  Returns FALSE if the block is unknown, or in use. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
 /* Checks all blocks, those in use and those in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
@@ -138,9 +132,8 @@ void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 /* Logs why memory cannot be read or filled.  Logs nothing if the context is lost.  While a stream
  * is captured, no block can be reached, so logs that reason only once. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* If other threads are reading a block, makes the last of them free it, and returns TRUE.  Returns
- * FALSE if no thread is reading the block, so that the caller frees it.  The caller holds the
- * lock. */
+/* If other threads are reading a block, makes the last of them free it, and returns TRUE.  If none
+ * is, returns FALSE, and the caller has to free the block.  The caller holds the lock. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
 /* Notes that the calling thread has freed a block, and the thread's stack. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
@@ -180,20 +173,17 @@ gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
 
 /* dying.c */
 
-/* Registers a block's guards, which a signal handler then checks if a signal ends the program.  The
- * host must be able to read them.  @front: the offset at which the guards begin.  Returns NULL if
- * there is no room. */
+/* Registers a block's guards for a check if a signal ends the program.  The host must be able to
+ * read them.  @front: the offset at which they begin.  Returns NULL if there is no room. */
 TarnDyingSlot *_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block,
                                   gsize front);
 void _tarn_dying_forget (TarnDyingSlot *slot);
-/* Reads the process's own memory.  Returns FALSE if nothing is mapped at @from, or the system
- * refuses. */
+/* Reads the process's own memory.  Returns FALSE if none is at @from, or the system refuses. */
 gboolean _tarn_dying_read (gconstpointer from, gpointer to, gsize size);
 
 /* gaps.c */
 
-/* Returns TRUE if the backend can make blocks with gaps: blocks that are followed by unmapped
- * addresses. */
+/* Returns TRUE if the backend can make blocks that are followed by unmapped addresses (gaps). */
 gboolean _tarn_gaps_are_there (const TarnGuarded *self);
 /* Computes, from a block's size, the bytes that the block takes with its guards, and the margin
  * before the user's part. */
@@ -215,9 +205,8 @@ gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsi
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);
 
-/* finding.c.  A caller that holds the lock adds findings to a list, because the lock keeps the
- * block unchanged.  It reports the list after it has released the lock, because a log handler may
- * call Tarn. */
+/* finding.c.  A caller adds findings to a list under the lock, which keeps the block unchanged.  It
+ * reports the list without the lock, because a log handler may call Tarn. */
 
 TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
@@ -243,8 +232,7 @@ void _tarn_finding_append_stack (GString *text, guint32 stack);
 /* leaks.c */
 void _tarn_leaks_watch (TarnGuarded *self);
 void _tarn_leaks_forget (TarnGuarded *self);
-/* Reports the blocks in use as leaks.  @when: the event that ends their use, as a clause: "the pool
- * ends". */
+/* Reports the blocks in use as leaks.  @when: the reason, as a clause: "the pool ends". */
 void _tarn_leaks_report (TarnGuarded *self, const gchar *when);
 
 #endif

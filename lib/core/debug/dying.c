@@ -33,7 +33,7 @@ struct _TarnDyingSlot
 {
   guint version; /* atomic; odd: a thread is changing the slot */
   const guint8 *whole;
-  gsize front, margin, size, whole_size; /* of the block; whole_size 0: the slot has no block */
+  gsize front, margin, size, whole_size; /* copies of the block's; whole_size 0: no block */
   gchar label[LABEL_BYTES];
   gboolean is_said;         /* atomic: the handler has reported this slot, and does not again */
   TarnDyingSlot *next_free; /* under the lock */
@@ -57,8 +57,7 @@ _tarn_dying_read (gconstpointer from, gpointer to, gsize size)
   return process_vm_readv (getpid (), &local, 1, &remote, 1, 0) == (gssize) size;
 }
 
-/* The signal handler begins here.  It may call only async-signal-safe functions, up to "The handler
- * ends here". */
+/* The signal handler.  All code up to "The handler ends here" must be async-signal-safe. */
 
 typedef struct
 {
@@ -160,9 +159,9 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if the version of a slot is still @version.  Adds 0 to the version instead of
- * loading it: an addition can have release order, so that all earlier reads of the slot are done
- * before it, and a load cannot. */
+/* Returns TRUE if a slot's version is still @version.  Adds 0 to it instead of loading it: with
+ * release order, all earlier reads of the slot are done before an addition, but not before a
+ * load. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -236,9 +235,8 @@ on_signal (int signal, siginfo_t *info, void *context)
 
 /* The handler ends here. */
 
-/* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores the signal,
- * or if it handles SIGFPE: PoCL handles SIGFPE and continues, because kernels may divide by zero
- * many times. */
+/* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores it, or
+ * handles SIGFPE: PoCL does, and continues, because kernels may divide by zero many times. */
 static gboolean
 may_be_last (int signal, const struct sigaction *older)
 {
@@ -264,8 +262,7 @@ watch_signals (void)
     }
 }
 
-/* Adds a chunk of slots.  Returns FALSE if there are MAX_CHUNKS already.  The caller holds the
- * lock. */
+/* Adds a chunk of slots.  Returns FALSE if there are too many.  The caller holds the lock. */
 static gboolean
 add_chunk (void)
 {
@@ -299,8 +296,7 @@ take_slot (void)
   return slot;
 }
 
-/* Begins a change of a slot, by making its version odd.  Writes to the slot must follow this
- * call. */
+/* Begins a change of a slot: makes its version odd.  Writes to the slot must follow this call. */
 static void
 begin_change (TarnDyingSlot *slot)
 {

@@ -73,8 +73,8 @@ append_frame (GString *text, guint i, gconstpointer address)
                             (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
 }
 
-/* Returns TRUE if an address is in one of Tarn's libraries.  Stacks in messages begin with the
- * program's own frames. */
+/* Returns TRUE if an address is in one of Tarn's libraries: messages leave out these first
+ * frames. */
 static gboolean
 is_in_library (gconstpointer address)
 {

@@ -30,8 +30,7 @@ get_reserved (const TarnGuarded *self, const TarnDebugBlock *block)
   return block->whole_size + ops_of (self)->virtual_granularity;
 }
 
-/* Releases a block's addresses, and its backing if it has one, after unmapping the backing if it is
- * mapped. */
+/* Releases a block's addresses, and its backing if it has one.  Unmaps the backing before. */
 static void
 release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_backing,
          gboolean is_mapped)

@@ -14,8 +14,7 @@
 /* The smallest margin, in bytes: a multiple of every alignment that programs rely on. */
 #define LEAST_MARGIN ((gsize) 512)
 
-/* Returns TRUE if the context of the memory is lost.  Such memory cannot be read or filled, and
- * nobody can use it. */
+/* Returns TRUE if the memory's context is lost: nobody can read, fill or use it any more. */
 static gboolean
 is_lost (const GError *error)
 {
@@ -67,8 +66,7 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
-/* Counts the bytes of a block before it is allocated.  Returns FALSE with an error if the bytes
- * would exceed the limit. */
+/* Counts a block's bytes before it is allocated.  Returns FALSE with an error beyond the limit. */
 static gboolean
 reserve (TarnGuarded *self, gsize size, GError **error)
 {
@@ -218,8 +216,7 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 }
 
 /* Adds a block to the table.  If the backend cannot read memory, several blocks may have the same
- * address; if another block in the table has this address, frees the struct of the new one
- * instead. */
+ * address; if the table has another one with this address, frees the struct of the new one. */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -289,8 +286,7 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
   return TRUE;
 }
 
-/* Adds a finding if a block that the program frees was freed before.  Returns FALSE if it was not.
- * The caller holds the lock. */
+/* Adds a finding and returns TRUE if a block was freed before.  The caller holds the lock. */
 static gboolean
 add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
@@ -312,8 +308,7 @@ _tarn_guarded_note_free (TarnDebugBlock *block)
 
 /* Removes a block that the program frees from the table, and returns it.  Returns NULL and sets
  * *is_left if another thread is reading the block and will free it.  Otherwise returns NULL if the
- * table does not have the block; adds a finding about that, unless the table lacks some blocks
- * (is_nameless). */
+ * table does not have it, and adds a finding, unless the table lacks blocks (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)

@@ -24,8 +24,8 @@ get_front (const TarnGuarded *self, const TarnDebugBlock *block)
   return block->margin - MIN (block->margin, self->margin);
 }
 
-/* Fills the guards on both sides.  If the block is small, one call fills both, and the user's part
- * between them. */
+/* Fills the guards.  If the block is small, one call fills them and the user's part between
+ * them. */
 gboolean
 _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
@@ -66,9 +66,8 @@ host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
 }
 
-/* Returns TRUE if the host sees what the device writes to a block, and not an older copy.  To find
- * out, it makes the device fill the guards with another byte.  The caller fills them with the guard
- * byte afterwards. */
+/* Returns TRUE if the host sees what the device writes to a block, and not an older copy.  The
+ * device fills the guards with another byte to find out; the caller fills them again. */
 static gboolean
 try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -157,8 +156,8 @@ set_said (TarnGuarded *self, TarnDebugBlock *block)
 
   _tarn_mutex_lock (&self->lock);
   block->is_said = TRUE;
-  slot = g_steal_pointer (&block->slot); /* several threads may check the block; only one forgets
-                                            the slot */
+  slot = g_steal_pointer (&block->slot); /* several threads may check it; only one forgets the
+                                            slot */
   _tarn_mutex_unlock (&self->lock);
   if (slot != NULL)
     _tarn_dying_forget (slot);

@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the variable TARN_DEBUG, except in a set-user-ID program, and the option
- * TarnPoolOptions.debug. */
+ * Reads the variable TARN_DEBUG, not in a set-user-ID program, and TarnPoolOptions.debug. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -14,8 +13,7 @@
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
 
-/* Reads the words of TARN_DEBUG.  Logs a message for each wrong word, and returns FALSE if there is
- * one. */
+/* Reads the words of TARN_DEBUG.  Returns FALSE if one is wrong, after a message about each. */
 static gboolean
 read_words (const gchar *text)
 {

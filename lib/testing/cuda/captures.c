@@ -38,8 +38,7 @@ typedef struct
 } Node;
 
 static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* of GArray of Node: graphs */
-static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* of GArray of Node:
-                                                                    instantiated graphs */
+static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same: instantiated graphs */
 
 /* The calling thread's capture mode (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;
@@ -129,9 +128,8 @@ fake_invalidate_capture (Capture *capture)
   capture->status = INVALIDATED;
 }
 
-/* Ends captures because of a call that CUDA forbids during captures: all captures of mode global,
- * and the calling thread's captures of mode thread-local.  A thread in mode relaxed may make any
- * call. */
+/* Ends captures because of a call that CUDA forbids during captures: all of mode global, and the
+ * calling thread's of mode thread-local.  A thread in mode relaxed may make any call. */
 Status
 fake_end_captures (void)
 {
@@ -205,8 +203,7 @@ fake_check_legacy (const Stream *stream)
                                  : FAKE_CUDA_SUCCESS;
 }
 
-/* Returns TRUE if a stream is the legacy default stream, and would wait for a blocking stream that
- * is being captured. */
+/* Returns TRUE if a stream is the legacy default stream, and a stream it waits for is captured. */
 gboolean
 fake_is_legacy_captured (const Stream *stream)
 {

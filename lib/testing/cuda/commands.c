@@ -21,10 +21,9 @@ typedef struct
   CUdeviceptr address;
   gsize size;         /* bytes */
   unsigned int value; /* the value that is written */
-  void *to;           /* of a read: the destination; NULL: the command writes */
+  void *to;           /* the destination of a read; NULL: the command writes */
   CUdevice device;    /* the device of the stream */
-  guint64 allocation; /* number of the memory's allocation when the command was put on the
-                         stream; 0: of no pool */
+  guint64 allocation; /* allocation when this was put on the stream; 0: no pool's */
 } Access;
 
 /* The caller holds the lock. */
@@ -105,8 +104,7 @@ typedef struct
   Mark *end;
 } HostCall;
 
-/* Waits until the stream reaches a call.  Returns FALSE if the stream's context is destroyed
- * before. */
+/* Waits until the stream reaches a call.  Returns FALSE if its context is destroyed before. */
 static gboolean
 await_begin (HostCall *call)
 {

@@ -209,8 +209,7 @@ is_active (const Primary *primary)
   return primary->context != NULL && !primary->context->is_destroyed;
 }
 
-/* Activates a device's primary context.  The context has the same handle each time, but a new
- * id. */
+/* Activates a device's primary context.  It has the same handle each time, but a new id. */
 static void
 activate (Primary *primary, CUdevice device)
 {
@@ -276,8 +275,7 @@ cuCtxGetCurrent (CUcontext *context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Pushes a context.  Accepts a destroyed context, as an H200 does; the next call that uses that
- * context then fails. */
+/* Pushes a context, even a destroyed one, as an H200 does; the next call that uses it fails. */
 Status
 cuCtxPushCurrent_v2 (CUcontext context)
 {

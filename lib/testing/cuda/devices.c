@@ -161,8 +161,7 @@ cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 }
 #endif
 
-/* Returns the value of an attribute of a device, or 0 for an attribute that is not in the table
- * above. */
+/* Returns the value of a device's attribute; 0 if the table above does not have it. */
 static gint
 get_default (guint attribute, CUdevice device)
 {

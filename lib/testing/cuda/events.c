@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Events.  An event that was never recorded counts as completed.  A stream that waits for an event
- * waits for the commands that the event stands for at the time of the call; a later recording does
- * not matter. */
+ * waits for the commands that the event stands for at that time, not after a later recording. */
 
 #include "testing/cuda/fake-private.h"
 

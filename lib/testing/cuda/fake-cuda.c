@@ -441,8 +441,8 @@ get_primary_references (CUdevice device)
   return fake_get_primary_references (device);
 }
 
-/* Appends the number of live objects of a kind, and their bytes if they have any.  The caller holds
- * the lock. */
+/* Appends the number of live objects of a kind, and their bytes, if any.  The caller holds the
+ * lock. */
 static void
 describe (GString *text, const gchar *kind, guint n, guint64 bytes)
 {

@@ -82,12 +82,10 @@ typedef struct
   unsigned char reserved[54];
 } CUmemPoolProps;
 
-/* Granularity of virtual memory in bytes: sizes and addresses are multiples of it.  An H200 has the
- * same. */
+/* Bytes of which sizes and addresses of virtual memory are multiples, as with an H200. */
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
-/* Bytes of memory of each device: those of an H200; in a 32-bit process, fewer than one request can
- * ask for. */
+/* Bytes of each device: an H200's, or, in a 32-bit process, fewer than one request can ask for. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 
@@ -289,8 +287,7 @@ FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
 
 #define FAKE_CUDA_N_KINDS (TARN_TESTING_CUDA_MAPPING + 1)
 
-/* Returns the functions by which a test controls the fake driver, for tarn_testing_cuda_get ().
- * Never NULL. */
+/* Returns the functions that control the driver, for tarn_testing_cuda_get ().  Never NULL. */
 __attribute__ ((visibility ("default"))) const TarnTestingCuda *tarn_fake_cuda (void);
 
 G_END_DECLS

@@ -51,8 +51,7 @@ void fake_unlock (TarnMutex **locked);
  * does not hold the lock. */
 Status fake_enter (Function function);
 
-/* Counts a call of a function of the driver, and returns from it with a status if the test wants
- * the call to fail. */
+/* Counts a call of the driver, and returns from it with a status if it has to fail. */
 #define ENTER(function)                                                                            \
   G_STMT_START                                                                                     \
   {                                                                                                \
@@ -79,8 +78,7 @@ typedef struct
   guint64 budget;
   Status refusal;         /* status with which new contexts fail; 0: they do not */
   gboolean is_part;       /* the device is a part of a GPU (MIG), with a UUID of its own */
-  GHashTable *attributes; /* the test's own attributes: number -> value, as integers; owned,
-                             nullable */
+  GHashTable *attributes; /* number -> value that the test set, as integers; owned, nullable */
 } DeviceSettings;
 
 typedef struct
@@ -127,7 +125,7 @@ typedef struct
 {
   guintptr base;
   GPtrArray *objects; /* not owned; NULL if the handle is free */
-  GArray *vacant;     /* of guint: indices of free handles in objects, last in, first out */
+  GArray *vacant;     /* guint each: indices of free handles in objects, last in, first out */
 } HandleTable;
 
 gpointer fake_handle_new (HandleTable *table, gpointer object);
@@ -142,8 +140,7 @@ typedef struct
   guint64 id;
   CUdevice device;
   guint flags;
-  gboolean is_primary; /* a primary context: never freed; gets a new id when it is activated
-                          again */
+  gboolean is_primary; /* never freed; gets a new id when it is activated again */
   gboolean
       is_destroyed; /* destroyed, but kept, because it is primary or because a stack has it now */
   guint n_stacked;  /* number of stack entries that were pushed while it was not destroyed */
@@ -219,8 +216,7 @@ typedef struct
 {
   guint references;
   gboolean is_reached;
-  gboolean is_dropped; /* its context was destroyed before the stream reached it; it counts as
-                          reached */
+  gboolean is_dropped; /* never reached, because its context was destroyed; counts as reached */
 } Mark;
 
 typedef struct
@@ -228,8 +224,7 @@ typedef struct
   CUstream handle; /* NULL: a default stream, or a destroyed stream that still has commands */
   gboolean is_default;
   gboolean is_blocking; /* the legacy default stream and this stream wait for each other */
-  guint thread; /* of a per-thread default stream: the number of the thread that can name it; 0:
-                   other streams */
+  guint thread;         /* number of the only thread that can name this stream; 0: any thread can */
   guint64 context_id;
   GQueue commands; /* of Command (streams.c), owned */
 } Stream;
@@ -285,7 +280,7 @@ void fake_invalidate_capture (Capture *capture);
 void fake_capture_do (Capture *capture, void (*function) (gpointer), gconstpointer data,
                       gsize size);
 Status fake_end_captures (void);
-Status fake_end_captures_of (guint64 context_id); /* of any mode */
+Status fake_end_captures_of (guint64 context_id); /* captures of any mode */
 Status fake_end_blocking_captures_of (guint64 context_id);
 Status fake_check_legacy (const Stream *stream); /* the same, for the legacy stream only */
 gboolean fake_is_legacy (const Stream *stream);

@@ -1,9 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Handles of contexts, streams, events, modules and functions.  Handles are numbers that are no
- * addresses of memory, so that a program that reads through one crashes.  The lock guards every
- * table. */
+ * Handles of contexts, streams, events, modules and functions: numbers that are no addresses of
+ * memory, so that a program that reads through one crashes.  The lock guards every table. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -31,8 +30,7 @@ fake_handle_new (HandleTable *table, gpointer object)
   return (gpointer) (table->base + STEP * (guintptr) index);
 }
 
-/* Returns the index of a handle in its table, or the length of the table if there never was such a
- * handle. */
+/* Returns the index of a handle in its table, or the table's length if it never was a handle. */
 static guint
 to_index (const HandleTable *table, gpointer handle)
 {

@@ -209,8 +209,7 @@ fake_forget_strangers (void)
   g_array_set_size (strangers, 0);
 }
 
-/* Returns the bytes that a device has left, after its device memory, managed memory, and backings
- * of virtual memory. */
+/* Returns the bytes that device memory, managed memory and backings leave free on a device. */
 guint64
 fake_count_available (CUdevice device)
 {
@@ -255,8 +254,7 @@ is_free (CUdeviceptr address, gsize capacity)
   return !range.is_taken;
 }
 
-/* Allocates memory of the host at an address that no device memory has.  Returns NULL if there is
- * none. */
+/* Allocates host memory at an address that no device memory has.  Returns NULL if there is none. */
 static void *
 allocate_bytes (gsize capacity)
 {
@@ -482,8 +480,7 @@ take_pending (guint pool, gsize size, Stream *stream)
   return block;
 }
 
-/* Allocates memory in the order of a stream, and records the mark of the stream that tells when the
- * memory is ready. */
+/* Allocates memory in the order of a stream, and records on it the mark for "ready". */
 Status
 fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                        CUdeviceptr *address)
@@ -509,8 +506,7 @@ typedef struct
   guint64 allocation;
 } Release;
 
-/* Frees the memory of an allocation when its stream reaches the free, unless a later allocation has
- * the memory now. */
+/* Frees an allocation when its stream reaches the free, unless another one has the memory now. */
 static void
 run_release (gpointer data)
 {

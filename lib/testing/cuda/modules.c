@@ -288,9 +288,8 @@ read_options (guint n, const guint *options, void **values, Logs *logs)
   return is_log (&logs->info) && is_log (&logs->errors);
 }
 
-/* Writes a log to the caller's buffer, and clears the rest of the buffer.  Clears the first byte
- * even if the buffer's size is 0.  Counts the final NUL among the bytes used only if it had to cut
- * the text. */
+/* Writes a log to the caller's buffer, and clears the rest of the buffer; also the first byte of
+ * one of size 0.  Counts the final NUL among the bytes used only if it had to cut the text. */
 static void
 write_log (const Log *log, const gchar *text)
 {

@@ -25,8 +25,7 @@ typedef struct
 static HandleTable handles = { .base = FAKE_HANDLES (10) };
 static guint last_number;
 static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES]; /* never freed; NULL until first needed */
-static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES]; /* not owned; NULL: the device's default
-                                                         pool */
+static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES]; /* not owned; NULL: the default one */
 
 /* The caller holds the lock in all functions up to those of the driver. */
 

@@ -260,8 +260,8 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
-/* Drops a command of a stream that ends.  If the command records a mark, streams that wait for the
- * mark continue. */
+/* Drops a command of a stream that ends.  If it records a mark, streams waiting for that
+ * continue. */
 static void
 drop_command (Command *command)
 {
@@ -271,8 +271,7 @@ drop_command (Command *command)
   reach_mark (command->mark);
 }
 
-/* Frees the streams of a context that ends.  Other streams that wait for one of these streams
- * continue. */
+/* Frees the streams of a context that ends.  Streams that wait for one of them continue. */
 void
 fake_free_streams_of (guint64 context_id)
 {

@@ -3,9 +3,8 @@
  *
  * Virtual memory: reserved addresses, backings (memory without an address), and mappings of
  * backings at addresses.  All backings are parts of one file, whose pages the system allocates at
- * the first write, so that a test may have more memory than the host.  Reserved addresses are
- * reserved in the host's address space, too, without access.  A mapping maps a part of the file
- * there. */
+ * the first write, so a test may have more memory than the host.  Reserved addresses are reserved
+ * in the host's address space, too, without access; a mapping maps a part of the file there. */
 
 #define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
 
@@ -187,8 +186,7 @@ fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
   return TRUE;
 }
 
-/* Finds the address at which the host has mapped bytes.  The bytes may be in several adjacent
- * mappings. */
+/* Finds the host's address of mapped bytes, which may be in several adjacent mappings. */
 gboolean
 fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -314,9 +312,8 @@ cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *propert
   return status;
 }
 
-/* Takes a part of the file that was never used, so that it has no bytes of earlier backings.
- * Writes bytes other than zero to each granule, so that no test relies on zeros, which a device
- * does not promise. */
+/* Takes a part of the file that was never used, without bytes of earlier backings.  Writes bytes
+ * other than zero to each granule: a device does not promise zeros, so no test may rely on them. */
 static gboolean
 take_place (gsize size, guint64 *place)
 {
@@ -421,8 +418,7 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Returns a descriptor of the file of all backings.  The program can do nothing with it except
- * close it. */
+/* Returns a descriptor of the file of all backings.  The program can only close it. */
 Status
 cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
                               unsigned long long flags)
@@ -441,8 +437,7 @@ cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle,
 
 /* Mappings */
 
-/* Maps a backing into the host's address space, or makes the addresses inaccessible if @backing is
- * NULL. */
+/* Maps a backing into the host's address space.  @backing NULL: makes addresses inaccessible. */
 static void
 place_at (CUdeviceptr address, gsize size, const Backing *backing)
 {
@@ -562,8 +557,7 @@ set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Sets the devices' access to one or several whole mappings.  The fake driver does not model
- * read-only access. */
+/* Sets the devices' access to whole mappings.  Does not model read-only access. */
 Status
 cuMemSetAccess (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)
 {
@@ -601,8 +595,7 @@ cuMemGetAccess (unsigned long long *flags, const CUmemLocation *location, CUdevi
 }
 
 #if FAKE_CUDA_VERSION >= 11000
-/* Returns the handle of the backing that is mapped at an address, and adds a reference to the
- * backing. */
+/* Returns the handle of the backing mapped at an address, and adds a reference to that backing. */
 Status
 cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
