@@ -40,7 +40,7 @@ typedef struct
   GPtrArray *cases; /* of TarnDeviceTest */
 } TarnDeviceTests;
 
-/* Removes duplicates, and keeps the first device of each kind. */
+/* Removes duplicate devices, and keeps the first of each. */
 static inline void
 _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
 {

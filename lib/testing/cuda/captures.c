@@ -38,7 +38,8 @@ typedef struct
 } Node;
 
 static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* of GArray of Node: graphs */
-static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same: instantiated graphs */
+static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same, for instantiated
+                                                                    graphs */
 
 /* The calling thread's capture mode (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;

@@ -255,7 +255,7 @@ void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
 Mark *fake_stream_record (Stream *stream);    /* the caller owns it */
-void fake_wait_for_blocking (Stream *legacy); /* waits for its context's blocking streams */
+void fake_wait_for_blocking (Stream *legacy); /* it waits for its context's blocking streams */
 void fake_stream_wait (Stream *stream, Mark *mark);
 void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data); /* frees data */
 Mark *fake_context_record (guint64 context_id); /* after all its streams; the caller owns it */
