@@ -96,8 +96,8 @@ typedef enum
   TARN_TRACE_RECLAIM,       /* bytes wanted, 1 if memory was freed, duration */
   TARN_TRACE_OUT_OF_MEMORY, /* bytes wanted, bytes in use, bytes cached */
 
-  /* Memory of the current object, a heap.  A piece is a range that the heap got upstream.  An
-   * extent is the part of a piece that serves one request. */
+  /* Memory of the current object, a heap.  A piece is a segment that the heap got upstream.  An
+   * extent is the range of addresses that a request got; it may span several pieces. */
   TARN_TRACE_PIECE,       /* ~address, size, queue (0: none) */
   TARN_TRACE_PIECE_GONE,  /* ~address, size */
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */

@@ -50,8 +50,8 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           error);
 }
 
-/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: the program
- * names the queue in the current call, so the queue exists.  Otherwise it may be destroyed: a
+/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: the queue
+ * exists, because the program names it in the current call.  Otherwise it may be destroyed: a
  * backend that cannot keep queues alive then records the event on all its queues. */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,

@@ -99,7 +99,7 @@ struct _TarnBlock
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
   guint8 is_away : 1; /* a heap's memory, which the heap assigns to another queue than the block's,
                          or to none; the pool can return it only when no queue uses it */
-  guint8 is_own;      /* atomic; TRUE: it belongs to a thread's arena (pool/arenas.c) */
+  guint8 is_own;      /* atomic; TRUE: it is of its queue's arena (pool/arenas.c) */
   guint16 number;     /* index in its chunk of structs; constant */
   gpointer share;     /* handle of the queue whose share the block joins when it is freed; NULL: the
                          share of blocks that no queue uses; TARN_NO_SHARE: none */
