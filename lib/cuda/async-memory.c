@@ -1,13 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory of CUDA's own pools (CUDA 11.2), which is allocated and freed in the order of a stream.
+ * Memory of CUDA's own pools (CUDA 11.2), which the driver allocates and frees in the order of a
+ * stream.
  *
- * A request to an allocator names no stream, and its memory may be used on any.  So the allocator
- * has a stream of its own, allocates on it, and the host waits until the stream has done so.
- * Nothing else is on the stream.  It has to wait only if the pool gives memory that another stream
- * is yet to free (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), when there is no other.  It
- * is a non-blocking stream, so that no default stream waits for it and no capture includes it. */
+ * A request to an allocator names no stream, and the memory may be used on any stream.  So the
+ * allocator has its own stream.  It allocates on that stream, and the host waits until the stream
+ * has done so.  The stream has no other commands than allocations and frees.  It has to wait only
+ * if CUDA's pool gives memory that another stream has still to free
+ * (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), which happens when no other memory is left.
+ * The stream is non-blocking, so no default stream waits for it and no capture includes it. */
 
 #include "memory-private.h"
 
@@ -79,8 +81,8 @@ _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError 
   return is_made;
 }
 
-/* Logs a message about a stream that was not destroyed.  There is none if the context or the driver
- * is gone, and the stream with it. */
+/* Logs a message about a stream that was not destroyed.  Logs none if the context or the driver is
+ * gone, because the stream is then gone, too. */
 static void
 report_lost_stream (const GError *error)
 {
@@ -108,7 +110,7 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory whose allocation may still be ahead on the stream. */
+/* Frees memory that the allocator's stream may not have allocated yet. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -151,15 +153,16 @@ _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size, Tarn
   return TRUE;
 }
 
-/* Frees memory that is not in use any more. */
+/* Frees memory on the allocator's own stream.  No command may use the memory any more. */
 unsigned int
 _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 {
   return self->home.context.driver->cuMemFreeAsync ((CUdeviceptr) memory.address, self->stream);
 }
 
-/* Puts a free on a stream.  In a capture it would be part of the graph.  The default stream of
- * another thread has no name here, but the legacy stream waits for it. */
+/* Frees memory in the order of a stream.  Fails if the stream is being captured, because the free
+ * would become part of the graph.  This thread has no CUstream for another thread's default stream,
+ * so it uses the legacy stream, which waits for that stream. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)
@@ -174,8 +177,9 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
              context->driver->cuMemFreeAsync ((CUdeviceptr) memory.address, stream), error);
 }
 
-/* Fails without a message if the context is gone or the stream is being captured: the caller waits
- * then, and reports it. */
+/* Frees memory in the order of a stream.  Returns FALSE if that fails; the caller then makes the
+ * host wait, and frees the memory.  Logs no message if the context is gone or the stream is being
+ * captured, because the caller reports these errors. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and fills memory, for TARN_DEBUG.  It uses the default stream for device memory, and so
- * comes after the commands that the program has put on blocking streams.  While a blocking stream
- * is being captured, this would end the capture, so these functions fail instead. */
+ * Reads and fills memory, for TARN_DEBUG.  Device memory is read and filled on the default stream,
+ * after the commands that the program has put on blocking streams.  While a blocking stream is
+ * being captured, that would end the capture, so these functions fail then. */
 
 #include "memory-private.h"
 
@@ -11,7 +11,8 @@
 
 #define LEGACY ((CUstream) GUINT_TO_POINTER (1)) /* CU_STREAM_LEGACY */
 
-/* Copies to the host.  It waits for earlier commands on the stream, and is done when it returns. */
+/* Copies device memory to the host.  Waits for earlier commands on the default stream.  The copy is
+ * complete when this function returns. */
 static gboolean
 copy_from_device (const TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, gpointer bytes,
                   GError **error)
@@ -76,8 +77,9 @@ _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsi
   return is_filled;
 }
 
-/* The finder: a kernel that finds the first byte with a wrong value.  Each thread looks at every
- * byte a stride apart, and the least place is kept. */
+/* The finder: a kernel that finds the first byte that differs from a given value.  The bytes that
+ * one thread compares are as far apart as the grid has threads.  Of all offsets with another value,
+ * the kernel keeps the lowest. */
 
 #define THREADS 256
 #define MAX_GRID 4096
@@ -102,8 +104,8 @@ static const gchar finder_text[]
       "  mov.u32 %r5, %nctaid.x;\n"
       "  mul.wide.u32 %d4, %r2, %r3;\n"
       "  cvt.u64.u32 %d5, %r4;\n"
-      "  add.u64 %d4, %d4, %d5;\n"      /* the place */
-      "  mul.wide.u32 %d6, %r5, %r3;\n" /* from one to the next */
+      "  add.u64 %d4, %d4, %d5;\n"      /* this thread's first offset */
+      "  mul.wide.u32 %d6, %r5, %r3;\n" /* the distance to its next offset */
       "NEXT:\n"
       "  setp.ge.u64 %p1, %d4, %d2;\n"
       "  @%p1 bra END;\n"
@@ -125,7 +127,7 @@ _tarn_cuda_finder_init (TarnCudaFinder *self)
   _tarn_mutex_init (&self->lock);
 }
 
-/* Unloads the finder in its context.  If the context is gone, so is the finder. */
+/* Unloads the finder.  If the context is gone, the finder is gone with it. */
 void
 _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
 {
@@ -140,7 +142,8 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* Makes the finder.  If the driver cannot compile it, the host reads the bytes instead. */
+/* Makes the finder.  If the driver cannot compile it, module stays NULL, and the host reads and
+ * compares the bytes instead. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {
@@ -158,7 +161,7 @@ make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
   self->module = NULL;
 }
 
-/* Finds the place of the first wrong byte; G_MAXUINT64: there is none. */
+/* Finds the offset of the first byte that is not @byte; G_MAXUINT64 if all bytes are. */
 static gboolean
 run_finder (TarnCudaMemoryAllocator *self, CUdeviceptr from, guint64 size, guint8 byte,
             guint64 *place, GError **error)
@@ -188,7 +191,7 @@ find_locked (TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, guint8
   _tarn_mutex_lock (&finder->lock);
   if (!finder->is_made)
     make_finder (finder, self->home.context.driver);
-  *place = 0; /* nothing is skipped */
+  *place = 0; /* without a finder the host compares all bytes */
   is_done = finder->module == NULL || run_finder (self, from, size, byte, place, error);
   _tarn_mutex_unlock (&finder->lock);
   return is_done;

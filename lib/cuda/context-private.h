@@ -1,58 +1,60 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts: calls of the driver in a context, from any thread. */
+ * Functions that make a CUDA context current in the calling thread while Tarn calls the driver. */
 
 #ifndef TARN_CUDA_CONTEXT_PRIVATE_H
 #define TARN_CUDA_CONTEXT_PRIVATE_H
 
 #include "driver-private.h"
 
-/* A context in which objects of Tarn's live.  Constant after it is made. */
+/* A CUDA context in which Tarn has memory or other objects.  No field changes after the struct is
+ * made. */
 typedef struct
 {
   const TarnCudaDriver *driver;
   CUcontext handle;
   CUdevice device;
-  gboolean is_primary; /* TRUE: we have a reference to it; FALSE: it is its owner's */
-  unsigned long long
-      id; /* never given to a later context at its address; 0 if the driver has no ids */
+  gboolean is_primary; /* TRUE: Tarn has a reference to it; FALSE: only its owner keeps it alive */
+  unsigned long long id; /* no later context gets the same; 0: the driver has no cuCtxGetId () */
 } TarnCudaContext;
 
-/* Describes a context, and takes a reference if it is primary.  @handle: nullable: the current
- * one. */
+/* Fills in a context.  If it is a primary context, takes a reference to it.  @handle: NULL means
+ * the thread's current context. */
 gboolean _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error);
 void _tarn_cuda_context_clear (TarnCudaContext *context);
 
-/* Sets the id to the one that the handle has now. */
+/* Asks the driver for the id of the context's handle, and stores it in the struct. */
 gboolean _tarn_cuda_context_identify (TarnCudaContext *context, GError **error);
 
-/* Fails with TARN_ERROR_CONTEXT_LOST if the context was destroyed, as far as the driver can
- * tell. */
+/* Fails with TARN_ERROR_CONTEXT_LOST if the driver says that the context was destroyed.  A driver
+ * without cuCtxGetId () cannot say that, so the check then succeeds. */
 gboolean _tarn_cuda_context_check (const TarnCudaContext *context, GError **error);
 
 /* The state of a thread before it entered a context. */
 typedef struct
 {
-  gboolean is_pushed;  /* the thread's current context is restored when ours is popped */
-  gboolean is_relaxed; /* @mode is the thread's stream capture mode, to restore */
+  gboolean is_pushed; /* TRUE: Tarn pushed a context; popping it restores the thread's former one */
+  gboolean is_relaxed; /* TRUE: @mode is the thread's former stream capture mode */
   unsigned int mode;
 } TarnCudaScope;
 
-/* Makes a context current in this thread until _tarn_cuda_context_leave () with the same scope.
- * Meanwhile the thread's stream capture mode is relaxed, so that no call ends the capture of
- * another stream.  Returns FALSE with an error, and nothing to leave, if it fails:
- * TARN_ERROR_CONTEXT_LOST if the context was destroyed. */
+/* Makes a context current in this thread, until the caller passes the same scope to
+ * _tarn_cuda_context_leave ().  Until then the thread's stream capture mode is relaxed, so that no
+ * call ends the capture of another stream.  If it fails, returns FALSE with an error,
+ * TARN_ERROR_CONTEXT_LOST if the context was destroyed.  The caller must not leave the context
+ * then. */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
 
-/* Makes the host wait for all streams of a context, which this thread has entered.  No capture
- * ends. */
+/* Makes the host wait for all streams of a context.  Ends no stream's capture.  The caller has
+ * entered the context. */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 
-/* Fails with TARN_ERROR_NOT_SUPPORTED while a stream (CU_STREAM_LEGACY included) is being captured,
- * or while the legacy stream would wait for one that is.  This thread has entered the context. */
+/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured, or if @stream is
+ * CU_STREAM_LEGACY and a stream for which it would wait is being captured.  The caller has entered
+ * the context. */
 gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream,
                                            GError **error);
 

@@ -1,12 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls the driver in a context, from any thread, and leaves the thread's own context as it was.
+ * Makes a context current in any thread while Tarn calls the driver, and afterwards makes the
+ * thread's former context current again.
  *
- * The owner of a context may destroy it while memory of it lives.  The driver then still pushes its
- * handle.  The next context may have the same address, and its memory the addresses of the dead
- * one's, so that a late free would free other memory.  So before every call, Tarn checks that it is
- * still the same context, by its id, which the driver never gives twice. */
+ * The owner of a context may destroy it while Tarn still has memory of that context.
+ * cuCtxPushCurrent () accepts the handle even then.  A new context may have the same handle, and
+ * its memory the same addresses, so a late free would free memory of the new context.  So before
+ * each call, Tarn asks for the id of the handle's context.  The driver never gives an id twice, so
+ * a different id means that the context was destroyed. */
 
 #include "context-private.h"
 
@@ -45,7 +47,7 @@ is_current (const TarnCudaContext *context)
   unsigned long long id;
   CUcontext current;
 
-  if (driver->cuCtxGetId != NULL) /* NULL is the current one */
+  if (driver->cuCtxGetId != NULL) /* NULL means the current context */
     return driver->cuCtxGetId (NULL, &id) == TARN_CUDA_SUCCESS && id == context->id;
   return driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle;
 }
@@ -91,8 +93,8 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
     _tarn_cuda_pop_context (context->driver);
 }
 
-/* Logs a message if memory was not freed.  It is no loss if the context, or the driver, is gone
- * with all its memory. */
+/* Checks the status of a call that frees memory.  If it failed, logs a message, unless the context
+ * or the driver is gone, because all its memory is then gone, too. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)
@@ -107,10 +109,10 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* Waits by a call that frees memory: for that, the driver waits for all streams of the context,
- * even if no stream uses the memory.  An event of the whole context, or cuCtxSynchronize (), would
- * end all captures in the context, in any mode, and the driver cannot tell whether there are
- * any. */
+/* Allocates 1 byte and frees it: before cuMemFree () frees memory, it waits for all streams of the
+ * context, even if no stream uses the memory. cuCtxSynchronize (), or an event of the whole
+ * context, would end all captures in the context, in any capture mode, and the driver cannot tell
+ * whether there are any. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {
@@ -169,9 +171,10 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
   g_message ("%s: the context of device %d may live on", error->message, device);
 }
 
-/* Retains a context if it is primary.  Primary contexts are shared and counted: without a reference
- * of ours, the last other owner could end it.  Asks first whether there is one, because retaining
- * it would make it. */
+/* Takes a reference to a context if it is the device's primary context.  Primary contexts are
+ * shared and reference-counted: without a reference of Tarn's, the context would be destroyed when
+ * the last other owner releases its reference.  First asks whether the device has a primary context
+ * now, because retaining it would otherwise create one. */
 static gboolean
 retain_if_primary (TarnCudaContext *context, GError **error)
 {
@@ -192,7 +195,7 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
-  /* If the last other reference was dropped meanwhile, the context is a new one. */
+  /* If the last other owner has just released its reference, the context is a new one. */
   else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);
@@ -224,8 +227,8 @@ _tarn_cuda_context_identify (TarnCudaContext *context, GError **error)
                               driver->cuCtxGetId (context->handle, &context->id), error);
 }
 
-/* Finds the device of a context, which is current, because the driver says it only of the current
- * one. */
+/* Finds the device of a context.  Makes the context current meanwhile, because the driver states
+ * only the device of the current context. */
 static gboolean
 find_device (TarnCudaContext *context, GError **error)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The device that the user chose, and its primary context, as pycuda.tools.make_default_context()
- * and pycuda.autoinit have them.  CUDA's runtime uses the primary context, so libraries of both
- * share memory. */
+ * Opens the device that the user chose, as pycuda.tools.make_default_context() and pycuda.autoinit
+ * do, and its primary context.  CUDA's runtime uses the primary context, too, so Tarn and libraries
+ * that use the runtime share memory. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -38,8 +38,8 @@ choice_clear (Choice *choice)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 
-/* Reads a small regular file.  Anything else that HOME may point to, such as a pipe, a device or a
- * large file, is refused before it is read. */
+/* Reads a small regular file.  Refuses anything else, such as a pipe, a device or a large file,
+ * before it is read, because HOME may point anywhere. */
 static gchar *
 read_file (int fd, const gchar *source, GError **error)
 {
@@ -56,8 +56,8 @@ read_file (int fd, const gchar *source, GError **error)
   return NULL;
 }
 
-/* Reads a file of the home folder.  If there is no such file, the choice stays as it is.  Messages
- * say ~ instead of HOME, which may be of any length. */
+/* Reads the choice from a file in the home folder.  Leaves the choice as it is if the file does not
+ * exist.  Messages name the file by ~ instead of HOME, which may be of any length. */
 static gboolean
 read_home (const gchar *name, Choice *choice, GError **error)
 {
@@ -80,10 +80,10 @@ read_home (const gchar *name, Choice *choice, GError **error)
   return choice->text != NULL;
 }
 
-/* Finds the device that the user chose.  PyCUDA's documentation says .cuda-device, and its code
- * reads .cuda_device, so both are looked for.  A file that exists but cannot be read is an error.
- * A set-user-ID program reads neither the environment nor these files: HOME could name a file that
- * only the program may read. */
+/* Finds the user's choice of a device, in CUDA_DEVICE or in a file.  PyCUDA's documentation says
+ * .cuda-device, and its code reads .cuda_device, so Tarn looks for either file.  A file that exists
+ * but cannot be read is an error.  A set-user-ID program reads neither the environment nor these
+ * files: HOME could name a file that only the program may read. */
 static gboolean
 find_choice (Choice *choice, GError **error)
 {
@@ -100,7 +100,8 @@ find_choice (Choice *choice, GError **error)
   return TRUE;
 }
 
-/* Reads a decimal number with blanks around it.  Returns FALSE if it is none. */
+/* Reads a decimal number, which may have blanks around it.  Returns FALSE if the text is something
+ * else. */
 static gboolean
 parse_device_number (const gchar *text, guint64 *number)
 {
@@ -109,7 +110,7 @@ parse_device_number (const gchar *text, guint64 *number)
   return g_ascii_string_to_unsigned (stripped, 10, 0, G_MAXINT, number, NULL);
 }
 
-/* Takes a choice.  A bad value is an error, and never ignored. */
+/* Converts the user's choice to a device's index.  Fails if the choice is no index of a device. */
 static gboolean
 take_choice (const Choice *choice, int n_devices, int *index, GError **error)
 {
@@ -144,8 +145,8 @@ count_devices (const TarnCudaDriver *driver, int *n, GError **error)
   return FALSE;
 }
 
-/* Finds the rank of this process among those of its node, as launchers state it; 0 if there is
- * none. */
+/* Finds the number of this process among the processes of an MPI job on this machine (the local
+ * rank), in variables that launchers set.  Returns 0 if none is set. */
 static int
 find_local_rank (void)
 {
@@ -192,8 +193,9 @@ open_index (TarnCudaContext *context, int index, GError **error)
          && retain_context (context, error);
 }
 
-/* Opens the first device, from the local rank on, that gives a context: others may be in use by
- * other processes (compute mode EXCLUSIVE_PROCESS).  An error contains the reason of each. */
+/* Opens the first device that gives a context, beginning at the one whose index is the local rank.
+ * A device may refuse, because another process uses it (compute mode EXCLUSIVE_PROCESS).  If all
+ * devices refuse, the error contains the reason of each. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
@@ -235,9 +237,9 @@ open_default (TarnCudaContext *context, GError **error)
   return FALSE;
 }
 
-/* The references that callers have to release, each with its context.  Any other handle, or one
- * that was released already, is refused before the driver sees it. */
-static GArray *given; /* TarnCudaContexts; NULL: none yet; under the lock */
+/* The references to contexts that callers still have to release. tarn_cuda_context_release ()
+ * refuses any other handle before the driver sees it. */
+static GArray *given; /* of TarnCudaContext; NULL: none yet; guarded by given_lock */
 static TarnMutex given_lock = TARN_MUTEX_INIT;
 
 static void
@@ -250,8 +252,8 @@ remember (const TarnCudaContext *context)
   _tarn_mutex_unlock (&given_lock);
 }
 
-/* Takes back a caller's reference, the latest with that handle, because only the latest context may
- * be alive.  Returns FALSE if there is none. */
+/* Takes a caller's reference out of the list.  If several have the same handle, takes the latest,
+ * because only the latest context can be alive.  Returns FALSE if there is none. */
 static gboolean
 take_back (CUcontext handle, TarnCudaContext *context)
 {
@@ -293,7 +295,8 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
-/* Pops the context if it is current, unless it is dead, or the driver does not say. */
+/* Pops a context if it is the thread's current context and alive.  Logs a message if the driver
+ * does not say. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {
@@ -328,7 +331,7 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* The default context of the process, or the error. */
+/* The default context that tarn_cuda_autoinit () opens once in a process, or the error. */
 static struct
 {
   TarnCudaContext context;
@@ -338,7 +341,7 @@ static struct
 static void
 initialize_process (void)
 {
-  /* Each caller makes it current in its own thread. */
+  /* Each caller of tarn_cuda_autoinit () makes the context current in its own thread. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

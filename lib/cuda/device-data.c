@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds the data of a device from the driver's attributes, and aligns as PyCUDA's DeviceData
- * does. */
+ * Fills in a TarnCudaDeviceData from the driver's attributes, and aligns sizes as PyCUDA's
+ * DeviceData does. */
 
 #include "common/struct-private.h"
 #include "occupancy-private.h"
@@ -24,8 +24,8 @@ typedef enum
   N_ATTRIBUTES
 } Attribute;
 
-/* The attributes (CUdevice_attribute).  A driver that is new enough to be loaded may not know
- * recent ones. */
+/* The attributes (CUdevice_attribute).  A driver that has all functions that Tarn requires may
+ * still not know the recent attributes. */
 static const struct
 {
   unsigned int number;
@@ -76,8 +76,9 @@ ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *v
   return TRUE;
 }
 
-/* Returns the blocks of a multiprocessor for drivers older than the attribute, by the architecture;
- * 0 if no driver that knows it is as old. */
+/* Returns the most blocks of a multiprocessor, by its architecture, for drivers without the
+ * attribute.  Returns 0 if the architecture is not known, or if all its drivers have the
+ * attribute. */
 static guint
 find_old_blocks_per_mp (gint major, gint minor)
 {
@@ -86,9 +87,9 @@ find_old_blocks_per_mp (gint major, gint minor)
   return known != NULL ? known->old_blocks_per_mp : 0;
 }
 
-/* Returns the reserved shared memory of a block, for drivers older than the attribute.  Since 8.0,
- * a block can opt in to all of a multiprocessor's shared memory except what is reserved; before,
- * none was reserved. */
+/* Returns the bytes of shared memory that are reserved in each block, for drivers without that
+ * attribute.  From compute capability 8.0 on, a block can opt in to all of a multiprocessor's
+ * shared memory except the reserved bytes.  Before 8.0 no bytes were reserved. */
 static gsize
 find_old_reserved (const TarnCudaDeviceData *data)
 {
@@ -159,8 +160,8 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Checks a caller's data.  It is checked in any case, though no answer depends on it today: fields
- * that are not known here might matter. */
+/* Checks a caller's struct.  No result depends on its known fields today, but a newer version of
+ * the struct may have fields that matter. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions of the CUDA driver that Tarn calls.  Nothing is linked and no header of CUDA's is
- * read: the driver is opened when it is first needed, so the library builds and loads on a machine
- * without it.
+ * The functions of the CUDA driver that Tarn calls.  Tarn neither links with the driver nor
+ * includes CUDA's headers.  It opens the driver by dlopen () when it first needs it, so the library
+ * builds and loads on a machine without CUDA.
  *
- * A row is X (name, symbol, arguments).  The symbol has its version if the plain one is an older
- * function with other arguments, which cuda.h hides behind a macro.  A CUresult and enums are
- * unsigned int here. */
+ * Each row of the lists below is X (name, symbol, arguments).  Some symbols have a suffix such as
+ * _v2: the symbol without it is an older function with other arguments, and cuda.h renames the
+ * function by a macro.  A CUresult and an enum are unsigned int here. */
 
 #ifndef TARN_CUDA_DRIVER_PRIVATE_H
 #define TARN_CUDA_DRIVER_PRIVATE_H
@@ -17,7 +17,7 @@
 typedef struct CUevent_st *CUevent; /* as <cuda.h> has it */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* <cuda.h> is there: t/cuda/headers.t compares with it */
+typedef CUuuid TarnCudaUuid; /* <cuda.h> is included: t/cuda/headers.t compares with it */
 #else
 typedef struct
 {
@@ -25,8 +25,9 @@ typedef struct
 } TarnCudaUuid;
 #endif
 
-/* Structs for virtual memory, of CUDA 10.2.  They are passed by their address, so they do not grow.
- * A device is {1, its number}, CU_MEM_LOCATION_TYPE_DEVICE. */
+/* Structs for virtual memory, as CUDA 10.2 defines them.  The driver takes their addresses, so
+ * later versions of CUDA cannot enlarge them.  The location of a device is
+ * {CU_MEM_LOCATION_TYPE_DEVICE, its number}. */
 typedef struct
 {
   unsigned int type;
@@ -51,8 +52,9 @@ typedef struct
   unsigned int flags;
 } TarnCudaOwnAccess;
 
-/* The types again, for functions' arguments: t/cuda/headers.t compares these with <cuda.h>'s, and
- * the layout of those. */
+/* The types of these structs in arguments of functions.  If <cuda.h> is included, they are its
+ * structs. t/cuda/headers.t then compares the functions, and the layout of the structs above, with
+ * <cuda.h>. */
 #ifdef CUDA_VERSION
 typedef CUmemAllocationProp TarnCudaProperties;
 typedef CUmemAccessDesc TarnCudaAccess;
@@ -61,7 +63,7 @@ typedef TarnCudaOwnProperties TarnCudaProperties;
 typedef TarnCudaOwnAccess TarnCudaAccess;
 #endif
 
-/* Functions without which a driver is of no use. */
+/* Functions that Tarn requires.  If the driver lacks one, loading it fails. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
   X (cuInit, cuInit, (unsigned int flags))                                                         \
   X (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \
@@ -96,7 +98,7 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuModuleGetFunction, cuModuleGetFunction,                                                     \
      (CUfunction * function, CUmodule module, const char *name))
 
-/* Functions that older drivers lack: NULL. */
+/* Functions that older drivers lack.  If the driver lacks one, its pointer is NULL. */
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
   X (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
   X (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
@@ -188,14 +190,16 @@ typedef struct
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER 5
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
 
-/* Returns the driver, loaded and initialized.  Returns NULL with the error of the first call:
- * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or with TARN_ERROR_FORKED. */
+/* Returns the driver.  The first call loads and initializes it.  If that fails, each call returns
+ * NULL with the first call's error: TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR.
+ * In a child of fork (), returns NULL with TARN_ERROR_FORKED. */
 const TarnCudaDriver *_tarn_cuda_get_driver (GError **error);
 
-/* Returns TRUE if that error means that there is no library or no device, which is normal. */
+/* Returns TRUE if an error of _tarn_cuda_get_driver () means that this machine has no CUDA driver
+ * or no CUDA device, which is normal. */
 gboolean _tarn_cuda_is_absent (const GError *error);
 
-/* Sets the error of a call that returned another status than TARN_CUDA_SUCCESS. */
+/* Set the error of a call whose status is not TARN_CUDA_SUCCESS. */
 void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                            unsigned int status);
 void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,
@@ -204,7 +208,8 @@ void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver
 void _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver,
                                      const gchar *call, unsigned int status, const gchar *text);
 
-/* Returns TRUE if a call succeeded; otherwise sets the error above. */
+/* Returns TRUE if the status of a call is TARN_CUDA_SUCCESS.  Otherwise returns FALSE, and sets the
+ * error as _tarn_cuda_set_error () does. */
 gboolean _tarn_cuda_check (const TarnCudaDriver *driver, const gchar *call, unsigned int status,
                            GError **error);
 

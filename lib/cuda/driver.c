@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loads the driver, once in a process.  It is never unloaded, because its own threads and exit
- * handlers point into it. */
+ * Loads the CUDA driver, once in a process.  The driver is never unloaded, because its threads and
+ * exit handlers need its code. */
 
 #include "driver-private.h"
 
@@ -21,10 +21,11 @@ tarn_cuda_error_quark (void)
 }
 
 static TarnCudaDriver the_driver;
-static GError *load_error;   /* the error of each call; NULL: none */
-static gboolean has_library; /* it may be one that cannot be used */
+static GError *load_error;   /* the error that each call returns; NULL: none */
+static gboolean has_library; /* libcuda.so.1 was opened, but may be unusable */
 
-/* Returns "; it is of version 11.4" or such, if the driver says so. */
+/* Returns a text such as "; it is of version 11.4", or "" if the driver does not state its
+ * version. */
 static gchar *
 describe_version (gpointer library)
 {
@@ -86,7 +87,7 @@ load (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-  tarn_cuda_error_quark (); /* for children of fork () */
+  tarn_cuda_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
   if (library == NULL)
     {
       g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no CUDA driver: %s",
@@ -161,7 +162,8 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                                      name_status (driver, status), status, size));
 }
 
-/* Sets an error with the driver's description of a status.  A description is not always UTF-8. */
+/* Sets an error with a status and a text, such as the driver's log.  The text is not always
+ * UTF-8. */
 void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The memory below the heaps of captured graphs.  When they free it, it waits until no capture is
- * in progress and the device is idle, because graphs may still use it. */
+ * The allocator below the heaps that serve captured graphs.  It gets its memory from a pool.
+ * Graphs may still use memory that a heap frees.  So the allocator queues that memory, and returns
+ * it when no capture is in progress and the host has waited for the device. */
 
 #ifndef TARN_CUDA_GRAPH_PIECES_PRIVATE_H
 #define TARN_CUDA_GRAPH_PIECES_PRIVATE_H
@@ -10,21 +11,25 @@
 #include <tarn/allocator.h>
 #include <tarn/pool.h>
 
-/* Makes an adaptor over a pool of CUDA memory.  Its memory counts for the limit of that pool.
- * Until it is released, no memory that a heap has from it is moved or returned. */
+/* Makes such an allocator over a pool of CUDA memory.  Its memory counts towards the pool's limit.
+ * Memory that a heap has from the allocator is neither moved nor returned before the caller calls
+ * _tarn_cuda_graph_pieces_release (). */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Releases an adaptor: returns its memory that is not in use, now and from now on. */
+/* Queues an allocator's unused memory to be returned, and from now on memory that becomes unused.
+ * Call this when the graphs that use the allocator are gone. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
-/* Returns the memory of graphs that are gone, unless a capture is in progress.  The host waits for
- * the device, which may still run them.  If it cannot wait, the next call tries again. */
+/* Returns the queued memory, unless a capture is in progress.  Before that the host waits for the
+ * device, which may still run graphs that are gone.  If the host cannot wait, the memory stays
+ * queued, and the next call tries again. */
 void _tarn_cuda_graph_pieces_settle (void);
 
-/* Returns TRUE if an allocator is such an adaptor. */
+/* Returns TRUE if an allocator was made by _tarn_cuda_graph_pieces_new (). */
 gboolean _tarn_cuda_is_graph_pieces (TarnAllocator *allocator);
 
-/* Returns the allocator of the pool below an adaptor, or any other allocator itself. */
+/* Returns the allocator that calls the driver: the one below the pool of an allocator from
+ * _tarn_cuda_graph_pieces_new (), or any other allocator itself. */
 TarnAllocator *_tarn_cuda_graph_pieces_get_direct (TarnAllocator *allocator);
 
 /* Adds to the number of captures in progress.  @change: may be negative. */

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The memory below heaps of graphs: virtual memory that a pool's heap lends, or, if it has none,
- * blocks of the pool.
+ * The allocator below the heaps that serve captured graphs.  Its memory is virtual memory that it
+ * takes from the heap below a pool.  If that heap has no virtual memory, its memory is blocks of
+ * the pool.
  *
  * A graph keeps addresses, so a heap's memory stays in place until its graphs are gone.  Each
- * launch of a graph uses its memory again, so no event tells that it is idle until the graph is
- * gone; before that none is recorded, as in any capture.  After that none is needed, because the
- * host waits for the device before memory is reused. */
+ * launch of a graph uses the memory again, so while the graph exists no event can tell that the
+ * memory is idle, and none is recorded.  When the graph is gone no event is needed, because the
+ * host waits for the device before the memory is reused. */
 
 #include "graph-pieces-private.h"
 
@@ -16,15 +17,16 @@
 #include "common/lock-private.h"
 #include "order-private.h"
 
-/* A pool, and the virtual memory that its heap lends. */
+/* The pool that lends memory, and its heap's functions for virtual memory. */
 typedef struct
 {
   TarnPool *pool; /* a reference */
   TarnAllocatorOps ops;
-  gpointer data; /* for ops */
+  gpointer data; /* the heap's data, an argument of the functions in ops */
 } Lender;
 
-/* Memory or addresses that a heap has freed and that the driver does not have yet. */
+/* Memory or addresses that a graph's heap has freed and that wait to be given back to the
+ * lender. */
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
@@ -37,15 +39,15 @@ typedef struct
 {
   Lender *lender;    /* a reference */
   gint is_released;  /* atomic: the graphs are gone */
-  TarnMutex lock;    /* for the next three */
-  GHashTable *used;  /* address -> TarnBlock of the pool */
+  TarnMutex lock;    /* guards used, spare and known */
+  GHashTable *used;  /* address -> TarnBlock of the pool that a heap uses */
   GPtrArray *spare;  /* TarnBlocks that heaps have freed */
-  GHashTable *known; /* backings that were mapped, by TarnMemory.address */
+  GHashTable *known; /* memory of cuMemCreate () that was mapped, by TarnMemory.address */
 } Pieces;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* guards leaving; taken while no other lock is held */
+static TarnMutex lock = TARN_MUTEX_INIT; /* guards leaving; to take it, hold no other lock */
 static GArray *leaving;                  /* Leavings, in the order in which they were freed */
-static guint n_leaving;                  /* atomic: their number, to be read without the lock */
+static guint n_leaving; /* atomic: the length of leaving, which can be read without the lock */
 
 static GArray *
 leaving_new (void)
@@ -83,8 +85,8 @@ leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize
   _tarn_mutex_unlock (&lock);
 }
 
-/* Makes the host wait for all commands of a pool's context.  If the context or the driver is gone,
- * so are its commands. */
+/* Makes the host wait for all commands in the context of a lender's pool.  Returns TRUE also if the
+ * context or the driver is gone, because its commands are then gone, too. */
 static gboolean
 synchronize (const Lender *lender)
 {
@@ -101,8 +103,9 @@ synchronize (const Lender *lender)
          || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
-/* Takes the memory that can be returned now.  Returns NULL if there is none.  Graphs may still run:
- * the caller waits for them. */
+/* Takes all memory out of the list of leaving memory.  Returns NULL if the list is empty, or a
+ * capture is in progress.  Graphs that are gone may still run, so the caller waits for the device
+ * before it gives the memory back. */
 static GArray *
 take_leaving (void)
 {
@@ -121,8 +124,8 @@ take_leaving (void)
   return taken;
 }
 
-/* Puts memory back that was taken, in front of newer entries, because an address must not be
- * released before it is unmapped. */
+/* Puts entries back into the list, before newer entries.  The order matters, because an address
+ * must be unmapped before it is released. */
 static void
 put_back (const GArray *taken)
 {
@@ -132,7 +135,7 @@ put_back (const GArray *taken)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Waits for the context of each entry.  Returns FALSE if one of these waits failed. */
+/* Makes the host wait for the context of each entry.  Returns FALSE if a wait fails. */
 static gboolean
 synchronize_all (const GArray *entries)
 {
@@ -172,7 +175,7 @@ _tarn_cuda_graph_pieces_settle (void)
 
 /* Captures */
 
-static guint n_captures; /* atomic: in progress, as far as known */
+static guint n_captures; /* atomic: the captures in progress that Tarn knows of */
 
 void
 _tarn_cuda_count_captures (gint change)
@@ -188,7 +191,7 @@ _tarn_cuda_is_anything_captured (void)
 
 /* Order */
 
-/* The event of all that was done before the graph was gone. */
+/* The only event that event_record () returns.  It counts as completed. */
 #define DONE GUINT_TO_POINTER (1)
 
 static gboolean
@@ -280,8 +283,9 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Makes the pool free bytes, by its reclaim functions or from its cache, as it does for a request,
- * so that the heap can lend their memory.  Returns FALSE if there are not as many. */
+/* Makes the pool free bytes from its cache, or by its reclaim functions, as it does for a request,
+ * so that the pool's heap can lend these bytes.  Returns FALSE if the pool cannot free @size
+ * bytes. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -316,7 +320,8 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* Releases a backing: at once if it was never mapped, because then no graph uses it. */
+/* Releases memory of cuMemCreate ().  If the memory was never mapped, releases it at once, because
+ * no graph can use it. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -367,7 +372,7 @@ pieces_backing_stays (gpointer user_data)
 
 /* Blocks of the pool */
 
-/* Takes the smallest spare piece that is large enough.  Returns NULL if there is none. */
+/* Takes the smallest spare block that has @size bytes.  Returns NULL if there is none. */
 static TarnBlock *
 take_spare (Pieces *self, gsize size)
 {
@@ -400,7 +405,7 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  tarn_block_hide (block); /* the first block of the graph has the same address */
+  tarn_block_hide (block); /* it has the same address as the first block of the graph */
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
   g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
@@ -424,7 +429,8 @@ leave_block (Pieces *self, TarnBlock *block)
   leave (self, free_block, memory, tarn_block_get_size (block));
 }
 
-/* Returns a piece that is not in use to the pool, or keeps it for the graphs' next needs. */
+/* Frees a block that a heap does not use any more.  If the graphs are gone, the block is returned
+ * to the pool later; otherwise it is kept for the heaps' next requests. */
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -483,7 +489,7 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  _tarn_cuda_graph_pieces_settle (); /* there may be memory of blocks that outlived the graph */
+  _tarn_cuda_graph_pieces_settle (); /* blocks may have outlived their graph */
 }
 
 static Lender *
@@ -495,7 +501,8 @@ lender_new (TarnPool *pool)
 
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  if (tarn_heap_get_stats (upstream, &stats)) /* the driver's memory would not count for the pool */
+  /* Only virtual memory of a heap counts towards the pool's limit. */
+  if (tarn_heap_get_stats (upstream, &stats))
     tarn_allocator_get_ops (upstream, &lender->ops);
   lender->data = tarn_allocator_get_user_data (upstream);
   return lender;

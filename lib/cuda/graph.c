@@ -3,15 +3,17 @@
  *
  * Memory of CUDA graphs.
  *
- * A graph keeps the addresses that its commands were captured with: each launch reads and writes
- * there, even after the blocks were freed.  So memory for a stream that captures comes from a pool
- * of the graph's own.  That is over a heap, over memory of the program's pool (graph-pieces.c),
- * which gets it back when the graph is released.  While any graph of a pool is being captured, the
- * pool asks find_pool () about each request of a stream (tarn_pool_set_redirect_func ()).  The
- * driver says which capture a stream is in.
+ * A graph keeps the addresses that its commands were captured with.  Each launch reads and writes
+ * there, even after the program freed the blocks.  So each graph has its own pool, which serves the
+ * requests of streams that are being captured into it.  The graph's pool is over a heap, which gets
+ * memory from the program's pool (graph-pieces.c) until the program releases the graph.
  *
- * Within a graph's pool, memory that a stream frees is reused by that stream only, because branches
- * of a graph run side by side. */
+ * While any graph of a program's pool is being captured, that pool calls find_pool () for each
+ * request of a stream (tarn_pool_set_redirect_func ()). find_pool () asks the driver which capture
+ * the stream is in.
+ *
+ * In a graph's pool, memory that a stream frees is reused by that stream only, because branches of
+ * a graph run side by side. */
 
 #include <tarn/cuda.h>
 #include <tarn/heap.h>
@@ -23,21 +25,21 @@
 typedef struct
 {
   guint64 id;            /* never reused */
-  TarnPool *pool;        /* a reference: the program's */
+  TarnPool *pool;        /* the program's pool; a reference */
   gpointer handle;       /* the stream on which the capture begins; alive while is_open */
-  guint64 capture;       /* the driver's number; 0: not known yet, or the capture is over */
-  gboolean is_open;      /* begun, and not ended */
+  guint64 capture;       /* the driver's number for it; 0: not known yet, or it is over */
+  gboolean is_open;      /* the capture was begun, and not ended */
   TarnAllocator *pieces; /* a reference */
   TarnPool *own;         /* a reference */
 } Graph;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* taken while no lock of a pool is held */
+static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes it holds no pool's lock */
 static GPtrArray *graphs;                /* Graphs that were not released */
 static guint64 latest_id;
 
 static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_array_new (); }
 
-/* Finding graphs.  The lock is held. */
+/* Finding graphs.  The caller of these functions holds the lock. */
 
 /* Finds a graph of a pool by its number.  Returns NULL if there is none. */
 static Graph *
@@ -54,8 +56,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds the graph of a pool whose capture began on a stream, and is in progress.  Returns NULL if
- * there is none. */
+/* Finds the graph of a pool whose capture began on a stream and is still in progress.  Returns NULL
+ * if there is none. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -70,7 +72,8 @@ find_by_stream (const TarnPool *pool, gconstpointer handle)
   return NULL;
 }
 
-/* Finds the graph of a capture.  Returns NULL if none is known. */
+/* Finds the graph of a pool by the driver's number of its capture.  Returns NULL if no graph is
+ * known to have that number. */
 static Graph *
 find_by_capture (const TarnPool *pool, guint64 capture)
 {
@@ -85,15 +88,15 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds the graph with the lowest number above @after whose capture has no known number of the
- * driver's.  Returns NULL if there is none. */
+/* Finds a graph of a pool whose capture's number Tarn does not know yet: the one with the lowest id
+ * above @after.  Returns NULL if there is none. */
 static const Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
   const Graph *found = NULL;
 
   _tarn_assert_locked (&lock);
-  for (guint i = 0; i < graphs->len; i++) /* in no order */
+  for (guint i = 0; i < graphs->len; i++) /* the ids are in no order */
     {
       const Graph *graph = graphs->pdata[i];
 
@@ -104,7 +107,7 @@ find_unknown (const TarnPool *pool, guint64 after)
   return found;
 }
 
-/* Notes the driver's number of a graph's capture, unless that is over by now. */
+/* Stores the driver's number of a graph's capture, unless the capture has ended by now. */
 static void
 set_capture (const TarnPool *pool, guint64 id, guint64 capture)
 {
@@ -116,8 +119,9 @@ set_capture (const TarnPool *pool, guint64 id, guint64 capture)
 
 /* Captures */
 
-/* Asks the driver for the capture that a stream is in; 0: none, or one that has failed already.
- * Another thread's default stream cannot be named here. */
+/* Asks the driver for the number of the capture that a stream is in.  Returns 0 if the stream is in
+ * no capture, or if the capture has failed.  Also returns 0 for another thread's default stream,
+ * for which this thread has no CUstream. */
 static guint64
 ask_capture (const TarnCudaContext *context, gpointer handle)
 {
@@ -136,8 +140,9 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
              : 0;
 }
 
-/* Asks about the streams of all graphs of a pool whose capture had not begun at the last
- * question. */
+/* Asks the driver for each capture of a pool whose number Tarn does not know yet.  The driver has
+ * no number before the program begins the capture, which it does after tarn_cuda_pool_begin_graph
+ * (). */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -159,8 +164,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a reference to the pool of the graph that a capture makes.  Returns NULL if none is
- * known. */
+/* Returns a reference to the own pool of the graph with this capture.  Returns NULL if no such
+ * graph is known. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -175,7 +180,8 @@ ref_own_pool (const TarnPool *pool, guint64 capture)
   return own;
 }
 
-/* Returns the pool that serves a request of a stream: a TarnPoolRedirectFunc. */
+/* Implements TarnPoolRedirectFunc: returns the pool of the graph that a stream is being captured
+ * into.  Returns NULL if there is none; @pool then serves the request itself. */
 static TarnPool *
 find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
 {
@@ -194,7 +200,8 @@ find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
   return ref_own_pool (pool, capture);
 }
 
-/* Makes a pool ask about its requests while any graph of it is being captured. */
+/* Makes a pool call find_pool () for its requests while any graph of it is being captured, and not
+ * otherwise. */
 static void
 update_redirect (TarnPool *pool)
 {
@@ -225,8 +232,8 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  It can find blocks by their memory, because the program's pool
- * may. */
+/* Makes the pool of a graph.  It can find blocks by their address, because the program's pool may
+ * be able to. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -241,7 +248,8 @@ own_pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Frees a graph that was taken out of the list.  Blocks in use keep their pieces. */
+/* Frees a graph that is not in the list any more.  Memory of blocks in use stays until they are
+ * freed. */
 static void
 graph_free (Graph *graph)
 {
@@ -283,7 +291,8 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Returns the context of a pool, if its stream can be captured. */
+/* Returns the context of a pool.  Returns NULL with an error if the stream is of another context,
+ * or cannot be captured. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -307,7 +316,8 @@ check_begin (TarnPool *pool, gpointer handle, GError **error)
              : NULL;
 }
 
-/* Adds a graph to the list.  Returns FALSE if its stream has one already. */
+/* Adds a graph to the list, and gives it an id.  Returns FALSE with an error if another graph of
+ * the pool is being captured on the same stream. */
 static gboolean
 add (Graph *graph, guint64 *id, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arrays in page-locked memory, as from PageLockedMemoryPool.allocate (shape, dtype, order) in
- * PyCUDA. */
+ * Arrays in page-locked memory, like those that PageLockedMemoryPool.allocate (shape, dtype, order)
+ * of PyCUDA makes. */
 
 #include <string.h>
 #include <tarn/cuda.h>
@@ -24,8 +24,9 @@ check_arguments (gsize item_size, gchar order, GError **error)
   return FALSE;
 }
 
-/* Computes the bytes from one element to the next along each axis, and of the whole array.  An axis
- * without elements counts as if it had one, so that empty arrays have strides, too (as NumPy's). */
+/* Computes the strides (the bytes from one element to the next along each axis), and the bytes of
+ * the whole array.  As in NumPy, empty arrays have strides, too: an axis without elements counts as
+ * if it had one. */
 static gboolean
 find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsize *strides,
               gsize *size, GError **error)
@@ -51,8 +52,8 @@ find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsiz
   return TRUE;
 }
 
-/* Returns TRUE if a caller's version of the struct has all fields that own something.  Later fields
- * must own nothing, because older callers could not free it. */
+/* Returns TRUE if a caller's version of the struct has all fields that own memory.  Fields of later
+ * versions must own nothing, because callers of older versions could not free it. */
 static gboolean
 has_owners (const TarnCudaHostArray *array)
 {
@@ -80,7 +81,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (made.block); /* it is of another kind, which a message has said */
+      tarn_block_free (made.block); /* of another kind of memory; a message has said so */
       return FALSE;
     }
   made.rank = rank;

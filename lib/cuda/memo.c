@@ -1,17 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memos whose first argument is a CUDA context: the current one if none is given.  The owner of a
- * context may destroy it, and it cannot be referenced.  So values are kept by the context's id:
- * those of a destroyed context are not taken for a later one's at its address, and are freed at the
- * next computation.  Functions that compute or free a value run with its context current. */
+ * Memos (caches of computed values) whose first argument is a CUDA context; NULL means the thread's
+ * current context.
+ *
+ * CUDA has no references to contexts, so the owner of a context may destroy it.  A memo therefore
+ * finds values by the context's id, because a later context may get the same handle.  It frees the
+ * values of destroyed contexts when it next computes a value.  It makes the context current before
+ * it calls the functions that compute or free a value. */
 
 #include "common/memo-ops-private.h"
 #include "context-private.h"
 
 #define KIND "cuda-context"
 
-/* The caller's functions, which ours call. */
+/* The functions of the memo's creator.  The functions here enter the context, and call them. */
 typedef struct
 {
   TarnMemoOps ops;
@@ -30,7 +33,8 @@ context_memo_free (gpointer data)
   g_free (self);
 }
 
-/* Enters a context.  Returns FALSE with an error, and nothing to leave, if it fails. */
+/* Enters a context.  If it fails, returns FALSE with an error; the caller must not leave the
+ * context then. */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {
@@ -51,7 +55,8 @@ get_current (gpointer unused, GError **error)
   return handle;
 }
 
-/* Returns TRUE if an error means that the context is gone, by itself or with the driver at exit. */
+/* Returns TRUE if an error means that the context was destroyed, or that the driver is gone because
+ * the process exits. */
 static gboolean
 is_gone (const GError *error)
 {
@@ -60,7 +65,8 @@ is_gone (const GError *error)
          || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
-/* Returns the id of a context.  If the driver has no ids, all contexts count as alive. */
+/* Returns the id of a context, or 0 if the context is destroyed.  If the driver has no ids, returns
+ * 1, so that all contexts count as alive. */
 static guint64
 get_id (gpointer unused, gpointer handle)
 {

@@ -1,27 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of device memory, of page-locked host memory, of managed memory, and of memory of
- * CUDA's own pools (async-memory.c): one, over four pairs of driver calls. */
+ * Allocators of device memory, page-locked host memory, managed memory, and memory of CUDA's own
+ * pools (async-memory.c).  The four kinds share one implementation, and differ in the pair of
+ * driver calls that allocate and free. */
 
 #include "common/other-block-private.h"
 #include "graph-pieces-private.h"
 #include "memory-private.h"
 
-/* Parts are aligned as whole blocks are, as far as any use needs it.  Devices: on an H200, textures
- * begin at multiples of 512 bytes, and so does memory of cuMemAlloc (); for all else 256 is enough.
- * The host: 64 bytes are a cache line, which threads that write should not share, and in which
- * write-combined memory is written; no type needs more. */
+/* The alignment of suballocations, in bytes: as much of a whole block's alignment as any use needs.
+ * On an H200, textures and memory of cuMemAlloc () begin at multiples of 512 bytes; other uses of
+ * device memory need at most 256.  On the host 64 bytes are a cache line.  Two threads should not
+ * write to the same line, and write-combined memory is written a line at a time.  No type needs
+ * more. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 
-/* CUDA's pools state no alignment beyond that of cudaMalloc (): 256 bytes. */
+/* CUDA's own pools promise only the alignment of cudaMalloc (): 256 bytes. */
 #define ASYNC_ALIGNMENT 256
 
 static const struct
 {
   const gchar *name, *allocate, *free;
-  gsize alignment; /* bytes, for parts */
+  gsize alignment; /* of suballocations, in bytes */
 } kinds[] = {
   [TARN_CUDA_DEVICE_MEMORY] = { "cuda-device", "cuMemAlloc", "cuMemFree", DEVICE_ALIGNMENT },
   [TARN_CUDA_HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost", HOST_ALIGNMENT },
@@ -45,7 +47,7 @@ call_allocate (const TarnCudaMemoryAllocator *self, gsize size, TarnMemory *memo
       status = driver->cuMemAllocManaged (&address, size, self->flags);
       break;
     case TARN_CUDA_DEVICE_MEMORY:
-    case TARN_CUDA_ASYNC_MEMORY: /* it has a function of its own */
+    case TARN_CUDA_ASYNC_MEMORY: /* unreachable: _tarn_cuda_async_allocate () allocates */
     default:
       status = driver->cuMemAlloc (&address, size);
       break;
@@ -63,7 +65,7 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   TarnCudaScope scope;
   unsigned int status;
 
-  /* CUDA has no empty memory, so a block of 0 bytes has none. */
+  /* CUDA cannot allocate 0 bytes, so a block of 0 bytes has no memory. */
   if (size == 0)
     return TRUE;
   if (!_tarn_cuda_context_enter (&self->home.context, &scope, error))
@@ -83,8 +85,8 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   return FALSE;
 }
 
-/* Counts memory whose context is gone.  The memory is gone with it: there is nothing to free, and
- * its address may be in use again. */
+/* Counts memory whose context is gone.  The driver has freed the memory with the context.  Tarn
+ * must not free it again, because its address may be in use by now. */
 static void
 count_lost (TarnCudaMemoryAllocator *self, gsize size, const GError *error)
 {
@@ -146,7 +148,8 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
                error->message);
 }
 
-/* Makes a part.  It is only an address, so there is no call and nothing to release. */
+/* Makes a suballocation, which is only an address: no driver call makes it, and nothing has to be
+ * released. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
@@ -194,7 +197,7 @@ memory_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Makes the TarnAllocator of a complete allocator, and takes it over. */
+/* Makes the TarnAllocator for a TarnCudaMemoryAllocator that is complete.  Takes over @self. */
 static TarnAllocator *
 make_allocator (TarnCudaMemoryAllocator *self)
 {
@@ -218,7 +221,7 @@ make_allocator (TarnCudaMemoryAllocator *self)
   return tarn_allocator_new (&ops, self, memory_allocator_free);
 }
 
-/* Makes an allocator of a kind.  Returns NULL if there is no context. */
+/* Makes an allocator of a kind.  Returns NULL with an error if the context cannot be used. */
 static TarnCudaMemoryAllocator *
 memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError **error)
 {
@@ -306,8 +309,8 @@ tarn_cuda_async_allocator_new (CUcontext context, CUmemoryPool pool, GError **er
   return NULL;
 }
 
-/* Returns the CUDA memory allocator behind an allocator, also for a graph's memory.  Returns NULL
- * if there is none. */
+/* Returns the data of a CUDA allocator.  For the allocator of a graph's memory, returns the data of
+ * the allocator below its pool.  Returns NULL for an allocator of other memory. */
 static TarnCudaMemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of memory.  Only device memory of cuMemAlloc () can also be virtual memory. */
+ * Allocators of CUDA memory, of four kinds.  An allocator of device memory calls cuMemAlloc (), or
+ * uses virtual memory (cuMemCreate, cuMemMap).  The other kinds never use virtual memory. */
 
 #ifndef TARN_CUDA_MEMORY_PRIVATE_H
 #define TARN_CUDA_MEMORY_PRIVATE_H
@@ -18,22 +19,23 @@ typedef enum
   TARN_CUDA_ASYNC_MEMORY
 } TarnCudaKind;
 
-/* The properties of a device's virtual memory.  All zero: there is none. */
+/* The properties of a device's virtual memory.  All fields are 0 if the device has none. */
 typedef struct
 {
-  gsize granularity; /* 0: none */
+  gsize granularity; /* bytes; 0: the device has no virtual memory */
   unsigned int handle_types;
-  gint has_rdma;          /* atomic: until cuMemCreate refuses it */
-  TarnCudaAccess *access; /* for the device itself and its peers; owned, nullable */
+  gint has_rdma; /* atomic: ask cuMemCreate () for GPUDirect RDMA; FALSE after it refused that */
+  TarnCudaAccess *access; /* for the device itself, first, and its peers; owned, nullable */
   gsize n_access;
 } TarnCudaVirtual;
 
-/* The finder of bytes in a device's memory, made when it is first needed. */
+/* A kernel that finds a byte in a device's memory (contents.c), compiled when it is first
+ * needed. */
 typedef struct
 {
   TarnMutex lock;
-  gboolean is_made; /* or cannot be made */
-  CUmodule module;  /* NULL: there is none */
+  gboolean is_made; /* TRUE also if the driver cannot compile the kernel */
+  CUmodule module;  /* NULL: not made, or cannot be made */
   CUfunction function;
   CUdeviceptr first; /* 8 bytes on the device, for the result */
 } TarnCudaFinder;
@@ -41,32 +43,36 @@ typedef struct
 typedef struct
 {
   TarnCudaHome home; /* first: see order-private.h */
-  TarnCudaKind kind; /* constant, as are the next two, except atomic fields */
+  TarnCudaKind kind; /* constant, as are flags and virtual_memory, except its atomic field */
   guint flags;
   TarnCudaVirtual virtual_memory;
   CUmemoryPool pool; /* for TARN_CUDA_ASYNC_MEMORY; NULL: the device's current pool */
-  CUstream stream;   /* for the same: the allocator's own; see async-memory.c */
+  CUstream stream;   /* for TARN_CUDA_ASYNC_MEMORY: the allocator's own; see async-memory.c */
   TarnCudaFinder finder;
-  guint64 lost_bytes TARN_WHOLE; /* atomic: lost with the context */
-  gint is_told;                  /* atomic: a message was logged */
+  guint64 lost_bytes TARN_WHOLE; /* atomic: lost with destroyed contexts */
+  gint is_told;                  /* atomic: a message about lost bytes was logged */
 } TarnCudaMemoryAllocator;
 
-/* Finds out what virtual memory the device has.  It is no error by itself if there is none.  In any
- * case, _tarn_cuda_virtual_clear () frees the result. */
+/* Finds the properties of the device's virtual memory.  A device without virtual memory is an error
+ * only if the options need it.  The caller frees the result by _tarn_cuda_virtual_clear (), also
+ * after an error. */
 gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *context,
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
-/* Makes and maps a little virtual memory, and releases it.  Returns FALSE if the driver refuses a
- * step.  Returns TRUE also if the device has no virtual memory. */
+/* Tests virtual memory: makes and maps one granule, and releases it.  Returns FALSE if the driver
+ * refuses a step.  Returns TRUE also if the device has no virtual memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
-/* Makes an allocator as tarn_cuda_device_allocator_new_with_options () does (pool.c).  It has plain
- * memory if the environment asks for that, or if plain memory works and virtual memory does not. */
+/* Makes an allocator as tarn_cuda_device_allocator_new_with_options () does (pool.c).  The
+ * allocator calls cuMemAlloc () instead of using virtual memory if TARN_CUDA_PLAIN asks for that,
+ * or if a test shows that cuMemAlloc () works and virtual memory does not. */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
 
-/* async-memory.c.  The allocator's home is set; to allocate and to free, the context is current. */
+/* Functions of async-memory.c.  The caller sets the allocator's home before it calls any of them.
+ * The caller of _tarn_cuda_async_allocate () or _tarn_cuda_async_free () has made the home's
+ * context current. */
 gboolean _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError **error);
 void _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self);
 gboolean _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size,
@@ -85,7 +91,7 @@ gboolean _tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gs
 void _tarn_cuda_finder_init (TarnCudaFinder *self);
 void _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context);
 
-/* Sets the functions for virtual memory, if there is some. */
+/* Sets the functions for virtual memory, unless the device has none. */
 void _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops);
 
 #endif

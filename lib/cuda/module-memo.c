@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Modules by their image, and functions by image and name, each loaded once for each context. */
+ * Memos (caches) of modules by their image, and of functions by image and name.  Each module is
+ * loaded once in each context. */
 
 #include <string.h>
 
@@ -9,12 +10,12 @@
 #include "common/struct-private.h"
 #include "driver-private.h"
 
-/* The most bytes of a log.  A broken compilation can log a lot, and the cause is at the
- * beginning. */
+/* The most bytes of the driver's log in an error.  A failed compilation can log much more, and the
+ * cause is at the beginning. */
 #define LOG_SIZE (64 * 1024)
 
-/* Copies an image, with a 0 at its end because PTX is a string.  Other images, cubins and fat
- * binaries, know their own size. */
+/* Copies an image, and appends a 0 byte, because PTX must be a string.  Other images, cubins and
+ * fat binaries, contain their own size. */
 static gpointer
 copy_with_end (GBytes *image)
 {
@@ -63,7 +64,7 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
 
   (void) unused;
   (void) context;
-  /* It is gone with its context, or with the driver. */
+  /* The module is gone if its context or the driver is gone. */
   if (is_dead || driver == NULL)
     return;
   if (!_tarn_cuda_check (driver, "cuModuleUnload", driver->cuModuleUnload (module), &error))
@@ -106,8 +107,8 @@ read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
   return _tarn_struct_read_or_set_error (key, sizeof *key, theirs, "TarnCudaFunctionKey", error);
 }
 
-/* Reads the parts of a key.  Returns FALSE for one that cannot be read; nothing is kept for it, so
- * it equals no other. */
+/* Reads the parts of a key.  Returns FALSE if the key cannot be read.  The memo stores no value for
+ * such a key, so the key equals no other key. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
 {
@@ -140,7 +141,8 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* Copies a key, which can be read because a value was computed for it. */
+/* Copies a key.  The memo copies only a key for which it has computed a value, so the key can be
+ * read. */
 static gpointer
 key_copy (gconstpointer key)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds how many blocks of a function a multiprocessor can have at a time, by asking the driver.
- * The driver does not say why there are no more.  The reason is from the rules of occupancy.c, if
- * these give the same number. */
+ * Asks the driver how many blocks of a function a multiprocessor can run at a time.  The driver
+ * does not say what limits that number.  So Tarn also applies the rules of occupancy.c, and reports
+ * the limit that they find if they give the same number. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
@@ -18,14 +18,14 @@ typedef enum
   MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 } FunctionAttribute;
 
-/* The driver's facts about a function, and a launch of it. */
+/* A launch of a function, and the driver's facts about the function and its device. */
 typedef struct
 {
   TarnCudaDeviceData device;
   guint threads;
   gsize dynamic_shared_bytes;
   gint blocks_per_mp;
-  gint max_threads_per_block;    /* for this function, which may set it itself */
+  gint max_threads_per_block;    /* of this function, whose source may set it */
   gint shared_bytes;             /* declared by the function */
   gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to know */
   gint registers;
@@ -98,8 +98,9 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
                           &launch->max_dynamic_shared_bytes, error);
 }
 
-/* Finds the limit.  A limit that the function itself sets comes second, because its threads per
- * block may be those that its registers leave. */
+/* Finds the limit on the number of blocks.  First tries the rules of occupancy.c.  The function's
+ * own maximum of threads comes second, because the driver may have derived it from the function's
+ * registers, and then the registers are the limit. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

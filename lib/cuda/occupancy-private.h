@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions that device-data.c, occupancy.c and occupancy-driver.c share.  Those that ask a driver
- * have it as an argument, so that tests can pass a fake one. */
+ * Functions that device-data.c, occupancy.c and occupancy-driver.c share.  A function that calls
+ * the CUDA driver takes the driver as an argument, so that tests can pass a fake driver. */
 
 #ifndef TARN_CUDA_OCCUPANCY_PRIVATE_H
 #define TARN_CUDA_OCCUPANCY_PRIVATE_H
 
 #include "driver-private.h"
 
-/* Facts about an architecture that no attribute states, or that drivers older than the attribute do
- * not. */
+/* Facts about an architecture that the driver's attributes do not state, or that only newer drivers
+ * state. */
 typedef struct
 {
   gint major;
@@ -18,14 +18,15 @@ typedef struct
   guint registers_per_thread;
   guint warp_allocation_granularity;
   gsize shared_allocation_unit;
-  guint old_blocks_per_mp; /* 0: no driver that knows the device is that old */
+  guint old_blocks_per_mp; /* for drivers without this attribute; 0: all drivers for the
+                              architecture have it */
 } TarnCudaArchitecture;
 
 /* Returns the architecture of a compute capability.  Returns NULL if it is not known. */
 const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor);
 
-/* Sets fields that are 0 and that no attribute states.  Does nothing if the architecture is not
- * known. */
+/* Sets those fields that no attribute of the driver states, unless they are set already.  Does
+ * nothing if the architecture is not known. */
 void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
 
 /* Reads a caller's struct, which may be of another version. */

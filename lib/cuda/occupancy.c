@@ -1,17 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Computes how many blocks of a kernel a multiprocessor can have at a time, from numbers alone: no
- * driver is asked here. */
+ * Computes how many blocks of a kernel a multiprocessor can run at a time.  Uses only numbers that
+ * the caller passes, and does not call the driver. */
 
 #include "occupancy-private.h"
 
 #include "common/struct-private.h"
 
 /* The architectures, as of November 2026, from NVIDIA's publications: the occupancy calculator, and
- * the technical specifications of each compute capability in the programming guide.  Those below
- * 3.0, which have other rules, are not here.  Add a new one when its numbers are published: a guess
- * would be silently wrong. */
+ * the technical specifications of each compute capability in the programming guide.  Architectures
+ * below 3.0 have other rules, and are not in this table.  Add a new architecture only when NVIDIA
+ * has published its numbers, because nobody would notice a wrong guess. */
 static const TarnCudaArchitecture architectures[] = {
   { 3, 0, 0, 63, 4, 256, 16 },  { 3, 2, 7, 255, 4, 256, 16 }, { 5, 0, 3, 255, 4, 256, 32 },
   { 6, 0, 0, 255, 2, 256, 32 }, { 6, 1, 2, 255, 4, 256, 32 }, { 7, 0, 2, 255, 4, 256, 32 },
@@ -20,7 +20,7 @@ static const TarnCudaArchitecture architectures[] = {
   { 12, 0, 1, 255, 4, 128, 0 },
 };
 
-/* The unit in which a warp gets registers, for all architectures. */
+/* The number of registers of a warp is rounded up to a multiple of this, on all architectures. */
 #define REGISTER_ALLOCATION_UNIT 256
 
 const TarnCudaArchitecture *
@@ -58,7 +58,7 @@ _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData 
   return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
-/* The number of blocks so far, and the limit that it is due to. */
+/* The least number of blocks that any limit so far allows, and that limit. */
 typedef struct
 {
   guint64 blocks;
@@ -67,7 +67,8 @@ typedef struct
 
 #define NO_LIMIT G_MAXUINT64
 
-/* Takes a limit into account.  If several are as low, the first one stays. */
+/* Takes a limit into account.  If several limits allow the same number of blocks, the first one
+ * stays. */
 static void
 consider_limit (Least *least, TarnCudaLimit by, guint64 blocks)
 {
@@ -113,8 +114,8 @@ find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
   return data->major == 1 && data->minor >= 2 ? 32 : 24;
 }
 
-/* Computes by PyCUDA's rules, which use the device's limits of a block only, and none of a
- * multiprocessor. */
+/* Computes the occupancy by PyCUDA's rules.  They use the device's limits for a block, and none of
+ * its limits for a multiprocessor. */
 static gboolean
 find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint registers,
                 TarnCudaOccupancy *occupancy, GError **error)
@@ -145,8 +146,8 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
   return TRUE;
 }
 
-/* Returns the number of warps for which there are registers.  The registers are divided among the
- * parts of a multiprocessor, and a warp has its registers in one part. */
+/* Returns the number of warps for which there are enough registers.  A multiprocessor's registers
+ * are divided among its parts, and all registers of a warp are in one part. */
 static guint64
 count_warps (guint registers, guint parts, guint64 warp_registers)
 {
@@ -157,7 +158,8 @@ static guint64
 count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
 {
   const guint parts = data->warp_allocation_granularity;
-  /* On 6.0, whose multiprocessors have two parts, a block has to fit as if there were four. */
+  /* A multiprocessor of compute capability 6.0 has two parts, but a block must fit as if there were
+   * four. */
   const guint block_parts = parts == 2 ? 4 : parts;
   guint64 warp_registers
       = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)
@@ -188,7 +190,8 @@ count_blocks_by_shared (const TarnCudaDeviceData *data, gsize shared_bytes)
          / divide_up (bytes, data->shared_allocation_unit);
 }
 
-/* Fails if there can be no answer: an architecture is not known, or a field is not set. */
+/* Fails if the occupancy cannot be computed, because the architecture is not known or a field is
+ * not set. */
 static gboolean
 check_device_data (const TarnCudaDeviceData *data, GError **error)
 {

@@ -1,29 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lets streams wait for each other: an event is recorded on one, and another waits for it.
+ * Lets streams wait for each other: Tarn records an event on one stream, and another stream waits
+ * for the event.
  *
  * Nothing keeps a stream alive, and the driver crashes if it is called with a destroyed stream.  So
- * an event is recorded only on a stream that a call has just named.  To wait for commands on other
- * streams, the host waits for all streams of the context.
+ * Tarn records an event only on the stream that the program has just named in a call.  To wait for
+ * commands on other streams, it makes the host wait for all streams of the context.
  *
- * No call may end the capture of a graph.  So before the driver is called with a stream, Tarn asks
- * whether the stream is being captured.  For captures of other streams: _tarn_cuda_context_enter ()
- * and _tarn_cuda_context_await () do not end them. */
+ * Tarn must not end the capture of a graph.  So before it calls the driver with a stream, it asks
+ * whether that stream is being captured.  Captures of other streams go on, because
+ * _tarn_cuda_context_enter () relaxes the thread's capture mode, and _tarn_cuda_context_await ()
+ * waits in a way that ends no capture. */
 
 #include "common/argument-private.h"
 #include "order-private.h"
 
-/* The default streams have numbers as handles (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).  The second
- * means the calling thread's own, so in a pool that of thread t has the handle t * 4 + 2. */
+/* The CUstreams of default streams are numbers: CU_STREAM_LEGACY is 1, and CU_STREAM_PER_THREAD is
+ * 2.  CU_STREAM_PER_THREAD means the calling thread's own stream, so a pool knows the default
+ * stream of thread t, a number from 1 on, by the handle t * 4 + 2. */
 #define LEGACY GUINT_TO_POINTER (1)
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* The event of commands that are done already. */
+/* The event that stands for commands that are done already.  The driver never sees it. */
 #define DONE GUINT_TO_POINTER (1)
 
-/* The most events that are kept. */
+/* The most unused events that a home keeps. */
 #define MAX_EVENTS 256
 
 static gpointer
@@ -69,8 +72,9 @@ _tarn_cuda_handle_is_known (gpointer handle)
   return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
-/* Enters the context, as _tarn_cuda_context_enter () does.  If the driver is gone, at exit, the
- * error is that of a destroyed context: for those who wait the two are the same. */
+/* Enters a home's context by _tarn_cuda_context_enter ().  If the driver is gone, because the
+ * process exits, fails with TARN_ERROR_CONTEXT_LOST as for a destroyed context, because in either
+ * case no command runs any more. */
 static gboolean
 enter_home (const TarnCudaHome *home, TarnCudaScope *scope, GError **error)
 {
@@ -105,8 +109,8 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
   return TRUE;
 }
 
-/* Logs a message about events that were not destroyed.  There is none if the context or the driver
- * is gone, and the events with it. */
+/* Logs a message about events that were not destroyed.  Logs none if the context or the driver is
+ * gone, because its events are then gone, too. */
 static void
 report_lost (guint n_events, const GError *error)
 {
@@ -146,7 +150,7 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   _tarn_cuda_context_clear (&home->context);
 }
 
-/* Takes a kept event, or makes one.  The context is current. */
+/* Takes an unused event of a home, or makes one.  The caller has made the context current. */
 static CUevent
 take_event (TarnCudaHome *home, GError **error)
 {
@@ -241,8 +245,8 @@ check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
                                            error);
 }
 
-/* Checks a stream.  In a context that is gone nothing is captured, and its streams cannot be asked
- * about; the next call reports it. */
+/* Fails if a stream is being captured.  Succeeds if the context is gone, because nothing is
+ * captured there, and the caller's next call reports the loss. */
 static gboolean
 check_queue (gpointer user_data, gpointer handle, GError **error)
 {
@@ -265,9 +269,10 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   return is_fine;
 }
 
-/* Records an event on a stream of the context, which is current.  If another thread has begun to
- * capture the stream meanwhile, the event is part of the graph, and so would be a stream that waits
- * for it. */
+/* Records an event on a stream.  The caller has made the context current, and has found that the
+ * stream is not being captured.  If another thread has begun to capture the stream meanwhile, the
+ * event is part of that graph, and a stream that waited for it would become part of it, too.  So
+ * checks again, and fails then. */
 static gpointer
 record (TarnCudaHome *home, gpointer handle, GError **error)
 {
@@ -284,8 +289,8 @@ record (TarnCudaHome *home, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Waits on the host until everything that all streams were given is done, and returns an event that
- * is done. */
+/* Makes the host wait until all commands on all streams of the context are done.  Returns an event
+ * that counts as completed. */
 static gpointer
 event_record_all (gpointer user_data, GError **error)
 {
@@ -307,7 +312,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* Another thread's default stream cannot be named here, but the legacy stream waits for it. */
+  /* This thread has no CUstream for another thread's default stream, but the legacy stream waits
+   * for it. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     handle = LEGACY;
   if (!enter_home (home, &scope, error))
@@ -318,8 +324,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   return event;
 }
 
-/* Returns TRUE also if the context is gone, because nothing runs there any more.  An error of the
- * driver counts as not done. */
+/* Returns TRUE if an event is completed, or if its context is gone, because no command runs there
+ * any more.  If the driver reports an error, returns FALSE. */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that most programs want, and the choice of its memory. */
+ * Makes the pool that most programs want, and chooses between virtual memory and cuMemAlloc (). */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -12,10 +12,10 @@
 #include "common/variable-private.h"
 #include "memory-private.h"
 
-#define MAX_DEVICES 64 /* more than a machine was seen to have */
+#define MAX_DEVICES 64 /* more devices than any known machine has */
 
-static gint
-    is_known_to_work[MAX_DEVICES]; /* atomic: of each device, the virtual memory without peers */
+/* TRUE for a device whose virtual memory, without peers, has passed the test; atomic. */
+static gint is_known_to_work[MAX_DEVICES];
 
 static gboolean wants_plain; /* set by TARN_CUDA_PLAIN; never in a set-user-ID program */
 
@@ -34,7 +34,8 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Returns TRUE if cuMemAlloc () allocates as many bytes as the test of virtual memory asked for. */
+/* Returns TRUE if cuMemAlloc () can allocate @size bytes, which is the size that the test of
+ * virtual memory used. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {
@@ -57,8 +58,8 @@ tell_why_plain (const TarnCudaMemoryAllocator *self, const GError *reason)
                reason->message, self->home.context.device);
 }
 
-/* Returns TRUE if virtual memory works.  A call may fail once by chance; one that fails twice
- * counts as failing always. */
+/* Returns TRUE if virtual memory works.  A call may fail by chance, so virtual memory counts as not
+ * working only if two tests fail. */
 static gboolean
 virtual_works (TarnCudaMemoryAllocator *self, GError **error)
 {
@@ -74,9 +75,10 @@ virtual_works (TarnCudaMemoryAllocator *self, GError **error)
   return TRUE;
 }
 
-/* Some drivers have virtual memory and refuse to make or map it: in a container, or on some boards.
- * Their attributes do not say so, so the pool tries it.  If plain memory is refused as well, there
- * is just too little memory at the moment. */
+/* Some drivers state that a device has virtual memory, and then refuse to make or map it, for
+ * example in a container or on some boards.  So this function tests virtual memory.  If the test
+ * fails and cuMemAlloc () fails, too, there is just too little memory at the moment, and the pool
+ * uses virtual memory. */
 TarnAllocator *
 _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
                                GError **error)

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists the devices of the CUDA driver, and chooses some of them.  If the driver answers a question
- * about a device with an error, it is logged, and the device is left out if it has no name. */
+ * Lists the devices of the CUDA driver, and chooses some of them.  If the driver cannot open a
+ * device or state its name, Tarn logs the error and leaves the device out.  Other facts that the
+ * driver does not state stay empty. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -34,7 +35,8 @@ check (const TarnCudaDriver *driver, guint index, const gchar *call, unsigned in
   return FALSE;
 }
 
-/* Calls a function for the UUID.  Returns NULL if it is missing or fails. */
+/* Calls one of the driver's functions for a device's UUID.  Returns NULL if the driver lacks that
+ * function, or the call fails. */
 static gchar *
 call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
 {
@@ -45,8 +47,9 @@ call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
   return tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
 }
 
-/* Returns the UUID.  The newer function returns that of a part of a GPU (MIG), for which the older
- * one returns the GPU's. */
+/* Returns a device's UUID.  If the device is a part of a GPU (MIG), the driver's newer function
+ * returns the part's UUID, and the older function the GPU's.  So two different UUIDs mean a part of
+ * a GPU. */
 static gchar *
 get_uuid (const TarnCudaDriver *driver, CUdevice device)
 {
@@ -72,7 +75,7 @@ get_pci (const TarnCudaDriver *driver, CUdevice device)
   return g_ascii_strdown (id, -1);
 }
 
-/* Asks about a device.  Returns NULL if it is of no use. */
+/* Asks the driver about a device.  Returns NULL if the driver cannot open or name the device. */
 static TarnCudaDevice *
 ask_device (const TarnCudaDriver *driver, guint index)
 {
@@ -96,8 +99,9 @@ ask_device (const TarnCudaDriver *driver, guint index)
   return device;
 }
 
-/* Lists all devices by their number, NULL for one that is of no use.  The list is empty if there is
- * no driver, which is normal and not logged.  Returns NULL with an error in a child of fork (). */
+/* Lists all devices by their index.  The list has NULL for a device that ask_device () cannot use.
+ * It is empty if there is no driver, which is normal and not logged.  In a child of fork () returns
+ * NULL with an error. */
 static GPtrArray *
 ask_driver (GError **error)
 {
@@ -151,9 +155,9 @@ device_copy (const TarnCudaDevice *device)
   return copy;
 }
 
-/* Chooses devices by the strict syntax.  Returns NULL with an error if it is wrong.  Without CUDA
- * none is chosen, and no name is wrong: it may be for another kind of devices, or another
- * machine. */
+/* Chooses devices by a selection in the strict syntax.  Returns NULL with an error if the selection
+ * is wrong.  Without CUDA devices, chooses none and accepts any selection, because it may be meant
+ * for other kinds of devices, or for another machine. */
 static GPtrArray *
 choose (const GPtrArray *all, const gchar *selection, GError **error)
 {

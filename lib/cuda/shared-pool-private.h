@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that a process shares on each device. */
+ * The shared pools: one for each CUDA device, which all code of a process may use. */
 
 #ifndef TARN_CUDA_SHARED_POOL_PRIVATE_H
 #define TARN_CUDA_SHARED_POOL_PRIVATE_H
@@ -10,20 +10,21 @@
 
 typedef struct _TarnCudaShared TarnCudaShared;
 
-/* The pool that a process shares on a device.  Constant after it is made, and never freed: any
- * thread may call the pool at any time, also at exit.  After a reset of its device there is a new
- * one; the older one stays in the list for its blocks. */
+/* The shared pool of a device.  The struct is constant after it is made, and never freed, because
+ * any thread may call the pool at any time, also at exit.  After a reset of the device a new struct
+ * takes its place; the older one stays in a list, because its blocks may still be in use. */
 struct _TarnCudaShared
 {
-  TarnCudaContext context; /* primary; its reference is never released */
+  TarnCudaContext context; /* the device's primary context; the reference is never released */
   TarnPool *pool;
-  gsize total_bytes; /* the device's; 0: the driver does not say */
+  gsize total_bytes; /* of the device's memory; 0: the driver does not say */
   TarnCudaShared *older;
 };
 
-/* Returns the pool of a device, which the first request makes; later ones do not call the driver.
- * Returns NULL with @error if there can be none.  If its context was lost, requests fail with that,
- * and _tarn_cuda_shared_renew () makes another. */
+/* Returns the shared pool of a device.  The first call makes the pool; later calls do not call the
+ * driver.  Returns NULL with @error if the pool cannot be made.  If the pool's context was lost,
+ * requests to the pool fail with TARN_ERROR_CONTEXT_LOST, and _tarn_cuda_shared_renew () makes a
+ * new pool; otherwise it returns the same pool. */
 TarnCudaShared *_tarn_cuda_shared_get (CUdevice device, GError **error);
 TarnCudaShared *_tarn_cuda_shared_renew (CUdevice device, GError **error);
 

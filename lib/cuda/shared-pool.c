@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that all of a process shares on a device, in its primary context, which is that of
- * CUDA's runtime, and so of PyTorch and CuPy. */
+ * The shared pools: one for each device, which all code of the process may use.  Its memory is in
+ * the device's primary context, which CUDA's runtime uses, and with it PyTorch and CuPy. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -16,9 +16,9 @@
 #include "common/variable-private.h"
 #include "memory-private.h"
 
-#define MAX_DEVICES 64 /* more than a machine was seen to have */
+#define MAX_DEVICES 64 /* more devices than any known machine has */
 
-static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest of each device */
+static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest pool of each device */
 
 /* The environment */
 
@@ -123,7 +123,7 @@ can_use (const TarnCudaDriver *driver, CUdevice peer, CUdevice device)
   return driver->cuDeviceCanAccessPeer (&can, peer, device) == TARN_CUDA_SUCCESS && can;
 }
 
-/* Lists the devices that can use memory of this device. */
+/* Lists the devices that can access memory of the context's device. */
 static gsize
 list_peers (const TarnCudaContext *context, CUdevice *peers)
 {
@@ -139,9 +139,9 @@ list_peers (const TarnCudaContext *context, CUdevice *peers)
   return n_peers;
 }
 
-/* Makes an allocator whose memory the device's peers can use, too.  CUDA's runtime expects that
- * when it copies from device to device, as with cuMemAlloc () once a program has enabled it; that
- * does not extend to virtual memory by itself. */
+/* Makes an allocator whose memory the device's peers can access, too.  CUDA's runtime expects
+ * access when it copies from device to device.  With memory of cuMemAlloc (), peers have it as soon
+ * as a program enables it; for virtual memory it must be set explicitly. */
 static TarnAllocator *
 allocator_new (const TarnCudaContext *context, GError **error)
 {
@@ -206,8 +206,9 @@ shared_free (TarnCudaShared *shared)
   g_free (shared);
 }
 
-/* Makes a pool in the place of @older (NULL: there is none), unless another thread is first.  No
- * lock is held, because calls of the driver may take long. */
+/* Makes a pool that replaces @older, or the first one of the device if @older is NULL.  If another
+ * thread has done so first, returns that thread's pool.  Takes no lock, because calls of the driver
+ * may take long. */
 static TarnCudaShared *
 replace (CUdevice device, TarnCudaShared *older, GError **error)
 {

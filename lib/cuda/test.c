@@ -21,8 +21,8 @@ is_same (gconstpointer a, gconstpointer b)
   return ((const TarnCudaDevice *) a)->device_index == ((const TarnCudaDevice *) b)->device_index;
 }
 
-/* Returns the chosen devices' tests.  If there are none because there is no driver, the driver's
- * error is the reason. */
+/* Returns the tests of the chosen devices.  If there are no devices because there is no driver,
+ * gives the driver's error as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {
@@ -39,7 +39,8 @@ get_tests (void)
   return &tests;
 }
 
-/* Clears what the test has left in memos, pops its context if that is current, and destroys it. */
+/* Clears the memos of contexts, in which a test may have left values.  Then pops the test's context
+ * if that is the current one, and destroys it. */
 static void
 close_context (const TarnCudaDriver *driver, CUcontext context)
 {

@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory: addresses, memory of the device, and mappings from the one to the other.
+ * Virtual memory: reserves addresses, creates memory of the device, and maps the memory at the
+ * addresses.
  *
- * None of these calls needs a context: their documentation names none, and on an H200 they work
- * with none current, or with a destroyed one.  Nor does the memory depend on a context: it is still
- * there after its context was destroyed or reset.  So new memory is refused if the context is gone,
- * as other memory is, and existing memory is released in any case.  Captures of streams go on. */
+ * The driver's functions for virtual memory need no context: their documentation names none, and on
+ * an H200 they work without a current context, or with a destroyed one.  The memory does not depend
+ * on a context either: it still exists after its context was destroyed or reset.  If the context is
+ * gone, Tarn refuses to make new memory, as with other kinds of memory, but still releases existing
+ * memory.  No function here ends the capture of a stream. */
 
 #include "common/struct-private.h"
 #include "memory-private.h"
 
 /* Facts about a device */
 
-/* Finds an attribute; 0 if the driver does not know it. */
+/* Finds the value of a device's attribute; 0 if the driver does not know the attribute. */
 static gboolean
 get_attribute (const TarnCudaDriver *driver, unsigned int attribute, CUdevice device, int *value,
                GError **error)
@@ -45,8 +47,9 @@ make_properties (const TarnCudaVirtual *self, CUdevice device, gboolean has_rdma
                                .rdma = has_rdma != FALSE };
 }
 
-/* Finds the granularity of a device's memory.  It is 0 if there is no virtual memory, whatever its
- * attribute says: the driver says no, or something that no heap could use. */
+/* Finds the granularity of a device's virtual memory.  It is 0 if the device has no virtual memory
+ * after all, although its attribute says so: the driver returns CUDA_ERROR_NOT_SUPPORTED, or a
+ * granularity that is no power of two, which no heap could use. */
 static gboolean
 get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUdevice device,
                  gsize *granularity, GError **error)
@@ -64,7 +67,8 @@ get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUde
   return TRUE;
 }
 
-/* Finds out whether there is virtual memory, by the attributes. */
+/* Finds out whether the driver has the functions for virtual memory, and the device the
+ * attribute. */
 static gboolean
 find_support (const TarnCudaContext *context, gboolean *is_supported, GError **error)
 {
@@ -128,8 +132,8 @@ check_exportable (const TarnCudaContext *context, GError **error)
   return is_supported || set_not_supported (error, context->device, "cannot export memory");
 }
 
-/* Fails if a device cannot use another one's memory.  The check is made now, not when the first
- * memory is mapped. */
+/* Fails if the device @peer cannot access memory of the context's device.  Otherwise that error
+ * would come only when the first memory is mapped. */
 static gboolean
 check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -148,8 +152,8 @@ check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
   return FALSE;
 }
 
-/* Lets another device use mapped memory.  From then on, sizes of memory are multiples of the
- * granularity of both devices. */
+/* Adds a device that can access the memory that will be mapped.  Sizes of memory must then be
+ * multiples of either device's granularity, so the greater one is used. */
 static gboolean
 add_peer (TarnCudaVirtual *self, const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -184,7 +188,8 @@ add_all_access (TarnCudaVirtual *self, const TarnCudaContext *context,
   return TRUE;
 }
 
-/* Finds the properties of the virtual memory.  The granularity stays 0 if there is none. */
+/* Finds the properties of a device's virtual memory.  Leaves the granularity 0 if the device has
+ * none. */
 static gboolean
 find_virtual_memory (TarnCudaVirtual *self, const TarnCudaContext *context,
                      const TarnCudaDeviceOptions *options, GError **error)
@@ -234,7 +239,8 @@ _tarn_cuda_virtual_clear (TarnCudaVirtual *self)
 
 /* Functions for a heap */
 
-/* Sets an error, and returns FALSE, if a call for memory of a size failed. */
+/* Returns TRUE if a call succeeded.  Otherwise sets an error that states the size, and returns
+ * FALSE. */
 static gboolean
 check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size,
             GError **error)
@@ -245,7 +251,7 @@ check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int
   return FALSE;
 }
 
-/* Logs a message about memory that may not have been released. */
+/* Logs a message if a call that releases memory failed. */
 static void
 report (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size)
 {
@@ -294,7 +300,7 @@ create (const TarnCudaMemoryAllocator *self, gsize size, gboolean has_rdma,
   return self->home.context.driver->cuMemCreate (handle, size, &properties, 0);
 }
 
-/* Returns TRUE if a status means that the driver cannot do what it was asked to. */
+/* Returns TRUE if a status means that the driver does not support a request. */
 static gboolean
 is_refusal (unsigned int status)
 {
@@ -302,10 +308,10 @@ is_refusal (unsigned int status)
          || status == TARN_CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Makes memory, for GPUDirect RDMA if possible.  That needs more than the device, which alone its
- * attribute is about: a container or a virtual machine may lack the rest.  Memory that a network
- * card cannot reach is better than none.  So if the driver refuses only RDMA, that is logged once,
- * and not tried again. */
+/* Makes memory, for GPUDirect RDMA if possible.  The attribute says only that the device supports
+ * RDMA; a container or a virtual machine may lack other things that RDMA needs.  Memory that a
+ * network card cannot reach is better than none.  So if the driver makes memory only without RDMA,
+ * logs that one time, and asks for RDMA no more. */
 static unsigned int
 create_as_can_be (TarnCudaMemoryAllocator *self, gsize size, unsigned long long *handle)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds blocks by their addresses, for callers that have nothing else.  Threads seldom use one of
- * the tables at the same time, and hold its lock only during a look-up. */
+ * Finds blocks by their addresses, for frameworks that know memory only by its address.  The blocks
+ * are in 64 tables, so two threads seldom use the same table at the same time.  A thread holds a
+ * table's lock only during a look-up. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
@@ -26,7 +27,8 @@ static void __attribute__ ((constructor)) make_tables (void)
     }
 }
 
-/* Returns the table of an address.  Addresses 512 bytes apart have different ones. */
+/* Returns the table of an address.  Two addresses that are 512 bytes apart have different
+ * tables. */
 static Table *
 table_of (gconstpointer address)
 {
@@ -109,7 +111,7 @@ _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GEr
   return block;
 }
 
-/* Frees a block that was taken out of the table. */
+/* Frees a block that is not in its table any more. */
 static void
 free_block (TarnBlock *block)
 {
@@ -125,7 +127,7 @@ _tarn_cuda_framework_free (const gchar *function, gconstpointer address)
   TarnBlock *block;
 
   if (address == NULL
-      || !tarn_check_fork (NULL)) /* in a child of fork (), another thread may have held a lock */
+      || !tarn_check_fork (NULL)) /* in a child of fork () the lock may be held for ever */
     return;
   block = take (address);
   if (block != NULL)

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The two functions for cupy.cuda.CFunctionAllocator. */
+ * The functions that a program passes to cupy.cuda.CFunctionAllocator: one allocates, one frees. */
 
 #include "frameworks-private.h"
 

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory for frameworks that take an allocator as two C functions, which know memory by its
- * address. */
+ * Memory for frameworks whose allocator is a pair of C functions.  The frameworks, PyTorch and
+ * CuPy, know memory only by its address. */
 
 #ifndef TARN_CUDA_FRAMEWORKS_PRIVATE_H
 #define TARN_CUDA_FRAMEWORKS_PRIVATE_H
@@ -10,15 +10,16 @@
 #include "cuda/graph-pieces-private.h"
 #include "cuda/shared-pool-private.h"
 
-/* Allocates from the pool that the process shares on a device, or for the graph that the stream
- * captures, and records the block by its address. */
+/* Allocates a block, and stores it under its address.  The block comes from the shared pool of the
+ * device or, if the stream is being captured, from the memory of the captured graph. */
 TarnBlock *_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream,
                                           GError **error);
 
 /* Frees the block at an address.  Logs a g_critical () if there is none. */
 void _tarn_cuda_framework_free (const gchar *function, gconstpointer address);
 
-/* Finds the block of an address, which the caller has in use.  Returns NULL if there is none. */
+/* Finds the block in use at an address.  Returns NULL if there is none.  The caller ensures that no
+ * thread frees the block meanwhile. */
 TarnBlock *_tarn_cuda_framework_find (gconstpointer address);
 
 /* Returns a block's address. */
@@ -31,8 +32,9 @@ _tarn_cuda_framework_address (const TarnBlock *block)
 /* Returns TRUE if commands on a stream are being captured. */
 gboolean _tarn_cuda_is_capturing (CUstream stream);
 
-/* Functions for PyTorch's hooks about the memory of a capture, with its name for it.  Ends and
- * releases without a begin do nothing. */
+/* PyTorch's hooks call these functions when a capture begins or ends, or when its graph is gone.
+ * @id is PyTorch's name for the capture's memory.  An end or a release without a begin does
+ * nothing. */
 gboolean _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error);
 void _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id);
 void _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id);
@@ -41,15 +43,17 @@ void _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id);
 TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream,
                                              GError **error);
 
-/* Notes that several streams of a graph use a block: once freed, it is not reused while the graph
- * lives.  Returns FALSE if it is not of a graph. */
+/* Records that several streams of a graph use a block.  After the block is freed, its memory is not
+ * reused while the graph lives.  Returns FALSE if the block is not of a graph's memory. */
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
-/* Keeps a block that is being freed, if it was noted like that.  Returns FALSE if not. */
+/* Takes over a block that is being freed, if _tarn_cuda_graph_memory_record () recorded it, and
+ * keeps the block while the graph lives.  Otherwise returns FALSE, and the caller frees the
+ * block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 
-/* Throws PyTorch's own exception (out of memory, or any other) with a message, which it frees.
- * Returns if PyTorch is not in the process. */
+/* Throws PyTorch's exception for out of memory, or for other errors, with a message.  Takes over
+ * the message.  Returns only if PyTorch is not in the process. */
 void _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message);
 
 #endif

@@ -2,48 +2,49 @@
  * SPDX-License-Identifier: MIT
  *
  * Memory for graphs that PyTorch captures (torch.cuda.graph).  A graph keeps the addresses of its
- * tensors: each launch writes there, even after the tensors were freed.  So a request in a capture
- * is served from a store of its own, which PyTorch names by two numbers.  No other request gets
- * memory of that store until its last graph is gone.
+ * tensors.  Each launch writes there, even after the tensors were freed.  So a request in a capture
+ * gets memory of a store, which PyTorch names by two numbers.  Captures with the same name share a
+ * store.  No other request gets memory of a store until its last graph is gone.
  *
- * Within a store, freed memory is allocated again, because the graph's commands run in the order of
- * the capture; but only for the same stream, because branches of a graph run side by side.  Each
- * stream has a pool there, over a heap, over memory of the pool that the process shares
- * (cuda/graph-pieces.c).  The store keeps it, at its addresses, as long as it lives.
+ * In a store, memory that a stream frees is allocated again for the same stream, because the
+ * graph's commands on a stream run in the order of the capture.  It is not allocated for other
+ * streams, because branches of a graph run side by side.  So a store has a pool for each stream.
+ * Such a pool is over a heap, which gets memory from the device's shared pool
+ * (cuda/graph-pieces.c).  Until the store is freed, this memory stays at its addresses.
  *
- * While PyTorch captures, the host must not wait for the device.  So memory is returned only once
- * no capture is under way. */
+ * While PyTorch captures, the host must not wait for the device.  So memory is returned only when
+ * no capture is in progress. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
 
-/* The memory of one of PyTorch's pools.
+/* A store: the memory of the captures to which PyTorch gives the same name.
  *
- * Invariant: it is in the list of stores while n_uses > 0, and only then. */
+ * Invariant: a store is in the list of stores exactly while n_uses > 0. */
 typedef struct
 {
   CUdevice device;
   TarnCudaTorchPoolId id;
-  guint n_uses;          /* captures that have begun, minus those whose graphs are gone */
+  guint n_uses;          /* captures that have begun, minus captures whose graphs are gone */
   TarnAllocator *pieces; /* a reference */
   GHashTable *pools;     /* CUstream -> TarnPool, a reference */
-  GPtrArray *kept; /* TarnBlocks that were freed, but are used by other streams of the graph */
+  GPtrArray *kept;       /* TarnBlocks that were freed, but that other streams of the graph use */
 } Store;
 
-/* A capture in progress, as far as PyTorch says.  It does not say when one fails; the next one that
- * its thread begins replaces it. */
+/* A capture that PyTorch began and has not ended.  PyTorch does not say when a capture fails.  The
+ * entry of a failed capture is removed when its thread begins the next capture on the device. */
 typedef struct
 {
   Store *store;
   const GThread *thread; /* the thread that began it */
 } Capture;
 
-/* Each capture's store is in the list of stores. */
+/* Invariant: the store of each capture is in the list of stores.  The lock guards the lists. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GPtrArray *stores;    /* Stores */
 static GArray *captures;     /* Captures, the oldest first */
 static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
-static guint n_counted;      /* their number, as passed to _tarn_cuda_count_captures () */
+static guint n_counted;      /* captures, at the latest call of _tarn_cuda_count_captures () */
 
 static void __attribute__ ((constructor)) make_lists (void)
 {
@@ -52,7 +53,8 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Passes the number of captures on.  The lock is held. */
+/* Reports how the number of captures has changed to _tarn_cuda_count_captures ().  The caller holds
+ * the lock. */
 static void
 count (void)
 {
@@ -75,7 +77,8 @@ _tarn_cuda_is_capturing (CUstream stream)
 
 /* Stores */
 
-/* Finds the store of a name.  Returns NULL if there is none.  The lock is held. */
+/* Finds the store with PyTorch's name on a device.  Returns NULL if there is none.  The caller
+ * holds the lock. */
 static Store *
 find_store (CUdevice device, TarnCudaTorchPoolId id)
 {
@@ -103,7 +106,8 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that was taken out of the list.  Only pieces with blocks in use stay. */
+/* Frees a store that is not in the list any more.  Memory of blocks in use stays until they are
+ * freed. */
 static void
 store_free (Store *store)
 {
@@ -120,8 +124,8 @@ store_free (Store *store)
   g_free (store);
 }
 
-/* Ends captures: those of a store, or those that this thread began on a device.  The lock is held.
- */
+/* Removes captures from the list: those of @store or, if it is NULL, those that this thread began
+ * on a device.  The caller holds the lock. */
 static void
 end_captures (const Store *store, CUdevice device)
 {
@@ -216,9 +220,10 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 
 /* Allocating */
 
-/* Finds the store of the capture of this thread on a device, or else of the only capture there,
- * because gradients are computed in other threads.  Returns NULL if there is none, or several.  The
- * lock is held. */
+/* Finds the store of the capture that this thread began on a device.  If this thread began none,
+ * finds the store of the device's only capture, because PyTorch computes gradients in other
+ * threads.  Returns NULL if the device has no capture, or captures with several stores.  The caller
+ * holds the lock. */
 static Store *
 find_captured (CUdevice device)
 {
@@ -258,8 +263,9 @@ pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Returns a reference to the pool of a stream that is being captured.  Returns NULL if it has none
- * yet; then @pieces is a reference to the memory to make one of, or NULL if no capture is known. */
+/* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
+ * yet, @fresh becomes its pool.  If @fresh is NULL, too, returns NULL; *@pieces is then a reference
+ * to the allocator over which the caller makes a pool, or NULL if no capture is known. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pieces)
 {
@@ -314,14 +320,14 @@ _tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, 
   return pool != NULL ? tarn_pool_allocate (pool, size, error) : NULL;
 }
 
-/* Returns TRUE if a block is of a graph's memory; its store may be gone. */
+/* Returns TRUE if a block is of a graph's memory, even if the graph's store is gone. */
 static gboolean
 is_of_graph (const TarnBlock *block)
 {
   return _tarn_cuda_is_graph_pieces (tarn_block_get_allocator (block));
 }
 
-/* Finds the store of a block.  Returns NULL if it is gone.  The lock is held. */
+/* Finds the store of a block.  Returns NULL if the store is gone.  The caller holds the lock. */
 static Store *
 find_owner (const TarnBlock *block)
 {

@@ -1,20 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Throws PyTorch's exceptions, from a C library that is built without PyTorch.  An allocator of
- * PyTorch's can report a lack of memory only by an exception: what it returns is not checked, and a
- * tensor would be at address 0.
+ * Throws PyTorch's exceptions from a C library that is built without PyTorch.  An allocator for
+ * PyTorch can report a lack of memory only by an exception, because PyTorch does not check the
+ * address that the allocator returns: a tensor would be at address 0.
  *
- * So this makes c10::Error as PyTorch's own compiler would (the Itanium C++ ABI), with functions
- * and types of the libraries in the process.  Its constructor c10::Error (SourceLocation,
- * std::string) has been the same since PyTorch 1.5; c10::OutOfMemoryError is the same struct with
- * another table of virtual functions.  If any of it cannot be found, nothing is thrown. */
+ * So this file makes c10::Error as PyTorch's own compiler would (the Itanium C++ ABI), with
+ * functions and types that it finds in the libraries of the process.  The constructor c10::Error
+ * (SourceLocation, std::string) has been the same since PyTorch 1.5. c10::OutOfMemoryError is the
+ * same struct with another table of virtual functions.  If any function or type cannot be found,
+ * nothing is thrown. */
 
 #include <dlfcn.h>
 
 #include "frameworks-private.h"
 
-/* As c10::SourceLocation. */
+/* The layout of c10::SourceLocation. */
 typedef struct
 {
   const char *function;
@@ -22,20 +23,21 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* As std::string of libstdc++'s new ABI: only its functions look inside. */
+/* The size of std::string in libstdc++'s new ABI.  Only its own functions look inside. */
 typedef struct
 {
   guint64 words[4];
 } String;
 
-/* More bytes than c10::Error has: 128 where pointers have 64 bits. */
+/* The bytes that Tarn allocates for an exception. c10::Error has fewer: 128 with pointers of 64
+ * bits. */
 #define ERROR_BYTES 1024
 
 /* A class that can be thrown. */
 typedef struct
 {
   void *type;    /* its type_info */
-  void **vtable; /* the address in objects: that of its first function, the destructor */
+  void **vtable; /* the address that objects contain: that of the first function, the destructor */
 } Class;
 
 typedef struct
@@ -49,16 +51,16 @@ typedef struct
   Class out_of_memory;
 } Torch;
 
-/* Libraries to search, with those that they depend on: the C++ library is the one that libc10.so
- * uses. */
+/* Libraries in which find () searches for symbols. dlsym () also searches the libraries that these
+ * depend on, so it finds the C++ library that libc10.so uses. */
 static const gchar *const cores[] = { "libc10.so", NULL };
 static const gchar *const backends[]
     = { "libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so", NULL };
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in libraries that are in the process already.  Logs a missing one with
- * G_MESSAGES_DEBUG. */
+/* Finds a symbol in libraries that the process has loaded already.  If the symbol is missing, logs
+ * a debug message. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
 {
@@ -68,7 +70,7 @@ find (const gchar *const *libraries, const gchar *symbol)
       void *found = library != NULL ? dlsym (library, symbol) : NULL;
 
       if (library != NULL)
-        dlclose (library); /* it stays loaded, because it was before */
+        dlclose (library); /* the library stays loaded, because it was loaded before */
       if (found != NULL)
         return found;
     }
@@ -88,7 +90,8 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   return class->type != NULL && vtable != NULL;
 }
 
-/* dlsym () returns addresses of objects; POSIX makes them valid for functions, too. */
+/* Stores the address of a symbol in a pointer to a function. dlsym () returns a pointer to an
+ * object; POSIX makes it valid for functions, too. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 
@@ -106,7 +109,7 @@ find_torch (Torch *torch)
          && find_class (&torch->out_of_memory, backends, "N3c1016OutOfMemoryErrorE");
 }
 
-/* Looks for PyTorch each time, because a process may load it late.  This is no hot path. */
+/* Looks for PyTorch at each call, because a process may load it late, and calls are rare. */
 void
 _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Two functions for torch.cuda.memory.CUDAPluggableAllocator, and hooks that are set on it by their
- * addresses.  An exception leaves through their frames, which are not cleaned up: a function frees
- * everything before it throws. */
+ * The two functions of a torch.cuda.memory.CUDAPluggableAllocator, and the hooks that a program
+ * sets on it by their addresses.  An exception passes through the frames of these C functions
+ * without cleaning them up, so a function frees everything before it throws. */
 
 #include "frameworks-private.h"
 
@@ -46,7 +46,8 @@ describe (CUdevice device)
                           active, pool.active_blocks, taken, total, largest);
 }
 
-/* Makes the message; programs look for its first words.  Takes over the error. */
+/* Makes the message of an exception.  Its first words are PyTorch's, because programs look for
+ * them.  Takes over the error. */
 static gchar *
 make_message (gsize size, CUdevice device, GError *error)
 {
@@ -62,7 +63,7 @@ make_message (gsize size, CUdevice device, GError *error)
   return message;
 }
 
-/* Throws an error.  Takes it over. */
+/* Throws an exception for an error.  Takes over the error. */
 static void
 throw_error (gsize size, CUdevice device, GError *error)
 {
