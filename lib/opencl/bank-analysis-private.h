@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds the banks of local memory from the times that patterns of accesses took.  It only computes,
- * and calls no driver. */
+ * Finds the banks of local memory from the measured times of access patterns.  These functions only
+ * compute, and call no driver. */
 
 #ifndef TARN_OPENCL_BANK_ANALYSIS_PRIVATE_H
 #define TARN_OPENCL_BANK_ANALYSIS_PRIVATE_H
@@ -12,8 +12,9 @@
 #define TARN_BANK_MAX_PATTERNS 40
 #define TARN_BANK_MAX_LANES 64
 
-/* A pattern: the word of 4 bytes that each lane accesses is (lane % run) * stride + lane / run *
- * shift.  Lanes are the work items that a device may let access local memory at the same time. */
+/* An access pattern.  Lanes are the work items that a device may let access local memory at the
+ * same time.  A lane accesses the word of 4 bytes with the index (lane % run) * stride + lane / run
+ * * shift. */
 typedef struct
 {
   guint run;

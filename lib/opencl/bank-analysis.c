@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds the banks that explain the times best.  For each memory that is possible, and for each
- * pattern, it computes in how many passes the lanes access the memory.  A pattern should take a
- * constant time plus a time for each pass.  The memory whose line fits the times best is the
- * answer, if it fits at all.
+ * Finds the layout of banks that explains the measured times best.  Lanes that access different
+ * words of one bank do so in several passes.  For each possible layout, and for each pattern, this
+ * file computes the number of passes.  With the right layout, the time of a pattern is a constant
+ * plus a time for each pass.  The answer is the layout whose line fits the times best, if it fits
+ * well enough.
  *
- * Timings are wrong in proportion, so errors are relative to the time.  A few of them may be far
- * off because something else ran meanwhile, so each memory may leave out those that fit it
+ * Times are wrong in proportion, so errors are relative to the time.  A few times may be far too
+ * long because something else ran meanwhile, so each layout may leave out the patterns that fit it
  * worst. */
 
 #include "bank-analysis-private.h"
@@ -15,22 +16,24 @@
 /* One in this many patterns may be left out. */
 #define PATTERNS_PER_OUTLIER 20
 
-/* There are banks if the slowest pattern takes this many times as long as the fastest, and the line
- * explains at least this share of how the times vary. */
+/* The memory has banks if the slowest pattern takes at least MIN_SLOWDOWN times as long as the
+ * fastest, and the line explains at least the share MIN_EXPLAINED of how the times vary. */
 #define MIN_SLOWDOWN 1.5
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* after which banks repeat; longer ones cannot be told apart */
+#define MAX_PERIOD_BYTES 1024 /* banks * bytes of a bank; longer periods look all the same */
 
 /* Patterns */
 
-/* Lists the patterns that fit into @bytes. They tell apart:
- *   how many banks       strides that are powers of two, up to where all lanes are in one bank
- *   banks, or caches     odd strides: no conflict, however far apart the lanes are
- *   how wide banks are   pairs and fours of lanes, 513 or 514 words from one another, which is as
- *                        good as 1 or 2 words in another row: they are in one bank if it is wide
- *   how many at a time   either half of the lanes in one bank: in the same one, or in another */
+/* Lists the patterns that fit into @bytes.  What they tell, and how:
+ *   the number of banks  strides that are powers of two, up to the stride at which all lanes access
+ *                        one bank
+ *   banks, or a cache    odd strides: with banks, lanes never conflict, however far apart they are
+ *   the width of a bank  pairs and fours of lanes, 513 or 514 words apart.  Their words are 1 or 2
+ *                        words apart, but in different rows: a wide bank has both of them
+ *   the number of lanes  both halves of the lanes, each in one bank: in the same bank, or in two.
+ *   at a time            It makes no difference if the halves access the memory in turn */
 guint
 _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *patterns)
 {
@@ -60,7 +63,8 @@ _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
   return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
 }
 
-/* Returns TRUE if an earlier lane accesses the word, too.  Such lanes share one pass. */
+/* Returns TRUE if an earlier lane accesses the same word.  Lanes that access the same word share a
+ * pass. */
 static gboolean
 is_seen (const guint *words, guint n, guint word)
 {
@@ -70,8 +74,8 @@ is_seen (const guint *words, guint n, guint word)
   return FALSE;
 }
 
-/* Returns the number of passes for the lanes from @first on that access the memory at the same
- * time. */
+/* Returns the number of passes of one group of lanes, the group that begins at @first.  The lanes
+ * of a group access the memory at the same time. */
 static guint
 count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pattern, guint first)
 {
@@ -91,7 +95,8 @@ count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pat
   return most;
 }
 
-/* Returns the number of passes of a pattern.  @memory: one of the hypotheses for as many @lanes. */
+/* Returns the number of passes of a pattern.  @memory: a hypothesis that was made for the same
+ * number of @lanes. */
 guint
 _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPattern *pattern,
                                 guint lanes)
@@ -104,8 +109,9 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
   return passes;
 }
 
-/* Makes the hypothesis with this index.  Returns FALSE if there are no more.  In it all lanes
- * access the memory at a time, or half of them if that is at least 16. */
+/* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there are no
+ * more.  In a hypothesis, all lanes access the memory at the same time, or half of them if half is
+ * at least 16. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -122,7 +128,7 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
 
 /* Lines */
 
-/* The times and passes of the patterns.  A weight of 0 leaves one out. */
+/* The time and the number of passes of each pattern.  A pattern with a weight of 0 is left out. */
 typedef struct
 {
   gdouble passes[TARN_BANK_MAX_PATTERNS];
@@ -240,7 +246,8 @@ fit_points (Points *points, Fit *fit)
 
 /* The answer */
 
-/* Decides what the fits mean.  @next: the best fit of another memory. */
+/* Computes the result from the two best fits.  @next: the second best fit, of another
+ * hypothesis. */
 static void
 decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
 {
@@ -260,8 +267,8 @@ decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
     result->confidence = best->explained * (1 - best->unexplained / next->unexplained);
 }
 
-/* Finds the banks, with the result of tarn_opencl_measure_local_memory ().  @times: positive, in
- * any unit. */
+/* Finds the banks, and fills in the result of tarn_opencl_measure_local_memory ().  @times: the
+ * time of each pattern, positive, in any unit. */
 void
 _tarn_opencl_analyze_banks (const TarnBankPattern *patterns, const gdouble *times, guint n,
                             guint lanes, TarnOpenclLocalMemory *result)

@@ -8,12 +8,12 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* cl_amd_device_attribute_query: KiB that are free, then KiB that lie side by side */
+/* A query of cl_amd_device_attribute_query: the free KiB, and the KiB of the largest free range. */
 #define FREE_MEMORY_AMD 0x4039
 #define FREE_MEMORY_EXTENSION "cl_amd_device_attribute_query"
 
-/* Asks the driver for the memory of a device. *free_bytes becomes G_MAXUINT64 if it does not
- * say. */
+/* Asks the driver how much memory a device has, and how much of it is free.  *free_bytes becomes
+ * G_MAXUINT64 if the driver does not state the free memory. */
 static gboolean
 ask_device (cl_device_id device, guint64 *bytes, guint64 *free_bytes, GError **error)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of buffers (cl_mem). clCreateBuffer () alone is deferred: a driver may allocate memory
- * on a device only when a command uses the buffer, and run out of it then (OpenCL 3.0
- * specification, section 5.2.1, "Creating Buffer Objects").  So the immediate allocator moves each
- * new buffer to its queue's device at once. */
+ * Allocators of buffers (cl_mem).  After clCreateBuffer () a driver may allocate memory on a device
+ * only when a command uses the buffer, and run out of memory then (OpenCL 3.0 specification,
+ * section 5.2.1, "Creating Buffer Objects").  The deferred allocator accepts that.  The immediate
+ * allocator moves each new buffer to its queue's device at once. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -15,8 +15,8 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* The flags that clCreateSubBuffer () takes.  Parts inherit the other flags of their buffer (OpenCL
- * 3.0 specification, section 5.2.1, clCreateSubBuffer). */
+/* The flags that clCreateSubBuffer () accepts.  A sub-buffer inherits the other flags of its buffer
+ * (OpenCL 3.0 specification, section 5.2.1, clCreateSubBuffer). */
 #define PART_FLAGS                                                                                 \
   (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_HOST_WRITE_ONLY               \
    | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
@@ -26,11 +26,12 @@ typedef struct
 {
   TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
   cl_mem_flags flags;
-  TarnOpenclTraits traits; /* set by the immediate allocator; otherwise no count is trusted */
+  TarnOpenclTraits traits; /* set by the immediate allocator; in the deferred one all 0 */
 } BufferAllocator;
 
-/* Makes the driver allocate the memory of a buffer, whose content is undefined.  It does not wait,
- * because the status of the call itself says whether there is memory. */
+/* Makes the driver allocate the memory of a buffer, by a command that leaves its content undefined.
+ * Does not wait for the command, because the status of the call that enqueues it says whether there
+ * is memory. */
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
@@ -63,8 +64,8 @@ make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **
   return FALSE;
 }
 
-/* Returns the size of the largest buffer of any device of a context, as clCreateBuffer () does.
- * Returns 0 if no device says it. */
+/* Returns the greatest CL_DEVICE_MAX_MEM_ALLOC_SIZE of a context's devices, the limit that
+ * clCreateBuffer () applies.  Returns 0 if no device states it. */
 static cl_ulong
 get_max_size (cl_context context)
 {
@@ -102,7 +103,7 @@ buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   cl_int status;
   cl_mem buffer;
 
-  /* OpenCL has no empty buffers, so a block of 0 bytes has none. */
+  /* OpenCL has no empty buffers, so a block of 0 bytes has no buffer. */
   if (size == 0)
     return TRUE;
 
@@ -138,18 +139,18 @@ set_part_error (cl_int status, gsize offset, gsize size, GError **error)
   _tarn_opencl_set_error_with_text (error, "clCreateSubBuffer", status, text);
 }
 
-/* Makes a part, which is a buffer of its own to every command, kernel and query; but:
+/* Makes a sub-buffer.  It is a buffer of its own to every command, kernel and query, except that:
  *
- * - there are no parts of a part: clCreateSubBuffer takes none (CL_INVALID_MEM_OBJECT);
- * - it says whose part it is: CL_MEM_ASSOCIATED_MEMOBJECT is the whole buffer, and CL_MEM_OFFSET
- *   where the part begins in it;
- * - it is no better aligned than CL_DEVICE_MEM_BASE_ADDR_ALIGN, a new buffer often is;
- * - commands on it beside others on the whole buffer are undefined unless all of them read;
- * - between devices that share no memory a driver may move the whole buffer for a part of it: by
- * its source PoCL before 7.0 does, and then waits for the latest command on the buffer only, not
- * for those that other queues of the same device have been given before.
+ * - it cannot have sub-buffers: clCreateSubBuffer () returns CL_INVALID_MEM_OBJECT;
+ * - queries show its buffer (CL_MEM_ASSOCIATED_MEMOBJECT), and its offset there (CL_MEM_OFFSET);
+ * - it is aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN, and a new buffer is often aligned better;
+ * - if one command uses the sub-buffer while another uses the whole buffer, the results are
+ *   undefined unless both only read;
+ * - between devices that share no memory, a driver may move the whole buffer for the sub-buffer.
+ *   By its source, PoCL before 7.0 does, and then waits for the latest command on the buffer only,
+ *   not for earlier commands on other queues of the same device.
  *
- * Nothing is put on a device: with the immediate allocator the whole buffer is there already. */
+ * Moves nothing to a device, because the immediate allocator has already moved the whole buffer. */
 static gboolean
 buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
                  GError **error)
@@ -159,7 +160,7 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   cl_int status;
   cl_mem buffer;
 
-  /* A part of 0 bytes has no buffer either. */
+  /* A suballocation of 0 bytes has no buffer either. */
   if (size == 0)
     return TRUE;
   buffer = _tarn_cl.clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,
@@ -209,9 +210,9 @@ buffer_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Finds the alignment of parts, in bytes; OpenCL states it in bits.  Takes the greatest that any
- * device needs: clCreateSubBuffer () accepts what one device can use, and commands on another's
- * queue would then fail. */
+/* Finds the alignment of sub-buffers, in bytes; OpenCL states it in bits.  Takes the greatest
+ * alignment that any device needs, because clCreateSubBuffer () accepts an alignment that only one
+ * device can use, and commands on another device's queue would then fail. */
 static gboolean
 find_part_alignment (cl_context context, gsize *alignment, GError **error)
 {
@@ -227,15 +228,15 @@ find_part_alignment (cl_context context, gsize *alignment, GError **error)
         return FALSE;
       max = MAX (max, bits);
     }
-  /* The core takes powers of two only. */
+  /* lib/core accepts only powers of two. */
   for (*alignment = 1; *alignment < max / 8; *alignment *= 2)
     ;
   return TRUE;
 }
 
-/* Makes an allocator.  Buffers may be released before the commands that use them are done, because
- * OpenCL keeps them until then (OpenCL 3.0 specification, section 5.5.1, clReleaseMemObject).  This
- * holds for parts as well, and a buffer stays as long as its parts. */
+/* Makes an allocator.  Tarn may release a buffer or a sub-buffer before the commands that use it
+ * are done, because OpenCL keeps it until then (OpenCL 3.0 specification, section 5.5.1,
+ * clReleaseMemObject).  A buffer stays as long as its sub-buffers. */
 static TarnAllocator *
 buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices that only a kernel shows: builds a small one, asks about it, and releases
- * it. */
+ * Facts about devices that only a kernel shows.  These functions build a small kernel, query it,
+ * and release it. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -10,10 +10,10 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* A small kernel and what it needs; owned.  NULL: not made yet. */
+/* A small kernel, its program and its context; owned, NULL until they are made. */
 typedef struct
 {
-  cl_context context; /* NULL also if the caller has one */
+  cl_context context; /* NULL also if the caller passed a context */
   cl_program program;
   cl_kernel kernel;
 } Probe;
@@ -42,7 +42,7 @@ make_context (cl_device_id device, GError **error)
   return context;
 }
 
-/* Builds the kernel named "probe" from a source.  The caller clears what was made before a
+/* Builds the kernel named "probe" from a source.  The caller clears @probe, also after a
  * failure. */
 static gboolean
 test_program_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
@@ -104,7 +104,7 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
   return TRUE;
 }
 
-/* Finds how many arguments a structure of two members counts as. */
+/* Finds out as how many arguments a driver counts an argument that is a struct of two members. */
 static gboolean
 count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count, GError **error)
 {
@@ -123,7 +123,7 @@ count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count,
   return FALSE;
 }
 
-/* Finds out whether PoCL has the bug: up to 0.13 it has, 0.14 may have it. */
+/* Finds out whether PoCL counts a struct argument as several: up to 0.13 it does, 0.14 may. */
 static gboolean
 has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError **error)
 {
@@ -140,7 +140,8 @@ has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError
   return TRUE;
 }
 
-/* Finds the bug of a driver.  @bug: NULL or a static string. */
+/* Finds out which driver's bug in counting struct arguments a device has.  @bug: NULL if none, or a
+ * static string. */
 static gboolean
 find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
 {

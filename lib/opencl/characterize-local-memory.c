@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about how a device's local memory is accessed.  OpenCL has no query for it.  Most of it is
- * known only for NVIDIA's early devices, and guessed for others; the caller is told if it is a
- * guess. */
+ * Facts about how work items access a device's local memory.  OpenCL has no query for them.  Most
+ * are known only for NVIDIA's early devices, and guessed for others.  A function tells its caller
+ * if the answer is a guess. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -31,14 +31,15 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns the number of banks.  As many work items access the banks at a time. */
+/* Returns the number of banks, which is also the number of work items that access them at a
+ * time. */
 static guint
 get_width (const Kind *kind)
 {
   return kind->major >= 2 ? 32 : 16;
 }
 
-/* Explains why that is a guess, transfer full.  Returns NULL if it is none. */
+/* Explains why get_width () is a guess, transfer full.  Returns NULL if it is no guess. */
 static gchar *
 explain_guess (const Kind *kind, const gchar *what)
 {
@@ -98,7 +99,7 @@ tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, 
   return TRUE;
 }
 
-/* Fails if local memory has no banks: a CPU's may be a part of global memory (OpenCL 3.0
+/* Fails if a CPU's local memory has no banks, because it is a part of global memory (OpenCL 3.0
  * specification, section 4.2, CL_DEVICE_LOCAL_MEM_TYPE). */
 static gboolean
 check_banks (cl_device_id device, GError **error)
@@ -154,7 +155,7 @@ tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *byte
   return TRUE;
 }
 
-/* Joins the texts that are not NULL.  Returns NULL if all are. */
+/* Joins the texts that are not NULL.  Returns NULL if all texts are NULL. */
 static gchar *
 join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
 {
@@ -167,7 +168,8 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* Finds how items of a size are accessed.  @guess: transfer full. */
+/* Finds how work items access elements of @item_size bytes.  @guess: why the answer is a guess, or
+ * NULL; transfer full. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

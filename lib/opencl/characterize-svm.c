@@ -19,8 +19,8 @@ typedef enum
   ATOMICS = 1 << 3
 } Capability;
 
-/* Asks for the capabilities.  A device before OpenCL 2.0 has none, and does not know the
- * question. */
+/* Asks a device for its capabilities.  A device before OpenCL 2.0 has none, and does not know the
+ * query, so it is not asked. */
 static gboolean
 get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error)
 {

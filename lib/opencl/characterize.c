@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices and platforms, by which programs choose, beyond the answer to one query. */
+ * Facts about devices and platforms that no single OpenCL query states.  Programs choose devices by
+ * them. */
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* Returns TRUE if a vendor's name contains words, which are in lower case. */
+/* Returns TRUE if a vendor's name contains @words, in any case.  @words: in lower case. */
 static gboolean
 names (const gchar *vendor, const gchar *words)
 {
@@ -88,7 +89,8 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   return TRUE;
 }
 
-/* Finds the size for a device that does not state the size of its warps, by its vendor and type. */
+/* Finds the size of a SIMD group, by vendor and type, for a device without a query for its
+ * warps. */
 static gboolean
 find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and fills memory, for TARN_DEBUG, on the allocator's queue, behind the program's commands
- * there.  If the allocator has none, it does so on a new queue. */
+ * Reads and fills memory, for TARN_DEBUG, on the allocator's queue, after the commands that the
+ * program has put there.  If the allocator has no queue, uses a new queue. */
 
 #include "contents-private.h"
 
@@ -12,7 +12,7 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* Buffers with these flags are copied to another one, because the host must not read them. */
+/* The host must not read buffers with these flags, so it reads a copy of them. */
 #define UNREADABLE (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_WRITE_ONLY)
 
 /* The most bytes that one copy fills. */
@@ -32,15 +32,16 @@ make_queue (cl_context context, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error) ? queue : NULL;
 }
 
-/* Returns TRUE if commands on the home's queue are in order with the program's. */
+/* Returns TRUE if the home has a queue, and the queue runs its commands in order. */
 static gboolean
 is_in_order (const TarnOpenclHome *home)
 {
   return home->queue != NULL && _tarn_opencl_check_in_order (home->queue, NULL);
 }
 
-/* Returns a queue, on which earlier commands of the program are done before later ones.  Returns
- * NULL with an error if there is none. */
+/* Returns the home's queue, or a new queue if the home has none.  The program's earlier commands on
+ * the queue are done before later ones: if the queue is out of order, waits for them here.  Returns
+ * NULL with an error if that fails. */
 static cl_command_queue
 begin (const TarnOpenclHome *home, GError **error)
 {
@@ -98,7 +99,8 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
   return is_read;
 }
 
-/* A released buffer stays until its commands are done, so the fill need not be waited for. */
+/* Does not wait for the fill if the queue is in order, because OpenCL keeps a released buffer until
+ * its commands are done. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)
@@ -141,8 +143,9 @@ _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize s
   return is_read;
 }
 
-/* Fills by copies that block, because memory that is freed while a command still fills it could
- * have another owner.  Each is done completely when it returns, or not at all. */
+/* Fills by blocking copies.  If the host did not wait, a command could still fill the memory after
+ * it was freed and has another owner.  A blocking copy is complete when it returns, or copies
+ * nothing. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)

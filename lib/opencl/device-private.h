@@ -8,12 +8,12 @@
 
 #include <tarn/opencl.h>
 
-/* cl_nv_device_attribute_query; with _tarn_opencl_get_device_extra () */
+/* Queries of cl_nv_device_attribute_query, for _tarn_opencl_get_device_extra (). */
 #define TARN_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV 0x4000
 #define TARN_DEVICE_COMPUTE_CAPABILITY_MINOR_NV 0x4001
 #define TARN_DEVICE_WARP_SIZE_NV 0x4003
 
-/* CL_PLATFORM_NAME */
+/* PoCL's CL_PLATFORM_NAME. */
 #define TARN_POCL_NAME "Portable Computing Language"
 
 gboolean _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value,

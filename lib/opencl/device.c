@@ -20,9 +20,9 @@ _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointe
                              "clGetDeviceInfo", error);
 }
 
-/* Asks for a number that only some drivers have.  It is 0 if this one does not know the question,
- * which either of two statuses says.  The name of the extension is not asked for, because a driver
- * may leave it out (PoCL's for CUDA). */
+/* Asks for a number for which only some drivers have a query.  The number is 0 if the driver does
+ * not know the query, which either of two statuses means.  Does not check the driver's list of
+ * extensions, because a driver may not list this one (PoCL's for CUDA). */
 gboolean
 _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint *value,
                                GError **error)
@@ -38,8 +38,8 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
   return TRUE;
 }
 
-/* Asks for a string of any length, transfer full.  Returns NULL and @error if the driver does not
- * say. */
+/* Asks for a string of any length, transfer full.  Returns NULL with an error if the query
+ * fails. */
 gchar *
 _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {
@@ -53,7 +53,7 @@ _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError
   return _tarn_opencl_check (status, "clGetDeviceInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
-/* Asks a platform for a string in the same way. */
+/* Asks a platform for a string, transfer full.  Returns NULL with an error if the query fails. */
 gchar *
 _tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info, GError **error)
 {
@@ -67,7 +67,7 @@ _tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info
   return _tarn_opencl_check (status, "clGetPlatformInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
-/* Asks the platform of a device for a string in the same way. */
+/* Asks a device's platform for a string, transfer full.  Returns NULL with an error on failure. */
 gchar *
 _tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info info, GError **error)
 {
@@ -79,8 +79,8 @@ _tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info i
   return _tarn_opencl_get_platform_string (platform, info, error);
 }
 
-/* Asks for the version of OpenCL.  CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and
- * any text of the vendor's. */
+/* Asks for a device's version of OpenCL.  CL_DEVICE_VERSION is a text such as "OpenCL 3.0",
+ * followed by any text of the vendor's. */
 gboolean
 _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
 {
@@ -98,7 +98,8 @@ _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor
   return FALSE;
 }
 
-/* Returns TRUE if CL_DEVICE_EXTENSIONS, names with a space between them, contain a name. */
+/* Returns TRUE if @extensions contains a name.  @extensions: CL_DEVICE_EXTENSIONS, separated by
+ * spaces. */
 gboolean
 _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
 {

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions of OpenCL that Tarn calls.  No library is linked: OpenCL is opened when it is first
- * needed, so a program with this library starts on a machine without OpenCL. */
+ * The functions of OpenCL that Tarn calls.  Tarn does not link with the OpenCL library, but opens
+ * it when it first needs it, so a program with Tarn starts on a machine without OpenCL. */
 
 #ifndef TARN_OPENCL_DRIVER_PRIVATE_H
 #define TARN_OPENCL_DRIVER_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* X (name): functions of OpenCL 1.2, whose header has their types.  Without one of these OpenCL is
- * of no use. */
+/* X (name): functions that Tarn requires, of OpenCL 1.2, whose header declares their types.  If
+ * OpenCL lacks one, loading it fails. */
 #define TARN_OPENCL_REQUIRED(X)                                                                    \
   X (clBuildProgram)                                                                               \
   X (clCreateBuffer)                                                                               \
@@ -59,8 +59,8 @@
   X (clSetMemObjectDestructorCallback)                                                             \
   X (clWaitForEvents)
 
-/* X (result, name, arguments): functions for images, which a program may do without, and those of
- * OpenCL 2.0.  NULL if OpenCL has none. */
+/* X (result, name, arguments): optional functions, for images and of OpenCL 2.0.  If OpenCL lacks
+ * one, its pointer is NULL. */
 #define TARN_OPENCL_OPTIONAL(X)                                                                    \
   X (cl_mem, clCreateImage,                                                                        \
      (cl_context context, cl_mem_flags flags, const cl_image_format *format,                       \
@@ -89,14 +89,15 @@ typedef struct
 #undef X
 } TarnOpenclDriver;
 
-/* The table through which Tarn calls OpenCL.  It is constant once _tarn_opencl_load () has returned
- * TRUE, and must not be used before.  So each public function that calls OpenCL calls
- * _tarn_opencl_load () first.  Functions of an object need not, because the public function that
- * made the object did. */
+/* The table through which Tarn calls OpenCL.  It is constant after _tarn_opencl_load () has
+ * returned TRUE, and must not be used before.  So each public function that calls OpenCL first
+ * calls _tarn_opencl_load ().  A function that takes an object of Tarn's need not call it, because
+ * the public function that made the object did. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL unless it is loaded.  Returns FALSE with TARN_ERROR_NO_DRIVER, always with the error
- * of the first try, or with TARN_ERROR_FORKED. */
+/* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with the error
+ * of the first try, TARN_ERROR_NO_DRIVER.  In a child of fork (), returns FALSE with
+ * TARN_ERROR_FORKED. */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loads OpenCL, once in a process.  Functions that the process has already come first: those of the
- * library that a program is linked with, and those that the program defines in front of it.  The
- * library is never closed, because threads and exit handlers of drivers point into libraries that
- * it has loaded. */
+ * Loads OpenCL, once in a process.  Prefers functions that the process has already: functions of
+ * the OpenCL library that the program is linked with, or functions with these names that the
+ * program itself defines.  The OpenCL library is never closed, because it has loaded drivers, whose
+ * threads and exit handlers need their code. */
 
 #include "driver-private.h"
 
@@ -24,11 +24,11 @@ typedef struct
 } Finder;
 
 static gint is_loaded;   /* atomic */
-static gint has_library; /* atomic: it may be one that cannot be used */
+static gint has_library; /* atomic: OpenCL was found, but may be unusable */
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-/* Under the lock. */
-static GError *load_error; /* the first try's; NULL: none has failed */
+/* Guarded by the lock. */
+static GError *load_error; /* the error of the first try; NULL: no try has failed */
 static Finder finder;      /* constant when is_loaded */
 
 static gpointer
@@ -39,7 +39,8 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function.  If there is none, stores its name in *missing, unless that has one already. */
+/* Finds a function.  If it is missing, stores its name in *missing, unless *missing has a name
+ * already. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {
@@ -69,7 +70,7 @@ find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver
   return FALSE;
 }
 
-/* Takes over the functions, unless another thread was first. */
+/* Stores the functions in _tarn_cl, and the way to find them, unless another thread was first. */
 static gboolean
 take (const TarnOpenclDriver *driver, const Finder *from)
 {
@@ -103,7 +104,8 @@ open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
   return FALSE;
 }
 
-/* Keeps an error, unless another thread was first.  Returns a copy of the one that is kept. */
+/* Stores an error, unless another thread has stored one first.  Takes over the error, and returns a
+ * copy of the stored one. */
 static GError *
 keep_error (GError *error)
 {
@@ -126,7 +128,7 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  tarn_opencl_error_quark (); /* for children of fork () */
+  tarn_opencl_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
   if (open_library (&driver, &from, &failure))
     {
       take (&driver, &from);
@@ -181,7 +183,7 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  tarn_opencl_error_quark (); /* for children of fork () */
+  tarn_opencl_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;
   if (take (&driver, &from))

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of images, below a pool of them.  As with buffers, clCreateImage () alone may not
- * find out that there is no memory, so each new image is moved to the queue's device at once. */
+ * The allocator of images, below a pool of images.  As with buffers, a driver may find out only
+ * after clCreateImage () that there is no memory, so each new image is moved to the queue's device
+ * at once. */
 
 #include "image-allocator-private.h"
 
@@ -30,8 +31,9 @@ set_error (GError **error, const gchar *call, cl_int status, const TarnOpenclIma
   _tarn_opencl_set_error_with_text (error, call, status, text);
 }
 
-/* Makes the driver allocate the memory of an image, whose content is undefined.  It does not wait,
- * because the status of the call itself says whether there is memory. */
+/* Makes the driver allocate the memory of an image, by a command that leaves its content undefined.
+ * Does not wait for the command, because the status of the call that enqueues it says whether there
+ * is memory. */
 static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)
@@ -72,7 +74,7 @@ create (const ImageAllocator *self, const TarnOpenclImageKind *kind, gsize bytes
   return NULL;
 }
 
-/* Charges the bytes of an image to the limit that it shares with buffers. */
+/* Counts the bytes of an image towards the limit that images share with buffers. */
 static gboolean
 charge (const ImageAllocator *self, gsize bytes, GError **error)
 {
@@ -176,8 +178,9 @@ check_support (cl_device_id device, const TarnOpenclTraits *traits, GError **err
   return has_images == CL_TRUE;
 }
 
-/* Makes an allocator.  Images may be released before the commands that use them are done, because
- * OpenCL keeps them until then (OpenCL 3.0 specification, section 5.5.1, clReleaseMemObject). */
+/* Makes an allocator.  Tarn may release an image before the commands that use it are done, because
+ * OpenCL keeps the image until then (OpenCL 3.0 specification, section 5.5.1,
+ * clReleaseMemObject). */
 static TarnAllocator *
 allocator_new (const ImageAllocator *made)
 {

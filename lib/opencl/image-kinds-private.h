@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of images: the arguments of clCreateImage (), each kind with a number of bytes that no
- * other has.  The layer (lib/opencl/layer) uses them, too, so nothing here calls OpenCL. */
+ * Kinds of images.  A kind is a set of arguments of clCreateImage (), and has a number of bytes
+ * that no other kind has.  The layer (lib/opencl/layer) uses this file, too, so nothing here calls
+ * OpenCL. */
 
 #ifndef TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 #define TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
@@ -19,8 +20,8 @@ typedef struct
   gsize width, height, depth, array_size; /* pixels; images of an array */
 } TarnOpenclImageKind;
 
-/* Makes a kind from the program's arguments; the flags stay as they are.  Returns FALSE with
- * TARN_ERROR_INVALID_ARGUMENT if a pool has no such images. */
+/* Makes a kind from the program's arguments; does not change the flags.  Returns FALSE with
+ * TARN_ERROR_INVALID_ARGUMENT if a pool cannot have such images. */
 gboolean _tarn_opencl_image_kind_init (TarnOpenclImageKind *kind, cl_mem_flags flags,
                                        const cl_image_format *format, const cl_image_desc *desc,
                                        GError **error);
@@ -31,23 +32,23 @@ cl_image_desc _tarn_opencl_image_kind_get_desc (const TarnOpenclImageKind *kind)
 /* Describes a kind for messages, transfer full. */
 gchar *_tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind);
 
-/* The kinds of which a pool has images or requests.  Any thread may call these functions, and none
- * takes another lock. */
+/* The kinds of which a pool has images or requests in progress.  Any thread may call the functions
+ * below.  They take no lock other than their own. */
 typedef struct _TarnOpenclImageKinds TarnOpenclImageKinds;
 
 TarnOpenclImageKinds *_tarn_opencl_image_kinds_new (void);
 TarnOpenclImageKinds *_tarn_opencl_image_kinds_ref (TarnOpenclImageKinds *kinds);
 void _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds);
 
-/* Finds the number of bytes of a kind, which it has until _tarn_opencl_image_kinds_release ().
- * @pool: has a bin for each number of bytes.  Returns FALSE with TARN_ERROR_INVALID_SIZE if the
- * image is too large. */
+/* Finds the number of bytes of a kind, which the kind keeps until the caller calls
+ * _tarn_opencl_image_kinds_release ().  @pool: a pool that has a bin for each number of bytes.
+ * Returns FALSE with TARN_ERROR_INVALID_SIZE if the image is too large. */
 gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool *pool,
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);
 
-/* Finds the kind with a number of bytes, and acquires it once more.  Returns FALSE if there is
- * none. */
+/* Finds the kind that has a number of bytes, and acquires the kind once more.  Returns FALSE if no
+ * kind has that number. */
 gboolean _tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds, gsize bytes,
                                                     TarnOpenclImageKind *kind);
 void _tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes);

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * Kinds of images.  A pool tells blocks apart by their size alone.  So each kind of which there are
- * images gets a number of bytes that no other kind has: those of its pixels, or a few more.  A pool
- * in which each size has a bin of its own then never takes an image of one kind for another.
+ * images gets a number of bytes that no other kind has: the bytes of its pixels, or a few more.  If
+ * each size has its own bin, the pool then never takes an image of one kind for another kind.
  *
- * A kind is forgotten with its last image and its last request, so that a program whose images are
- * of ever new sizes leaves nothing behind. */
+ * A kind is removed when its last image and its last request are gone, so that a program with ever
+ * new sizes of images does not fill the tables. */
 
 #include "image-kinds-private.h"
 
@@ -17,11 +17,11 @@
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
 
-/* The most bytes of an image, so that no sum of a few overflows. */
+/* The most bytes of an image.  The sum of a few such numbers does not overflow. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
-/* Kinds whose pixels have the same bytes get up to this many more.  After a few tries that found a
- * number taken, the range is doubled. */
+/* If another kind has the bytes of a kind's pixels already, the kind gets up to FIRST_RANGE more.
+ * The range doubles each time that TRIES_IN_RANGE numbers were taken. */
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
@@ -58,7 +58,7 @@ static const struct
   { CL_MEM_OBJECT_IMAGE3D, "3D image", TRUE, TRUE, FALSE },
 };
 
-/* Finds a type.  Returns G_N_ELEMENTS (types) if a pool cannot have it. */
+/* Finds the index of a type.  Returns G_N_ELEMENTS (types) if a pool cannot have such images. */
 static guint
 find_type (cl_mem_object_type type)
 {
@@ -69,7 +69,7 @@ find_type (cl_mem_object_type type)
   return i;
 }
 
-/* Fails for images that a pool cannot have, such as those of a buffer. */
+/* Fails for images that a pool cannot have, such as images that are made from a buffer. */
 static gboolean
 check_desc (const cl_image_desc *desc, GError **error)
 {
@@ -169,7 +169,7 @@ _tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind)
 
 /* Bytes */
 
-/* Returns the number of channels of a pixel, or the greatest for an order that is not known. */
+/* Returns the number of channels of a pixel, or 4, the greatest number, for an unknown order. */
 static gsize
 count_channels (cl_channel_order order)
 {
@@ -220,8 +220,8 @@ get_pixel_bytes (const cl_image_format *format)
     }
 }
 
-/* Multiplies bytes by a number. 0 means that the image has no such dimension.  Returns FALSE if the
- * result is too large. */
+/* Multiplies bytes by the size of a dimension. 0 means that the image has no such dimension.
+ * Returns FALSE if the result is too large. */
 static gboolean
 multiply (gsize *bytes, gsize by)
 {
@@ -313,9 +313,9 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
-/* Chooses a number of bytes that no kind has and that is the size of a bin, at least that of the
- * pixels.  Tries numbers at random, because many taken ones may follow each other.  The lock is
- * held. */
+/* Chooses a number of bytes that is the size of a bin, at least @at_least, and that no kind has.
+ * Tries numbers at random, because many taken numbers may follow each other.  The caller holds the
+ * lock. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools of images: a plain pool, in which each kind of image is a size with its own bin, over an
- * allocator that makes images of the kind that a size stands for.  So images have all features of
- * pools. */
+ * Pools of images.  A pool of images is a plain pool over an allocator of images, so images have
+ * all features of pools.  Each kind of image has a size of its own, and each size a bin of its own.
+ * The allocator makes images of the kind whose size is requested. */
 
 #include "common/argument-private.h"
 #include "common/lock-private.h"
@@ -17,10 +17,11 @@
 /* Enough bits for each size of an image to have its own bin. */
 #define LEADING_BITS 26
 
-/* At most this part of the device's memory is cached, unless the program chooses it. */
+/* The pool caches at most the device's memory divided by this, unless the program sets a
+ * maximum. */
 #define HELD_SHARE 8
 
-/* A link from a pool of buffers to a pool of images, which may end meanwhile. */
+/* A link from a pool of buffers to a pool of images, which may end earlier than the link. */
 typedef struct
 {
   TarnMutex lock;
@@ -37,8 +38,8 @@ struct _TarnOpenclImagePool
   guint reclaim_id;            /* in the pool of buffers */
 };
 
-/* Cached images are freed for a request of buffers, or of images, that would exceed their common
- * limit.  Out of memory they are freed because both pools are in one reclaim group. */
+/* free_images () frees cached images if a request for a buffer or an image would exceed the pools'
+ * common limit.  When the device runs out of memory, the pools' common reclaim group frees them. */
 
 static TarnPool *
 ref_images (Link *link)
@@ -118,7 +119,7 @@ link_to_buffers (TarnOpenclImagePool *pool, TarnPool *buffers)
   join (pool->pool, buffers);
 }
 
-/* Fills in the options that the program leaves open: the bytes that the pool caches. */
+/* Reads the program's options.  If they do not set how many bytes the pool caches, sets that. */
 static gboolean
 read_options (cl_command_queue queue, const TarnPoolOptions *options, TarnPoolOptions *known,
               GError **error)

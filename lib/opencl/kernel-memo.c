@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kernels by their source, built once for each context and device.  There are two memos: one of
- * kernels, and one of programs that it uses, so that kernels of one source share the build.  A
- * kernel's arguments are set before it is enqueued, which two threads must not do with the same
- * kernel (clSetKernelArg, OpenCL 3.0, section 5.9.2), so each thread has its own. */
+ * A memo (a cache) of kernels by their source, built once for each context and device.  It uses a
+ * second memo, of programs, so that kernels of one source share the build.  Two threads must not
+ * set arguments of the same kernel object (clSetKernelArg, OpenCL 3.0, section 5.9.2), so each
+ * thread has its own. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
@@ -12,7 +12,7 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* Keys of kernels; without a kernel_name, keys of programs */
+/* Keys of kernels; a key without a kernel_name is a key of a program */
 
 #define N_PARTS 4
 
@@ -29,8 +29,8 @@ get_options (const TarnOpenclKernelKey *key)
   return key->options != NULL ? key->options : "";
 }
 
-/* Reads the parts of a key.  Returns FALSE for one that cannot be read; nothing is kept for it, so
- * it equals no other. */
+/* Reads the parts of a key.  Returns FALSE if the key cannot be read.  The memo stores no value for
+ * such a key, so the key equals no other key. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {
@@ -65,15 +65,16 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* A copy of a key.  It has a reference to a sub-device, which could otherwise go, and another one
- * have its address. */
+/* A copy of a key.  It has a reference to its device, because a sub-device could otherwise be
+ * released, and another one get the same address. */
 typedef struct
 {
   TarnOpenclKernelKey key; /* first */
-  gboolean has_device;     /* a reference to the device */
+  gboolean has_device;     /* TRUE: the copy has a reference to the device */
 } OwnKey;
 
-/* Copies a key, which can be read because a value was computed for it. */
+/* Copies a key.  The memo copies only a key for which it has computed a value, so the key can be
+ * read. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -196,8 +197,8 @@ create_kernel (cl_program program, const gchar *name, GError **error)
   return NULL;
 }
 
-/* Makes a thread's own kernel.  The value that all threads share shows that there is such a kernel,
- * and has the program. */
+/* Makes the kernel that all threads share.  It proves that the program has such a kernel, and
+ * make_kernel_for_thread () gets the program from it to make a thread's own kernel. */
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures how many banks a device's local memory has.  One work-group accesses it in patterns in
- * which lanes meet in a bank, or do not, and bank-analysis.c finds the banks that explain the
- * times.  As many loads as possible are in flight, so that the time of a pattern is that of its
- * accesses one after the other, and not the latency of a load. */
+ * Measures how many banks a device's local memory has.  One work-group accesses local memory in
+ * patterns.  In some patterns several lanes (work items that run in step) access the same bank.
+ * bank-analysis.c finds the banks that explain the times.  As many loads as possible are in flight,
+ * so that a pattern's time shows how its accesses follow each other, and not the latency of a
+ * load. */
 
 #include "bank-analysis-private.h"
 #include "common/argument-private.h"
@@ -14,20 +15,19 @@
 #include "program-private.h"
 #include "status-private.h"
 
-#define MIN_LANES 16 /* with fewer, memories could not be told apart */
+#define MIN_LANES 16 /* with fewer lanes, layouts of banks cannot be told apart */
 #define MAX_ITEMS 1024
 #define MIN_PATTERNS 16
 #define RESERVED_BYTES 256 /* some drivers keep a few bytes of local memory for themselves */
 
 #define ROUNDS 7
-#define LAUNCH_SECONDS                                                                             \
-  0.5e-3 /* long compared to the start of a kernel and the steps of the clock \ */
+#define LAUNCH_SECONDS 0.5e-3 /* long compared to a kernel's start and a step of the clock */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* all rounds together; one always runs */
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* of all rounds together; the first one always ends */
 
-/* Each item follows eight chains of loads, in which every word contains its own index.  With @apart
- * 0 all chains are one, which a compiler cannot know. */
+/* The kernel.  Each work item follows eight chains of loads, in which every word contains its own
+ * index.  @apart is always 0, so all chains are the same, but the compiler cannot know that. */
 static const gchar source[]
     = "__kernel void\n"
       "chase (__global uint *results, __local uint *memory, uint lanes, uint run, uint stride,\n"
@@ -115,7 +115,7 @@ check_can_measure (cl_device_id device, GError **error)
   return TRUE;
 }
 
-/* Finds the number of items that the device runs in step, if it says so. */
+/* Finds the number of work items that the device runs in step, or the preferred multiple. */
 static gboolean
 get_multiple (const Bench *bench, size_t *multiple, GError **error)
 {
@@ -148,7 +148,7 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Chooses the patterns that fit into local memory, and sets local_bytes. */
+/* Chooses the patterns that fit into local memory, and sets local_bytes to the bytes they need. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {
@@ -197,7 +197,7 @@ open_queue (Bench *bench, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error);
 }
 
-/* Makes the buffer of results, and sets the constant arguments. */
+/* Makes the buffer for results, and sets those arguments that are the same for all patterns. */
 static gboolean
 make_results (Bench *bench, GError **error)
 {
@@ -230,7 +230,7 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* Finds the time that a command took, by the device's clock, once it is done.  It is 0 if the
+/* Waits for a command, and finds the time that it took by the device's clock.  The time is 0 if the
  * device's answer makes no sense. */
 static gboolean
 get_seconds (cl_event event, gdouble *seconds, GError **error)
@@ -267,9 +267,9 @@ run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GEr
   return ok;
 }
 
-/* Chooses the number of steps so that a launch takes long enough.  The first launch is not counted,
- * because drivers finish compiling in it and devices wake up.  With rusticl on llvmpipe every
- * command takes 1 ns (seen). */
+/* Doubles the number of steps until a launch takes LAUNCH_SECONDS.  Does not time the first launch,
+ * because drivers finish compiling in it and devices wake up.  Must give up at some point: with
+ * rusticl on llvmpipe every command was seen to take 1 ns. */
 static gboolean
 find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
 {
@@ -292,8 +292,8 @@ find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
     }
 }
 
-/* Finds the least time of each pattern.  Each round has every pattern once, so that a slow phase of
- * the machine affects all of them. */
+/* Finds the least time of each pattern.  Each round runs every pattern one time, so that a slow
+ * phase of the machine affects all patterns. */
 static gboolean
 time_patterns (Bench *bench, const TarnBankPattern *patterns, guint n, gdouble *times,
                GError **error)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memos whose first argument is an OpenCL object, which is retained as long as a value is kept for
- * it. */
+ * Memos (caches of computed values) whose first argument is an OpenCL object.  A memo retains the
+ * object as long as it has a value for it. */
 
 #include "common/memo-ops-private.h"
 #include "driver-private.h"
@@ -27,7 +27,7 @@ REFERENCES (context, Context)
 REFERENCES (queue, CommandQueue)
 REFERENCES (device, Device)
 
-/* Fails for NULL: OpenCL has no current object. */
+/* Fails, because a first argument is NULL and OpenCL has no current object. */
 static gpointer
 refuse_null (gpointer unused, GError **error)
 {
@@ -48,7 +48,7 @@ static const struct
   { "opencl-device", ref_device, unref_device },
 };
 
-/* Makes a memo with the caller's functions for keys and values. */
+/* Makes a memo with the caller's functions for keys and values, and ours for the first argument. */
 static TarnMemo *
 memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer user_data,
           GDestroyNotify destroy)

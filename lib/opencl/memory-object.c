@@ -14,11 +14,12 @@
 #define NVIDIA 0x10de /* the vendor's number on the PCI bus */
 #define NVIDIA_PLATFORM "NVIDIA CUDA"
 
-/* Chooses the command.  A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL
- * promises that threads may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple
- * Host Threads").  But with NVIDIA's driver 580, also without Tarn, a migration while another
- * thread enqueues causes a segmentation fault in a thread of the driver's.  A fill of the first
- * bytes does not, and is legal with whatever access of the host the flags allow. */
+/* Chooses the command that makes a driver allocate memory: a migration, or a write of the first
+ * bytes before OpenCL 1.2, which brought migrations.  For NVIDIA it is a fill of the first bytes,
+ * which is legal with any flags for the host's access.  With NVIDIA's driver 580, also without
+ * Tarn, a migration while another thread enqueues causes a segmentation fault in a thread of the
+ * driver's, although OpenCL promises that threads may enqueue on one queue (OpenCL 3.0
+ * specification, appendix A.2, "Multiple Host Threads"). */
 static gboolean
 choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command, GError **error)
 {
@@ -33,9 +34,10 @@ choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command,
   return TRUE;
 }
 
-/* Finds out whether reference counts are the program's alone.  Drivers do not say it: this is as
- * seen while a command waited for a user event.  NVIDIA's does not count uses by commands.  PoCL
- * counts the use of a part at the whole buffer. rusticl and Oclgrind count all uses. */
+/* Finds out whether reference counts count only the program's references.  Drivers do not say so;
+ * these facts were seen while a command waited for a user event.  NVIDIA's driver does not count
+ * uses by commands.  PoCL counts a command's use of a sub-buffer at the whole buffer. rusticl and
+ * Oclgrind count all uses by commands. */
 static gboolean
 find_trust (cl_device_id device, cl_uint vendor, TarnOpenclTraits *traits, GError **error)
 {
@@ -71,7 +73,7 @@ _tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Most counts are 1; then no other count has to be asked for. */
+/* Most reference counts are 1.  Then the object's parent need not be asked for. */
 gboolean
 _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
 {

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queues of blocks: how allocators of OpenCL memory are ordered. */
+ * Functions by which allocators of OpenCL memory order the uses of a block on different queues. */
 
 #ifndef TARN_OPENCL_ORDER_PRIVATE_H
 #define TARN_OPENCL_ORDER_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* Adds OpenCL's default access if the flags name none, because some drivers do not report it. */
+/* Adds CL_MEM_READ_WRITE, OpenCL's default, if the flags name no access, because some drivers do
+ * not report the default. */
 static inline cl_bitfield
 _tarn_opencl_add_access (cl_bitfield flags)
 {
@@ -17,7 +18,7 @@ _tarn_opencl_add_access (cl_bitfield flags)
   return (flags & access) != 0 ? flags : flags | CL_MEM_READ_WRITE;
 }
 
-/* The start of the user data of every allocator here; constant after it is made. */
+/* The fields with which the user data of each OpenCL allocator begins.  They are constant. */
 typedef struct
 {
   cl_context context;     /* a reference */
@@ -29,7 +30,8 @@ gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_co
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);
 
-/* Sets the functions for queues of an allocator.  Its user_data must begin with its home. */
+/* Sets an allocator's functions for queues.  The allocator's user_data must begin with a
+ * TarnOpenclHome. */
 void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,
@@ -41,8 +43,9 @@ gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 /* Fails with TARN_ERROR_INVALID_ARGUMENT for a queue of another context. */
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
 
-/* Implements TarnAllocatorOps.get_memory for an allocator whose user_data begins with its home.
- * Reports the memory of the queue's device, or of the context's device with the least. */
+/* Implements TarnAllocatorOps.get_memory for an allocator whose user_data begins with a
+ * TarnOpenclHome.  Reports the memory of the queue's device.  Without a queue, reports that of the
+ * context's device with the least. */
 gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                                   GError **error);
 

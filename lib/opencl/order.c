@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lets queues wait for each other: a marker's event is recorded, and a barrier waits for it (OpenCL
- * 3.0 specification, section 5.12, "Markers, Barriers and Waiting for Events").  Queues are
- * retained, so they can be used at any time. */
+ * Lets queues wait for each other: Tarn puts a marker on one queue, and on another queue a barrier
+ * that waits for the marker's event (OpenCL 3.0 specification, section 5.12, "Markers, Barriers and
+ * Waiting for Events").  Tarn retains queues, so it can use them at any time. */
 
 #include "common/argument-private.h"
 #include "driver-private.h"
@@ -17,7 +17,7 @@ gboolean
 _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                         GError **error)
 {
-  tarn_opencl_error_quark (); /* for children of fork () */
+  tarn_opencl_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
   if (!_tarn_opencl_check (_tarn_cl.clRetainContext (context), "clRetainContext", error))
     return FALSE;
   if (queue != NULL
@@ -88,7 +88,8 @@ _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **e
   return FALSE;
 }
 
-/* Fails before OpenCL 1.2, which brought markers and barriers with lists of events. */
+/* Fails if a queue's device is older than OpenCL 1.2, which brought markers and barriers with lists
+ * of events. */
 static gboolean
 check_version (cl_command_queue queue, GError **error)
 {
@@ -131,8 +132,8 @@ event_release (gpointer user_data, gpointer event)
   _tarn_opencl_report_release ("clReleaseEvent", _tarn_cl.clReleaseEvent (event));
 }
 
-/* Records an event, and flushes the queue: another queue may wait for the event before any thread
- * waits for this queue, and commands that are not flushed may never begin. */
+/* Records an event, and flushes the queue.  Commands that are not flushed may never begin, and
+ * another queue may wait for the event before any thread waits for this queue. */
 static gpointer
 event_record (gpointer user_data, gpointer queue, GError **error)
 {
@@ -147,7 +148,7 @@ event_record (gpointer user_data, gpointer queue, GError **error)
   return NULL;
 }
 
-/* Returns TRUE also if the command has failed, because then it is over, too. */
+/* Returns TRUE if the event's command is over: it is complete, or it has failed. */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {
@@ -193,7 +194,8 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
   ops->fresh_queue = get_fresh_queue;
 }
 
-/* Returns TRUE if a block is this backend's; otherwise logs a g_critical (). */
+/* Returns TRUE if a block's memory is OpenCL's.  Otherwise logs a g_critical (), and returns
+ * FALSE. */
 static gboolean
 check_block (const gchar *function, const TarnBlock *block)
 {

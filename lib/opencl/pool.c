@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool that most programs want, and functions for its blocks, by handle. */
+ * Makes the pool that most programs want.  Also finds blocks by their buffers, and makes blocks
+ * that are copies, and sub-buffers of blocks. */
 
 #include <string.h>
 
@@ -47,7 +48,7 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
-  TarnMemory memory = { .address = 0 }; /* a pointer may be half of it */
+  TarnMemory memory = { .address = 0 }; /* a pointer may have fewer bytes than the union */
 
   memory.pointer = buffer;
   return tarn_pool_find (pool, memory);
@@ -61,8 +62,8 @@ free_copy (cl_event event, cl_int state, gpointer copy)
   g_free (copy);
 }
 
-/* Frees a copy of the program's bytes once a command has read it.  Later commands on the queue come
- * after that one. */
+/* Frees a copy of the program's bytes as soon as a command has read it.  Makes later commands on
+ * the queue wait for that command, even if the queue is out of order. */
 static gboolean
 free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **error)
 {
@@ -80,7 +81,8 @@ free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **erro
   return is_ordered;
 }
 
-/* Fills a block from a copy of bytes, which the program may change afterwards. */
+/* Copies bytes, and writes the copy to a block, so that the program may change its bytes at
+ * once. */
 static gboolean
 write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue queue,
             GError **error)
@@ -122,8 +124,8 @@ tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, gsize size,
   return NULL;
 }
 
-/* Finds the buffer that a sub-buffer is made of, and its offset there; for any other buffer,
- * itself. */
+/* Finds the buffer from which a sub-buffer was made, and the sub-buffer's offset in it.  For any
+ * other buffer, finds the buffer itself. */
 static gboolean
 get_whole (cl_mem buffer, cl_mem *whole, gsize *offset, GError **error)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists the platforms and devices that the loader has, and chooses some of them.  If a driver
- * answers a question with an error, it is named in a message and its answer is left out: one bad
- * driver must not keep a program from the others. */
+ * Lists the platforms and devices that the OpenCL loader has, and chooses some of them.  If a query
+ * of a driver fails, logs a message that names the platform, and leaves the answer out, because one
+ * bad driver must not keep a program from the others. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -14,7 +14,7 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* Later than OpenCL 1.2: cl_khr_device_uuid and cl_khr_pci_bus_info. */
+/* Queries newer than OpenCL 1.2, of cl_khr_device_uuid and cl_khr_pci_bus_info. */
 #define DEVICE_UUID_KHR 0x106A
 #define DEVICE_PCI_BUS_INFO_KHR 0x410F
 
@@ -138,8 +138,8 @@ ask_platform (Platform *platform, guint index)
     }
 }
 
-/* Lists all platforms, as an array of Platform.  It is empty if the loader knows none or there is
- * no OpenCL, which is normal. */
+/* Lists all platforms, as an array of Platform.  The array is empty if the loader knows no
+ * platform, or if there is no OpenCL, which is normal. */
 static GArray *
 ask_loader (void)
 {
@@ -207,8 +207,8 @@ opencl_device_new (const GArray *platforms, const TarnSelectionPlatform *choices
   return device;
 }
 
-/* Makes the result from the chosen items.  A device that did not say its name is left out; it was
- * reported. */
+/* Makes the result from the chosen items.  Leaves out a device whose name the driver did not state;
+ * ask_device () has logged that. */
 static GPtrArray *
 collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GArray *items)
 {
@@ -224,8 +224,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Copies the devices of all platforms into one array, which the platforms of the result point
- * into. */
+/* Describes the platforms in @selection, and their devices in an array, into which @selection
+ * points.  Returns the array. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

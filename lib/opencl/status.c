@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") as errors. */
+ * Converts OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") to errors, and
+ * back. */
 
 #include "status-private.h"
 
@@ -18,8 +19,8 @@ tarn_opencl_error_quark (void)
 
 #define NO_PLATFORM -1001 /* cl_khr_icd's CL_PLATFORM_NOT_FOUND_KHR */
 
-/* The names of statuses.  Those newer than OpenCL 1.2 are numbers here, because this library needs
- * only the headers of that. */
+/* The names of statuses.  Statuses newer than OpenCL 1.2 are numbers here, because Tarn also builds
+ * with headers of OpenCL 1.2. */
 static const struct
 {
   cl_int status;
@@ -155,8 +156,8 @@ set_error (GError **error, cl_int status, gchar *message)
   g_free (message);
 }
 
-/* Sets the error of a call that returned another status than CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY
- * if the status means that, else TARN_OPENCL_ERROR with the status as its code. */
+/* Sets the error of a call that did not return CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY if the status
+ * means that, otherwise TARN_OPENCL_ERROR with the status as its code. */
 void
 _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
 {
@@ -164,7 +165,7 @@ _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
              g_strdup_printf ("%s: %s (%d)", call, tarn_opencl_status_name (status), status));
 }
 
-/* Returns TRUE if a call succeeded; otherwise sets the error above. */
+/* Returns TRUE if a call succeeded.  Otherwise sets the error as _tarn_opencl_set_error () does. */
 gboolean
 _tarn_opencl_check (cl_int status, const gchar *call, GError **error)
 {
@@ -182,7 +183,8 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
                               tarn_opencl_status_name (status), status, size));
 }
 
-/* Sets an error that contains a text of the driver's, which is not empty, and may not be UTF-8. */
+/* Sets an error with a status and a text, such as the driver's log.  @text: not empty; need not be
+ * UTF-8. */
 void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)

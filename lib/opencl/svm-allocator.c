@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of shared virtual memory (OpenCL 3.0 specification, section 5.6).  Its functions
- * came with OpenCL 2.0.  They are called only if every device of the context is of 2.0 or later,
- * because loaders have them for all platforms, and some platforms never return from a call. */
+ * The allocator of shared virtual memory (OpenCL 3.0 specification, section 5.6).  OpenCL's
+ * functions for it came with OpenCL 2.0.  Tarn calls them only if every device of the context is of
+ * 2.0 or later, because loaders have the functions for all platforms, and on some older platforms a
+ * call never returns. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -19,8 +20,9 @@
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
-/* The alignment by clSVMAlloc () if 0 is asked for: the largest type of OpenCL C, double16 or
- * long16 (OpenCL 3.0 specification, section 5.6.1).  Parts are aligned as well. */
+/* The alignment that clSVMAlloc () uses if it is asked for 0: that of the largest types of OpenCL
+ * C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1).  Suballocations have it,
+ * too. */
 #define DEFAULT_ALIGNMENT (16 * sizeof (cl_long))
 
 typedef struct
@@ -42,9 +44,10 @@ check_functions (GError **error)
   return FALSE;
 }
 
-/* Allocates memory.  If there is none, waits for memory that a queue is still to free, and retries.
- * A reclaim function could not do it: it is called once for a request, and would miss memory that
- * other threads let their queues free after that, because they empty the pool. */
+/* Allocates memory.  If there is none, waits for memory that queues have still to free, and
+ * retries.  A reclaim function could not do that.  The pool calls it one time for a request, when
+ * other threads that empty the pool may not have put all their frees on queues yet; it would miss
+ * the later ones. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -52,7 +55,7 @@ svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error
   guint64 n_frees;
   gpointer pointer;
 
-  /* clSVMAlloc () of 0 bytes returns NULL, as it does without memory. */
+  /* clSVMAlloc () returns NULL for 0 bytes, as it does if it has no memory. */
   if (size == 0)
     return TRUE;
   n_frees = _tarn_opencl_frees_count (self->frees);
@@ -80,10 +83,11 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
 }
 
 /* Memory that a queue is to free.  The specification does not say that a driver copies the list of
- * pointers, and NVIDIA's 580 reads it when the command runs.  So this lives until then. */
+ * pointers, and NVIDIA's driver 580 reads the list only when the command runs.  So the list is
+ * here, and this struct lives until then. */
 typedef struct
 {
-  cl_context context; /* the queue keeps it */
+  cl_context context; /* the queue keeps it alive */
   TarnOpenclFrees *frees;
   TarnOpenclFreeQueue *queue;
   gpointer pointers[1];
@@ -130,9 +134,9 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   return TRUE;
 }
 
-/* Makes a part, which is an address and needs no call: kernels and commands take any address within
- * shared virtual memory (OpenCL 3.0 specification, section 5.9.2, clSetKernelArgSVMPointer).  Only
- * functions that free memory need the address of the whole. */
+/* Makes a suballocation, which is only an address and needs no call: kernels and commands accept
+ * any address within shared virtual memory (OpenCL 3.0 specification, section 5.9.2,
+ * clSetKernelArgSVMPointer).  Only functions that free memory need the address of the whole. */
 static gboolean
 svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
               GError **error)
@@ -144,8 +148,8 @@ svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, T
   return TRUE;
 }
 
-/* Sets the functions for parts.  If the alignment is no power of two there are none, and clSVMAlloc
- * () refuses it. */
+/* Sets the functions for suballocations.  Sets none if the alignment is no power of two; clSVMAlloc
+ * () refuses such an alignment. */
 static void
 set_parts (TarnAllocatorOps *ops, cl_uint alignment)
 {
@@ -227,8 +231,8 @@ svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint
   return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
 }
 
-/* Fails if the queue is out of order, or of another context.  Memory is freed in the order of the
- * queue's commands. */
+/* Fails if the queue is out of order or of another context, because Tarn frees memory in the order
+ * of the queue's commands. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {

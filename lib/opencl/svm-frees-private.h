@@ -15,19 +15,20 @@ typedef struct _TarnOpenclFreeQueue TarnOpenclFreeQueue;
 TarnOpenclFrees *_tarn_opencl_frees_new (void);
 void _tarn_opencl_frees_unref (TarnOpenclFrees *frees);
 
-/* Notes that a command which frees memory is about to be put on the queue.  Call
- * _tarn_opencl_frees_end () after it, in any thread, with the result, which has a reference until
- * then. */
+/* Records that the caller is about to put a command that frees memory on a queue.  After the
+ * command, call _tarn_opencl_frees_end () with the result, in any thread.  The result is valid
+ * until then. */
 TarnOpenclFreeQueue *_tarn_opencl_frees_begin (TarnOpenclFrees *frees, cl_command_queue queue);
 
-/* Notes that the memory is free, or that there is no such command. */
+/* Records that the memory is free, or that the command could not be put on the queue. */
 void _tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue);
 
-/* Returns the number of times that memory became free. */
+/* Returns how many times queues have freed memory until now. */
 guint64 _tarn_opencl_frees_count (TarnOpenclFrees *frees);
 
-/* Waits for memory that is to be freed now.  Returns TRUE if any memory has become free since there
- * were @count. */
+/* Makes the host wait for the memory that queues are to free at the time of the call, unless they
+ * are stuck.  Returns TRUE if any memory became free since _tarn_opencl_frees_count () returned
+ * @count. */
 gboolean _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count);
 
 #endif

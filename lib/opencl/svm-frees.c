@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that a queue is to free is not free before the queue has done so.  A request for which
- * there is no memory left waits for it, but must not wait for ever: a queue may wait for the host
- * (a user event), whose thread is the one that allocates.  OpenCL does not say whether a command
- * does: one behind such an event is CL_QUEUED or CL_SUBMITTED, like one behind a kernel that ends
- * by itself.
+ * Memory that a command on a queue frees (clEnqueueSVMFree) is not free before the command runs.  A
+ * request for which there is no memory waits for such commands, but must not wait for ever: the
+ * queue may wait for a user event that only the requesting thread can complete.  OpenCL does not
+ * show that.  A command that waits for such an event is CL_QUEUED or CL_SUBMITTED, and so is a
+ * command that waits for a kernel.
  *
  * So requests wait for a queue as long as it frees memory.  A queue that frees none for PATIENCE is
- * stuck, and requests then wait for it no longer than SHORT_PATIENCE until it does.  So a program
- * that blocks a queue pays once, and one that allocates in a callback, where the driver cannot go
- * on meanwhile, gets its error. */
+ * stuck, and until it frees memory again requests wait for it only SHORT_PATIENCE.  So a program
+ * that blocks a queue waits PATIENCE one time only.  A program that allocates in a callback, during
+ * which the driver cannot go on, gets its error. */
 
 #include "svm-frees-private.h"
 
@@ -19,7 +19,7 @@
 #define PATIENCE G_GINT64_CONSTANT (1000000) /* microseconds */
 #define SHORT_PATIENCE G_GINT64_CONSTANT (10000)
 
-/* A queue with memory to free.  It is in the list as long as it has references. */
+/* A queue with memory to free.  The struct is in the list as long as it has references. */
 struct _TarnOpenclFreeQueue
 {
   cl_command_queue queue; /* alive while it has memory to free */
@@ -33,9 +33,9 @@ struct _TarnOpenclFrees
   gint ref_count; /* atomic: the allocator's, and one for each command that frees memory */
   TarnMutex lock;
   TarnCond changed;
-  /* Under the lock: */
+  /* Guarded by the lock: */
   GPtrArray *queues; /* of TarnOpenclFreeQueue */
-  guint64 n_ended;   /* the sum over all queues so far */
+  guint64 n_ended;   /* the sum of n_ended of all queues, past ones included */
 };
 
 TarnOpenclFrees *
@@ -130,8 +130,8 @@ _tarn_opencl_frees_count (TarnOpenclFrees *frees)
   return count;
 }
 
-/* Waits until the queue frees memory.  Returns FALSE if it does not.  Releases the lock
- * meanwhile. */
+/* Waits until a queue frees memory.  Returns FALSE if it does not within PATIENCE or, if it is
+ * stuck, SHORT_PATIENCE.  Releases the lock while it waits. */
 static gboolean
 await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
 {
@@ -145,8 +145,8 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Waits until the queue has freed memory @n_wanted times, or is stuck.  Releases the lock
- * meanwhile. */
+/* Waits until a queue has freed memory @n_wanted times in all, or is stuck.  Releases the lock
+ * while it waits. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

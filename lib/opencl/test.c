@@ -26,8 +26,8 @@ is_same (gconstpointer first, gconstpointer second)
   return a->platform_index == b->platform_index && a->device_index == b->device_index;
 }
 
-/* Returns the chosen devices' tests.  If there are none because there is no OpenCL, its error is
- * the reason. */
+/* Returns the tests of the chosen devices.  If there are no devices because there is no OpenCL,
+ * gives OpenCL's error as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {
