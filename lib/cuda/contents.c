@@ -142,8 +142,8 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* Makes the finder.  If the driver cannot compile it, module stays NULL, and the host reads and
- * compares the bytes instead. */
+/* Makes the finder.  If the driver cannot compile it, module stays NULL, and the host compares
+ * bytes. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {

@@ -8,15 +8,15 @@
 
 #include "driver-private.h"
 
-/* A CUDA context in which Tarn has memory or other objects.  No field changes after the struct is
- * made. */
+/* A CUDA context in which Tarn has memory or other objects.  Its fields do not change. */
 typedef struct
 {
   const TarnCudaDriver *driver;
   CUcontext handle;
   CUdevice device;
   gboolean is_primary; /* TRUE: Tarn has a reference to it; FALSE: only its owner keeps it alive */
-  unsigned long long id; /* no later context gets the same; 0: the driver has no cuCtxGetId () */
+  unsigned long long
+      id; /* the driver's number of the context, which no later context gets; 0: no cuCtxGetId () */
 } TarnCudaContext;
 
 /* Fills in a context.  If it is a primary context, takes a reference to it.  @handle: NULL means
@@ -42,19 +42,17 @@ typedef struct
 /* Makes a context current in this thread, until the caller passes the same scope to
  * _tarn_cuda_context_leave ().  Until then the thread's stream capture mode is relaxed, so that no
  * call ends the capture of another stream.  If it fails, returns FALSE with an error,
- * TARN_ERROR_CONTEXT_LOST if the context was destroyed.  The caller must not leave the context
- * then. */
+ * TARN_ERROR_CONTEXT_LOST if the context was destroyed; the caller must not leave it then. */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
 
-/* Makes the host wait for all streams of a context.  Ends no stream's capture.  The caller has
- * entered the context. */
+/* Makes the host wait for all streams of a context, which the caller has entered.  Ends no
+ * capture. */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 
-/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured, or if @stream is
- * CU_STREAM_LEGACY and a stream for which it would wait is being captured.  The caller has entered
- * the context. */
+/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured, or if it is CU_STREAM_LEGACY
+ * and would wait for a stream that is being captured.  The caller has entered the context. */
 gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream,
                                            GError **error);
 

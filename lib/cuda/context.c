@@ -110,9 +110,9 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
 }
 
 /* Allocates 1 byte and frees it: before cuMemFree () frees memory, it waits for all streams of the
- * context, even if no stream uses the memory. cuCtxSynchronize (), or an event of the whole
- * context, would end all captures in the context, in any capture mode, and the driver cannot tell
- * whether there are any. */
+ * context, even if none uses the memory. cuCtxSynchronize (), or an event of the whole context,
+ * would end all captures in the context, in any mode, and the driver cannot tell whether there are
+ * any. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {

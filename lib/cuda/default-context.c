@@ -100,8 +100,7 @@ find_choice (Choice *choice, GError **error)
   return TRUE;
 }
 
-/* Reads a decimal number, which may have blanks around it.  Returns FALSE if the text is something
- * else. */
+/* Reads a decimal number, which may have blanks around it.  Returns FALSE for any other text. */
 static gboolean
 parse_device_number (const gchar *text, guint64 *number)
 {
@@ -295,8 +294,7 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
-/* Pops a context if it is the thread's current context and alive.  Logs a message if the driver
- * does not say. */
+/* Pops a context if it is current and alive.  Logs a message if the driver does not say. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fills in a TarnCudaDeviceData from the driver's attributes, and aligns sizes as PyCUDA's
- * DeviceData does. */
+ * Fills in a TarnCudaDeviceData from the driver's attributes, and aligns as PyCUDA's DeviceData
+ * does. */
 
 #include "common/struct-private.h"
 #include "occupancy-private.h"
@@ -77,8 +77,7 @@ ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *v
 }
 
 /* Returns the most blocks of a multiprocessor, by its architecture, for drivers without the
- * attribute.  Returns 0 if the architecture is not known, or if all its drivers have the
- * attribute. */
+ * attribute.  Returns 0 if the architecture is unknown, or all its drivers have the attribute. */
 static guint
 find_old_blocks_per_mp (gint major, gint minor)
 {

@@ -53,8 +53,7 @@ typedef struct
 } TarnCudaOwnAccess;
 
 /* The types of these structs in arguments of functions.  If <cuda.h> is included, they are its
- * structs. t/cuda/headers.t then compares the functions, and the layout of the structs above, with
- * <cuda.h>. */
+ * structs, and t/cuda/headers.t compares the functions, and the structs above, with <cuda.h>. */
 #ifdef CUDA_VERSION
 typedef CUmemAllocationProp TarnCudaProperties;
 typedef CUmemAccessDesc TarnCudaAccess;

@@ -25,7 +25,7 @@ static GError *load_error;   /* the error that each call returns; NULL: none */
 static gboolean has_library; /* libcuda.so.1 was opened, but may be unusable */
 
 /* Returns a text such as "; it is of version 11.4", or "" if the driver does not state its
- * version. */
+ * version */
 static gchar *
 describe_version (gpointer library)
 {
@@ -162,8 +162,7 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                                      name_status (driver, status), status, size));
 }
 
-/* Sets an error with a status and a text, such as the driver's log.  The text is not always
- * UTF-8. */
+/* Sets an error with a status and a text, such as the driver's log, which may not be UTF-8. */
 void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)

@@ -12,8 +12,7 @@
 #include <tarn/pool.h>
 
 /* Makes such an allocator over a pool of CUDA memory.  Its memory counts towards the pool's limit.
- * Memory that a heap has from the allocator is neither moved nor returned before the caller calls
- * _tarn_cuda_graph_pieces_release (). */
+ * A heap's memory is not moved or returned before _tarn_cuda_graph_pieces_release () is called. */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
 /* Queues an allocator's unused memory to be returned, and from now on memory that becomes unused.

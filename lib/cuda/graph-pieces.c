@@ -25,8 +25,7 @@ typedef struct
   gpointer data; /* the heap's data, an argument of the functions in ops */
 } Lender;
 
-/* Memory or addresses that a graph's heap has freed and that wait to be given back to the
- * lender. */
+/* Memory or addresses that a graph's heap has freed, to be given back to the lender. */
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
@@ -284,8 +283,7 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
 }
 
 /* Makes the pool free bytes from its cache, or by its reclaim functions, as it does for a request,
- * so that the pool's heap can lend these bytes.  Returns FALSE if the pool cannot free @size
- * bytes. */
+ * so that the pool's heap can lend these bytes.  Returns FALSE if the pool has too few. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {

@@ -56,8 +56,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds the graph of a pool whose capture began on a stream and is still in progress.  Returns NULL
- * if there is none. */
+/* Finds the graph of a pool whose capture began on a stream and has not ended.  NULL: there is
+ * none. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -141,8 +141,7 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
 }
 
 /* Asks the driver for each capture of a pool whose number Tarn does not know yet.  The driver has
- * no number before the program begins the capture, which it does after tarn_cuda_pool_begin_graph
- * (). */
+ * no number before the program begins the capture, after tarn_cuda_pool_begin_graph (). */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -164,8 +163,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a reference to the own pool of the graph with this capture.  Returns NULL if no such
- * graph is known. */
+/* Returns a reference to the own pool of the graph with a capture.  NULL: no such graph is
+ * known. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -200,8 +199,8 @@ find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
   return ref_own_pool (pool, capture);
 }
 
-/* Makes a pool call find_pool () for its requests while any graph of it is being captured, and not
- * otherwise. */
+/* Makes a pool call find_pool () for requests only while any graph of the pool is being
+ * captured. */
 static void
 update_redirect (TarnPool *pool)
 {
@@ -232,8 +231,7 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  It can find blocks by their address, because the program's pool may
- * be able to. */
+/* Makes the pool of a graph.  It is findable (by address), because the program's pool may be. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -248,8 +246,7 @@ own_pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Frees a graph that is not in the list any more.  Memory of blocks in use stays until they are
- * freed. */
+/* Frees a graph that is not in the list any more.  Memory of blocks in use is freed with them. */
 static void
 graph_free (Graph *graph)
 {
@@ -291,8 +288,8 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Returns the context of a pool.  Returns NULL with an error if the stream is of another context,
- * or cannot be captured. */
+/* Returns the context of a pool.  Fails if the stream is of another context or cannot be
+ * captured. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {

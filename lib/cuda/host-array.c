@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arrays in page-locked memory, like those that PageLockedMemoryPool.allocate (shape, dtype, order)
- * of PyCUDA makes. */
+ * Arrays in page-locked memory, like those of PyCUDA's PageLockedMemoryPool.allocate (shape, dtype,
+ * order). */
 
 #include <string.h>
 #include <tarn/cuda.h>
@@ -25,8 +25,7 @@ check_arguments (gsize item_size, gchar order, GError **error)
 }
 
 /* Computes the strides (the bytes from one element to the next along each axis), and the bytes of
- * the whole array.  As in NumPy, empty arrays have strides, too: an axis without elements counts as
- * if it had one. */
+ * the whole array.  For strides, an axis without elements counts as if it had one (as in NumPy). */
 static gboolean
 find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsize *strides,
               gsize *size, GError **error)

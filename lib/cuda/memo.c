@@ -33,8 +33,8 @@ context_memo_free (gpointer data)
   g_free (self);
 }
 
-/* Enters a context.  If it fails, returns FALSE with an error; the caller must not leave the
- * context then. */
+/* Enters a context.  If it fails, returns FALSE with an error; the caller must not leave it
+ * then. */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {
@@ -55,8 +55,8 @@ get_current (gpointer unused, GError **error)
   return handle;
 }
 
-/* Returns TRUE if an error means that the context was destroyed, or that the driver is gone because
- * the process exits. */
+/* Returns TRUE if an error means that the context was destroyed, or, at exit, that the driver is
+ * gone. */
 static gboolean
 is_gone (const GError *error)
 {

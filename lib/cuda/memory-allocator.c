@@ -10,10 +10,9 @@
 #include "memory-private.h"
 
 /* The alignment of suballocations, in bytes: as much of a whole block's alignment as any use needs.
- * On an H200, textures and memory of cuMemAlloc () begin at multiples of 512 bytes; other uses of
- * device memory need at most 256.  On the host 64 bytes are a cache line.  Two threads should not
- * write to the same line, and write-combined memory is written a line at a time.  No type needs
- * more. */
+ * On an H200, textures and memory of cuMemAlloc () begin at multiples of 512 bytes; other uses need
+ * at most 256.  On the host 64 bytes are a cache line.  Two threads should not write to the same
+ * line, and write-combined memory is written a line at a time.  No type needs more. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 
@@ -148,8 +147,7 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
                error->message);
 }
 
-/* Makes a suballocation, which is only an address: no driver call makes it, and nothing has to be
- * released. */
+/* Makes a suballocation.  It is only an address, so no driver call makes or releases it. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)

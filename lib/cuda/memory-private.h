@@ -29,8 +29,7 @@ typedef struct
   gsize n_access;
 } TarnCudaVirtual;
 
-/* A kernel that finds a byte in a device's memory (contents.c), compiled when it is first
- * needed. */
+/* A kernel that finds a byte in a device's memory (contents.c), compiled at its first use. */
 typedef struct
 {
   TarnMutex lock;
@@ -54,8 +53,8 @@ typedef struct
 } TarnCudaMemoryAllocator;
 
 /* Finds the properties of the device's virtual memory.  A device without virtual memory is an error
- * only if the options need it.  The caller frees the result by _tarn_cuda_virtual_clear (), also
- * after an error. */
+ * only if the options need it.  The caller calls _tarn_cuda_virtual_clear (), also after an
+ * error. */
 gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *context,
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
@@ -70,9 +69,8 @@ gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **er
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
 
-/* Functions of async-memory.c.  The caller sets the allocator's home before it calls any of them.
- * The caller of _tarn_cuda_async_allocate () or _tarn_cuda_async_free () has made the home's
- * context current. */
+/* Functions of async-memory.c.  The caller sets the allocator's home before it calls any of them,
+ * and makes the home's context current before it allocates or frees. */
 gboolean _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError **error);
 void _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self);
 gboolean _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size,

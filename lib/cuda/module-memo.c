@@ -141,8 +141,7 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* Copies a key.  The memo copies only a key for which it has computed a value, so the key can be
- * read. */
+/* Copies a key.  The memo copies only keys for which it has a value, so the key can be read. */
 static gpointer
 key_copy (gconstpointer key)
 {

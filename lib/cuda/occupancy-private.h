@@ -9,8 +9,7 @@
 
 #include "driver-private.h"
 
-/* Facts about an architecture that the driver's attributes do not state, or that only newer drivers
- * state. */
+/* Facts about an architecture that no driver's attributes state, or only those of newer drivers. */
 typedef struct
 {
   gint major;
@@ -18,8 +17,7 @@ typedef struct
   guint registers_per_thread;
   guint warp_allocation_granularity;
   gsize shared_allocation_unit;
-  guint old_blocks_per_mp; /* for drivers without this attribute; 0: all drivers for the
-                              architecture have it */
+  guint old_blocks_per_mp; /* for drivers without this attribute; 0: there are none */
 } TarnCudaArchitecture;
 
 /* Returns the architecture of a compute capability.  Returns NULL if it is not known. */

@@ -67,8 +67,7 @@ typedef struct
 
 #define NO_LIMIT G_MAXUINT64
 
-/* Takes a limit into account.  If several limits allow the same number of blocks, the first one
- * stays. */
+/* Takes a limit into account.  Of equal limits, the first one stays. */
 static void
 consider_limit (Least *least, TarnCudaLimit by, guint64 blocks)
 {
@@ -158,8 +157,7 @@ static guint64
 count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
 {
   const guint parts = data->warp_allocation_granularity;
-  /* A multiprocessor of compute capability 6.0 has two parts, but a block must fit as if there were
-   * four. */
+  /* Compute capability 6.0 has two parts, but a block must fit as if there were four. */
   const guint block_parts = parts == 2 ? 4 : parts;
   guint64 warp_registers
       = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)
@@ -190,8 +188,7 @@ count_blocks_by_shared (const TarnCudaDeviceData *data, gsize shared_bytes)
          / divide_up (bytes, data->shared_allocation_unit);
 }
 
-/* Fails if the occupancy cannot be computed, because the architecture is not known or a field is
- * not set. */
+/* Fails if the occupancy cannot be computed: the architecture is unknown, or a field is not set. */
 static gboolean
 check_device_data (const TarnCudaDeviceData *data, GError **error)
 {

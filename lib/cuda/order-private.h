@@ -30,20 +30,18 @@ CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 /* Returns TRUE for the default stream that all threads share. */
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
 
-/* Returns FALSE if a handle stands for another thread's default stream, for which this thread has
- * no CUstream. */
+/* Returns FALSE for another thread's default stream, for which this thread has no CUstream. */
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
 CUstream _tarn_cuda_get_legacy_stream (void);
 
 /* Fails with TARN_ERROR_INVALID_ARGUMENT if a stream does not belong to a context. */
 gboolean _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error);
 
-/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical () that names @function,
- * and returns FALSE. */
+/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical () that names
+ * @function. */
 gboolean _tarn_cuda_check_block (const gchar *function, const TarnBlock *block);
 
-/* Sets an allocator's functions for streams.  The allocator's user_data must begin with a
- * TarnCudaHome. */
+/* Sets an allocator's functions for streams.  Its user_data must begin with a TarnCudaHome. */
 void _tarn_cuda_set_order (TarnAllocatorOps *ops);
 
 #endif

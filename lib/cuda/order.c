@@ -289,8 +289,7 @@ record (TarnCudaHome *home, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Makes the host wait until all commands on all streams of the context are done.  Returns an event
- * that counts as completed. */
+/* Makes the host wait until all commands on all streams of the context are done.  Returns DONE. */
 static gpointer
 event_record_all (gpointer user_data, GError **error)
 {
@@ -312,8 +311,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* This thread has no CUstream for another thread's default stream, but the legacy stream waits
-   * for it. */
+  /* This thread has no CUstream for another thread's default stream; the legacy stream waits for
+   * it. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     handle = LEGACY;
   if (!enter_home (home, &scope, error))

@@ -14,8 +14,8 @@
 
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
-/* TRUE for a device whose virtual memory, without peers, has passed the test; atomic. */
-static gint is_known_to_work[MAX_DEVICES];
+static gint
+    is_known_to_work[MAX_DEVICES]; /* atomic: a device's virtual memory, without peers, works */
 
 static gboolean wants_plain; /* set by TARN_CUDA_PLAIN; never in a set-user-ID program */
 
@@ -34,8 +34,7 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Returns TRUE if cuMemAlloc () can allocate @size bytes, which is the size that the test of
- * virtual memory used. */
+/* Returns TRUE if cuMemAlloc () can allocate @size bytes, as many as virtual memory's test used. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {
@@ -76,9 +75,8 @@ virtual_works (TarnCudaMemoryAllocator *self, GError **error)
 }
 
 /* Some drivers state that a device has virtual memory, and then refuse to make or map it, for
- * example in a container or on some boards.  So this function tests virtual memory.  If the test
- * fails and cuMemAlloc () fails, too, there is just too little memory at the moment, and the pool
- * uses virtual memory. */
+ * example in a container or on some boards.  So this function tests it.  If the test fails, and
+ * cuMemAlloc (), too, there is just too little memory now, and the pool uses virtual memory. */
 TarnAllocator *
 _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
                                GError **error)

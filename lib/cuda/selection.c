@@ -47,9 +47,8 @@ call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
   return tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
 }
 
-/* Returns a device's UUID.  If the device is a part of a GPU (MIG), the driver's newer function
- * returns the part's UUID, and the older function the GPU's.  So two different UUIDs mean a part of
- * a GPU. */
+/* Returns a device's UUID.  For a part of a GPU (MIG), the driver's newer function returns the
+ * part's UUID, and the older one the GPU's.  So two different UUIDs mean a part of a GPU. */
 static gchar *
 get_uuid (const TarnCudaDriver *driver, CUdevice device)
 {
@@ -99,9 +98,9 @@ ask_device (const TarnCudaDriver *driver, guint index)
   return device;
 }
 
-/* Lists all devices by their index.  The list has NULL for a device that ask_device () cannot use.
- * It is empty if there is no driver, which is normal and not logged.  In a child of fork () returns
- * NULL with an error. */
+/* Lists all devices by their index; NULL for a device that ask_device () cannot use.  The list is
+ * empty if there is no driver, which is normal and not logged.  In a child of fork () returns
+ * NULL. */
 static GPtrArray *
 ask_driver (GError **error)
 {

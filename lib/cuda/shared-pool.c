@@ -206,9 +206,9 @@ shared_free (TarnCudaShared *shared)
   g_free (shared);
 }
 
-/* Makes a pool that replaces @older, or the first one of the device if @older is NULL.  If another
- * thread has done so first, returns that thread's pool.  Takes no lock, because calls of the driver
- * may take long. */
+/* Makes a pool that replaces @older, or the device's first one if @older is NULL.  If another
+ * thread was first, returns that thread's pool.  Takes no lock, because the driver may take
+ * long. */
 static TarnCudaShared *
 replace (CUdevice device, TarnCudaShared *older, GError **error)
 {

@@ -67,8 +67,8 @@ get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUde
   return TRUE;
 }
 
-/* Finds out whether the driver has the functions for virtual memory, and the device the
- * attribute. */
+/* Finds out whether the driver has the functions, and the device the attribute, of virtual
+ * memory. */
 static gboolean
 find_support (const TarnCudaContext *context, gboolean *is_supported, GError **error)
 {
@@ -188,8 +188,7 @@ add_all_access (TarnCudaVirtual *self, const TarnCudaContext *context,
   return TRUE;
 }
 
-/* Finds the properties of a device's virtual memory.  Leaves the granularity 0 if the device has
- * none. */
+/* Finds the properties of a device's virtual memory.  Leaves the granularity 0 if it has none. */
 static gboolean
 find_virtual_memory (TarnCudaVirtual *self, const TarnCudaContext *context,
                      const TarnCudaDeviceOptions *options, GError **error)
@@ -239,8 +238,7 @@ _tarn_cuda_virtual_clear (TarnCudaVirtual *self)
 
 /* Functions for a heap */
 
-/* Returns TRUE if a call succeeded.  Otherwise sets an error that states the size, and returns
- * FALSE. */
+/* Returns TRUE if a call succeeded; otherwise FALSE, with an error that states the size. */
 static gboolean
 check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size,
             GError **error)

@@ -12,9 +12,8 @@
 #define TARN_BANK_MAX_PATTERNS 40
 #define TARN_BANK_MAX_LANES 64
 
-/* An access pattern.  Lanes are the work items that a device may let access local memory at the
- * same time.  A lane accesses the word of 4 bytes with the index (lane % run) * stride + lane / run
- * * shift. */
+/* An access pattern.  Lanes are the work items that may access local memory at the same time.  A
+ * lane accesses the word of 4 bytes with the index (lane % run) * stride + lane / run * shift. */
 typedef struct
 {
   guint run;

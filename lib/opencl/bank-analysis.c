@@ -63,8 +63,7 @@ _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
   return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
 }
 
-/* Returns TRUE if an earlier lane accesses the same word.  Lanes that access the same word share a
- * pass. */
+/* Returns TRUE if an earlier lane accesses the same word, because the two then share a pass. */
 static gboolean
 is_seen (const guint *words, guint n, guint word)
 {
@@ -95,8 +94,7 @@ count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pat
   return most;
 }
 
-/* Returns the number of passes of a pattern.  @memory: a hypothesis that was made for the same
- * number of @lanes. */
+/* Returns the number of passes of a pattern.  @memory: a hypothesis for this number of @lanes. */
 guint
 _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPattern *pattern,
                                 guint lanes)
@@ -110,8 +108,7 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
 }
 
 /* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there are no
- * more.  In a hypothesis, all lanes access the memory at the same time, or half of them if half is
- * at least 16. */
+ * more.  In it all lanes access the memory at a time, or half of them if half is at least 16. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -246,8 +243,7 @@ fit_points (Points *points, Fit *fit)
 
 /* The answer */
 
-/* Computes the result from the two best fits.  @next: the second best fit, of another
- * hypothesis. */
+/* Computes the result from the two best fits.  @next: the second best, of another hypothesis. */
 static void
 decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
 {

@@ -29,9 +29,9 @@ typedef struct
   TarnOpenclTraits traits; /* set by the immediate allocator; in the deferred one all 0 */
 } BufferAllocator;
 
-/* Makes the driver allocate the memory of a buffer, by a command that leaves its content undefined.
- * Does not wait for the command, because the status of the call that enqueues it says whether there
- * is memory. */
+/* Makes the driver allocate a buffer's memory, by a command that leaves its content undefined.
+ * Does not wait for the command, because the call that enqueues it already says if there is
+ * memory. */
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices that only a kernel shows.  These functions build a small kernel, query it,
- * and release it. */
+ * Facts about devices that only a kernel shows: builds a small kernel, queries it and releases
+ * it. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -42,8 +42,7 @@ make_context (cl_device_id device, GError **error)
   return context;
 }
 
-/* Builds the kernel named "probe" from a source.  The caller clears @probe, also after a
- * failure. */
+/* Builds the kernel named "probe" from a source.  The caller clears @probe, even after an error. */
 static gboolean
 test_program_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
                    GError **error)
@@ -140,8 +139,8 @@ has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError
   return TRUE;
 }
 
-/* Finds out which driver's bug in counting struct arguments a device has.  @bug: NULL if none, or a
- * static string. */
+/* Finds the bug of a device's driver in counting struct arguments.  @bug: NULL or a static
+ * string. */
 static gboolean
 find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
 {

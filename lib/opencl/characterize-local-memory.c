@@ -31,8 +31,7 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns the number of banks, which is also the number of work items that access them at a
- * time. */
+/* Returns the number of banks, and of work items that access them at the same time. */
 static guint
 get_width (const Kind *kind)
 {
@@ -168,8 +167,7 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* Finds how work items access elements of @item_size bytes.  @guess: why the answer is a guess, or
- * NULL; transfer full. */
+/* Finds how work items access elements of @item_size bytes.  @guess: why it is a guess, or NULL. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices and platforms that no single OpenCL query states.  Programs choose devices by
- * them. */
+ * Facts about devices and platforms, for programs that choose, that no single OpenCL query
+ * states. */
 
 #include <stdio.h>
 #include <string.h>
@@ -89,8 +89,7 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   return TRUE;
 }
 
-/* Finds the size of a SIMD group, by vendor and type, for a device without a query for its
- * warps. */
+/* Finds the SIMD group size by vendor and type, for a device that has no query for its warps. */
 static gboolean
 find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 {

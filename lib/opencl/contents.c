@@ -99,8 +99,8 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
   return is_read;
 }
 
-/* Does not wait for the fill if the queue is in order, because OpenCL keeps a released buffer until
- * its commands are done. */
+/* If the queue is in order, need not wait: OpenCL keeps a released buffer until the fill is
+ * done. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)
@@ -144,8 +144,8 @@ _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize s
 }
 
 /* Fills by blocking copies.  If the host did not wait, a command could still fill the memory after
- * it was freed and has another owner.  A blocking copy is complete when it returns, or copies
- * nothing. */
+ * it was freed and has another owner.  A blocking copy returns when it is complete or has
+ * failed. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)

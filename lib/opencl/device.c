@@ -38,8 +38,7 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
   return TRUE;
 }
 
-/* Asks for a string of any length, transfer full.  Returns NULL with an error if the query
- * fails. */
+/* Asks for a string of any length, transfer full.  Returns NULL with an error if it fails. */
 gchar *
 _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {
@@ -98,8 +97,7 @@ _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor
   return FALSE;
 }
 
-/* Returns TRUE if @extensions contains a name.  @extensions: CL_DEVICE_EXTENSIONS, separated by
- * spaces. */
+/* Returns TRUE if @extensions (CL_DEVICE_EXTENSIONS, separated by spaces) contains a name. */
 gboolean
 _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
 {

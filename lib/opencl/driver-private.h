@@ -95,9 +95,8 @@ typedef struct
  * the public function that made the object did. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with the error
- * of the first try, TARN_ERROR_NO_DRIVER.  In a child of fork (), returns FALSE with
- * TARN_ERROR_FORKED. */
+/* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with its
+ * error, TARN_ERROR_NO_DRIVER.  In a child of fork (), returns FALSE with TARN_ERROR_FORKED. */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

@@ -39,8 +39,7 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function.  If it is missing, stores its name in *missing, unless *missing has a name
- * already. */
+/* Finds a function.  If it is missing, stores its name in *missing, if that is NULL. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {

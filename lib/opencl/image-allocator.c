@@ -1,9 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of images, below a pool of images.  As with buffers, a driver may find out only
- * after clCreateImage () that there is no memory, so each new image is moved to the queue's device
- * at once. */
+ * The allocator of images, below a pool of images.  As with buffers, clCreateImage () may succeed
+ * without memory on the device, so each new image is moved to the queue's device at once. */
 
 #include "image-allocator-private.h"
 
@@ -31,9 +30,9 @@ set_error (GError **error, const gchar *call, cl_int status, const TarnOpenclIma
   _tarn_opencl_set_error_with_text (error, call, status, text);
 }
 
-/* Makes the driver allocate the memory of an image, by a command that leaves its content undefined.
- * Does not wait for the command, because the status of the call that enqueues it says whether there
- * is memory. */
+/* Makes the driver allocate an image's memory, by a command that leaves its content undefined.
+ * Does not wait for the command, because the call that enqueues it already says if there is
+ * memory. */
 static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)

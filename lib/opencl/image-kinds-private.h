@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Kinds of images.  A kind is a set of arguments of clCreateImage (), and has a number of bytes
- * that no other kind has.  The layer (lib/opencl/layer) uses this file, too, so nothing here calls
- * OpenCL. */
+ * that no other kind has.  Nothing here calls OpenCL, because the layer (lib/opencl/layer) uses it,
+ * too. */
 
 #ifndef TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 #define TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
@@ -47,8 +47,8 @@ gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);
 
-/* Finds the kind that has a number of bytes, and acquires the kind once more.  Returns FALSE if no
- * kind has that number. */
+/* Finds the kind with a number of bytes, and acquires it once more.  Returns FALSE if there is no
+ * kind with that number. */
 gboolean _tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds, gsize bytes,
                                                     TarnOpenclImageKind *kind);
 void _tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes);

@@ -313,9 +313,8 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
-/* Chooses a number of bytes that is the size of a bin, at least @at_least, and that no kind has.
- * Tries numbers at random, because many taken numbers may follow each other.  The caller holds the
- * lock. */
+/* Chooses the size of a bin that is at least @at_least and that no kind has.  Tries sizes at
+ * random, because many taken sizes may follow each other.  The caller holds the lock. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
 {

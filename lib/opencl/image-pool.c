@@ -17,8 +17,7 @@
 /* Enough bits for each size of an image to have its own bin. */
 #define LEADING_BITS 26
 
-/* The pool caches at most the device's memory divided by this, unless the program sets a
- * maximum. */
+/* By default the pool caches at most the device's memory divided by this number. */
 #define HELD_SHARE 8
 
 /* A link from a pool of buffers to a pool of images, which may end earlier than the link. */

@@ -73,8 +73,7 @@ typedef struct
   gboolean has_device;     /* TRUE: the copy has a reference to the device */
 } OwnKey;
 
-/* Copies a key.  The memo copies only a key for which it has computed a value, so the key can be
- * read. */
+/* Copies a key.  The memo copies only keys for which it has a value, so the key can be read. */
 static gpointer
 key_copy (gconstpointer key)
 {

@@ -21,7 +21,8 @@
 #define RESERVED_BYTES 256 /* some drivers keep a few bytes of local memory for themselves */
 
 #define ROUNDS 7
-#define LAUNCH_SECONDS 0.5e-3 /* long compared to a kernel's start and a step of the clock */
+#define LAUNCH_SECONDS                                                                             \
+  0.5e-3 /* long compared to the start of a kernel and the steps of the device's clock */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
 #define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* of all rounds together; the first one always ends */

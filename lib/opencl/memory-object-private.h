@@ -29,12 +29,10 @@ gboolean _tarn_opencl_find_traits (cl_device_id device, TarnOpenclTraits *traits
 /* Fails for flags that need a host pointer. */
 gboolean _tarn_opencl_check_flags (cl_mem_flags flags, GError **error);
 
-/* Returns TRUE if the program still has a reference to the memory object of a block that it
- * frees. */
+/* Returns TRUE if the program still has a reference to the object of a block that it frees. */
 gboolean _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits);
 
-/* Releases a memory object.  Logs a message if that fails.  @what: the object in the message, such
- * as "a buffer". */
+/* Releases a memory object.  Logs a message if that fails, with @what, such as "a buffer". */
 void _tarn_opencl_release_memory (cl_mem object, const gchar *what, gsize size);
 
 #endif

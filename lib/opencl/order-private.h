@@ -30,8 +30,7 @@ gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_co
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);
 
-/* Sets an allocator's functions for queues.  The allocator's user_data must begin with a
- * TarnOpenclHome. */
+/* Sets an allocator's functions for queues.  Its user_data must begin with a TarnOpenclHome. */
 void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,

@@ -88,8 +88,7 @@ _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **e
   return FALSE;
 }
 
-/* Fails if a queue's device is older than OpenCL 1.2, which brought markers and barriers with lists
- * of events. */
+/* Fails before OpenCL 1.2, which brought markers and barriers that have lists of events. */
 static gboolean
 check_version (cl_command_queue queue, GError **error)
 {
@@ -194,8 +193,7 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
   ops->fresh_queue = get_fresh_queue;
 }
 
-/* Returns TRUE if a block's memory is OpenCL's.  Otherwise logs a g_critical (), and returns
- * FALSE. */
+/* Returns TRUE if a block's memory is OpenCL's.  Otherwise logs a g_critical (). */
 static gboolean
 check_block (const gchar *function, const TarnBlock *block)
 {

@@ -81,8 +81,7 @@ free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **erro
   return is_ordered;
 }
 
-/* Copies bytes, and writes the copy to a block, so that the program may change its bytes at
- * once. */
+/* Writes a copy of bytes to a block, so that the program may change its own bytes at once. */
 static gboolean
 write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue queue,
             GError **error)

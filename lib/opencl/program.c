@@ -10,8 +10,8 @@
 
 #include "status-private.h"
 
-/* The most bytes of a build log in an error.  A failed build can log megabytes, and the cause is at
- * the beginning. */
+/* The most bytes of a build log in an error.  A log may have megabytes; the cause is at its
+ * beginning. */
 #define MAX_LOG_SIZE (64 * 1024)
 
 /* Cuts a log that is too long.  Takes over the log. */

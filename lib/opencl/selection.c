@@ -224,8 +224,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Describes the platforms in @selection, and their devices in an array, into which @selection
- * points.  Returns the array. */
+/* Describes the platforms in @selection.  Returns an array of their devices, which it points
+ * into. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Converts OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") to errors, and
- * back. */
+ * Converts OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") from and to
+ * errors. */
 
 #include "status-private.h"
 
@@ -183,8 +183,7 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
                               tarn_opencl_status_name (status), status, size));
 }
 
-/* Sets an error with a status and a text, such as the driver's log.  @text: not empty; need not be
- * UTF-8. */
+/* Sets an error with a status and a text, such as the driver's log: not empty, maybe not UTF-8. */
 void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)

@@ -20,9 +20,8 @@
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
-/* The alignment that clSVMAlloc () uses if it is asked for 0: that of the largest types of OpenCL
- * C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1).  Suballocations have it,
- * too. */
+/* The alignment that clSVMAlloc () uses for 0, and that suballocations have: the size of the
+ * largest types of OpenCL C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1). */
 #define DEFAULT_ALIGNMENT (16 * sizeof (cl_long))
 
 typedef struct
@@ -231,8 +230,8 @@ svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint
   return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
 }
 
-/* Fails if the queue is out of order or of another context, because Tarn frees memory in the order
- * of the queue's commands. */
+/* Fails if the queue is out of order, because memory is freed in its order, or of another
+ * context. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {

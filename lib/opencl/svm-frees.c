@@ -145,8 +145,7 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Waits until a queue has freed memory @n_wanted times in all, or is stuck.  Releases the lock
- * while it waits. */
+/* Waits until n_ended is @n_wanted, or the queue is stuck.  Releases the lock while it waits. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

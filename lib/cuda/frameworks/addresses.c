@@ -27,8 +27,7 @@ static void __attribute__ ((constructor)) make_tables (void)
     }
 }
 
-/* Returns the table of an address.  Two addresses that are 512 bytes apart have different
- * tables. */
+/* Returns the table of an address.  Addresses that are 512 bytes apart have different tables. */
 static Table *
 table_of (gconstpointer address)
 {

@@ -33,8 +33,7 @@ _tarn_cuda_framework_address (const TarnBlock *block)
 gboolean _tarn_cuda_is_capturing (CUstream stream);
 
 /* PyTorch's hooks call these functions when a capture begins or ends, or when its graph is gone.
- * @id is PyTorch's name for the capture's memory.  An end or a release without a begin does
- * nothing. */
+ * @id: PyTorch's name for the capture's memory.  Ends and releases without a begin do nothing. */
 gboolean _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error);
 void _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id);
 void _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id);
@@ -48,7 +47,7 @@ TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstre
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
 /* Takes over a block that is being freed, if _tarn_cuda_graph_memory_record () recorded it, and
- * keeps the block while the graph lives.  Otherwise returns FALSE, and the caller frees the
+ * keeps the block while the graph lives.  Otherwise returns FALSE: the caller must free the
  * block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 

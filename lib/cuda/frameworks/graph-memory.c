@@ -53,8 +53,7 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Reports how the number of captures has changed to _tarn_cuda_count_captures ().  The caller holds
- * the lock. */
+/* Reports a new number of captures to _tarn_cuda_count_captures ().  The caller holds the lock. */
 static void
 count (void)
 {
@@ -77,8 +76,7 @@ _tarn_cuda_is_capturing (CUstream stream)
 
 /* Stores */
 
-/* Finds the store with PyTorch's name on a device.  Returns NULL if there is none.  The caller
- * holds the lock. */
+/* Finds a store by device and PyTorch's name, or returns NULL.  The caller holds the lock. */
 static Store *
 find_store (CUdevice device, TarnCudaTorchPoolId id)
 {
@@ -106,8 +104,7 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that is not in the list any more.  Memory of blocks in use stays until they are
- * freed. */
+/* Frees a store that is not in the list any more.  Memory of blocks in use is freed with them. */
 static void
 store_free (Store *store)
 {
@@ -222,8 +219,8 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 
 /* Finds the store of the capture that this thread began on a device.  If this thread began none,
  * finds the store of the device's only capture, because PyTorch computes gradients in other
- * threads.  Returns NULL if the device has no capture, or captures with several stores.  The caller
- * holds the lock. */
+ * threads.  Returns NULL if there is none, or several stores are captured to.  The caller holds the
+ * lock. */
 static Store *
 find_captured (CUdevice device)
 {

@@ -29,8 +29,7 @@ typedef struct
   guint64 words[4];
 } String;
 
-/* The bytes that Tarn allocates for an exception. c10::Error has fewer: 128 with pointers of 64
- * bits. */
+/* The bytes that Tarn allocates for an exception. c10::Error has 128 with pointers of 64 bits. */
 #define ERROR_BYTES 1024
 
 /* A class that can be thrown. */
@@ -59,8 +58,8 @@ static const gchar *const backends[]
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in libraries that the process has loaded already.  If the symbol is missing, logs
- * a debug message. */
+/* Finds a symbol in libraries that the process has loaded.  Logs a debug message if it is
+ * missing. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
 {
