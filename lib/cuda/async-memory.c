@@ -6,8 +6,8 @@
  *
  * A request to an allocator names no stream, and the memory may be used on any stream.  So the
  * allocator has its own stream.  It allocates on that stream, and the host waits until the stream
- * has done so.  The stream has no other commands than allocations and frees.  It has to wait only
- * if CUDA's pool gives memory that another stream has still to free
+ * has done so.  Only allocations and frees are put on this stream.  The stream has to wait only if
+ * CUDA's pool gives memory that another stream has still to free
  * (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), which happens when no other memory is left.
  * The stream is non-blocking, so no default stream waits for it and no capture includes it. */
 
@@ -110,7 +110,7 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory that the allocator's stream may not have allocated yet. */
+/* Frees memory on the allocator's stream, which may not have allocated the memory yet. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -161,8 +161,8 @@ _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 }
 
 /* Frees memory in the order of a stream.  Fails if the stream is being captured, because the free
- * would become part of the graph.  This thread has no CUstream for another thread's default stream,
- * so it uses the legacy stream, which waits for that stream. */
+ * would become part of the graph.  If it is another thread's default stream, for which this thread
+ * has no CUstream, uses the legacy stream, which waits for that stream. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)

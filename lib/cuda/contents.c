@@ -3,7 +3,7 @@
  *
  * Reads and fills memory, for TARN_DEBUG.  Device memory is read and filled on the default stream,
  * after the commands that the program has put on blocking streams.  While a blocking stream is
- * being captured, that would end the capture, so these functions fail then. */
+ * being captured, these functions fail, because they would end the capture. */
 
 #include "memory-private.h"
 
@@ -142,7 +142,7 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* Makes the finder.  If the driver cannot compile it, module stays NULL, and the host compares
+/* Makes the finder.  If the driver cannot compile it, leaves module NULL; the host then compares
  * bytes. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)

@@ -8,7 +8,7 @@
 
 #include "driver-private.h"
 
-/* A CUDA context in which Tarn has memory or other objects.  Its fields do not change. */
+/* A CUDA context in which Tarn has memory or other objects.  Nothing changes the struct later. */
 typedef struct
 {
   const TarnCudaDriver *driver;
@@ -42,7 +42,7 @@ typedef struct
 /* Makes a context current in this thread, until the caller passes the same scope to
  * _tarn_cuda_context_leave ().  Until then the thread's stream capture mode is relaxed, so that no
  * call ends the capture of another stream.  If it fails, returns FALSE with an error,
- * TARN_ERROR_CONTEXT_LOST if the context was destroyed; the caller must not leave it then. */
+ * TARN_ERROR_CONTEXT_LOST if the context was destroyed, and there is no context to leave. */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);

@@ -195,7 +195,7 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
-  /* If the last other owner has just released its reference, the context is a new one. */
+  /* If the last other owner has just released its reference, the driver has made a new context. */
   else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Opens the device that the user chose, as pycuda.tools.make_default_context() and pycuda.autoinit
- * do, and its primary context.  CUDA's runtime uses the primary context, too, so Tarn and libraries
- * that use the runtime share memory. */
+ * do, with the device's primary context.  CUDA's runtime uses the primary context, too, so Tarn and
+ * libraries that use the runtime share memory. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -56,8 +56,9 @@ read_file (int fd, const gchar *source, GError **error)
   return NULL;
 }
 
-/* Reads the choice from a file in the home folder.  Leaves the choice as it is if the file does not
- * exist.  Messages name the file by ~ instead of HOME, which may be of any length. */
+/* Reads the user's choice of a device from a file in the home folder.  Leaves @choice as it is if
+ * the file does not exist.  Messages say ~ instead of the path in HOME, which may be of any
+ * length. */
 static gboolean
 read_home (const gchar *name, Choice *choice, GError **error)
 {
@@ -163,7 +164,6 @@ find_local_rank (void)
   return 0;
 }
 
-/* Retains the primary context and makes it current. */
 static gboolean
 retain_context (TarnCudaContext *context, GError **error)
 {
@@ -251,8 +251,8 @@ remember (const TarnCudaContext *context)
   _tarn_mutex_unlock (&given_lock);
 }
 
-/* Takes a caller's reference out of the list.  If several have the same handle, takes the latest,
- * because only the latest context can be alive.  Returns FALSE if there is none. */
+/* Takes a caller's reference out of the list.  If several references have the same handle, takes
+ * the latest one, because only the latest context can be alive.  Returns FALSE if there is none. */
 static gboolean
 take_back (CUcontext handle, TarnCudaContext *context)
 {
@@ -294,7 +294,8 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
-/* Pops a context if it is current and alive.  Logs a message if the driver does not say. */
+/* Pops a context if it is current and alive.  Logs a message if the driver cannot tell whether it
+ * is. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {
@@ -329,7 +330,8 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* The default context that tarn_cuda_autoinit () opens once in a process, or the error. */
+/* The default context that tarn_cuda_autoinit () opens once in a process, or the error of opening
+ * it. */
 static struct
 {
   TarnCudaContext context;

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fills in a TarnCudaDeviceData from the driver's attributes, and aligns as PyCUDA's DeviceData
+ * Fills in a TarnCudaDeviceData from the driver's attributes.  Aligns sizes as PyCUDA's DeviceData
  * does. */
 
 #include "common/struct-private.h"
@@ -76,8 +76,9 @@ ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *v
   return TRUE;
 }
 
-/* Returns the most blocks of a multiprocessor, by its architecture, for drivers without the
- * attribute.  Returns 0 if the architecture is unknown, or all its drivers have the attribute. */
+/* Returns the most blocks that a multiprocessor runs at a time, by its architecture, for drivers
+ * that have no attribute for it.  Returns 0 if all drivers of the architecture have the attribute,
+ * or the architecture is unknown. */
 static guint
 find_old_blocks_per_mp (gint major, gint minor)
 {
@@ -86,9 +87,9 @@ find_old_blocks_per_mp (gint major, gint minor)
   return known != NULL ? known->old_blocks_per_mp : 0;
 }
 
-/* Returns the bytes of shared memory that are reserved in each block, for drivers without that
- * attribute.  From compute capability 8.0 on, a block can opt in to all of a multiprocessor's
- * shared memory except the reserved bytes.  Before 8.0 no bytes were reserved. */
+/* Returns the bytes of shared memory that are reserved in each block, for drivers that have no
+ * attribute for it.  From compute capability 8.0 on, a block can opt in to all of a
+ * multiprocessor's shared memory except the reserved bytes.  Before 8.0 no bytes were reserved. */
 static gsize
 find_old_reserved (const TarnCudaDeviceData *data)
 {
@@ -169,7 +170,7 @@ check_data (const TarnCudaDeviceData *data, GError **error)
   return _tarn_cuda_read_device_data (&known, data, error);
 }
 
-/* Returns the bytes to which words of a size are aligned; 0 for an invalid size. */
+/* Returns the alignment, in bytes, of words of a size; 0 for an invalid size. */
 static gsize
 find_align_bytes (guint word_size)
 {

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The functions of the CUDA driver that Tarn calls.  Tarn neither links with the driver nor
- * includes CUDA's headers.  It opens the driver by dlopen () when it first needs it, so the library
+ * includes CUDA's headers.  It opens the driver by dlopen () at the first need, so the library
  * builds and loads on a machine without CUDA.
  *
  * Each row of the lists below is X (name, symbol, arguments).  Some symbols have a suffix such as
@@ -62,7 +62,7 @@ typedef TarnCudaOwnProperties TarnCudaProperties;
 typedef TarnCudaOwnAccess TarnCudaAccess;
 #endif
 
-/* Functions that Tarn requires.  If the driver lacks one, loading it fails. */
+/* Functions that Tarn requires.  If the driver lacks one, loading the driver fails. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
   X (cuInit, cuInit, (unsigned int flags))                                                         \
   X (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \

@@ -11,12 +11,13 @@
 #include <tarn/allocator.h>
 #include <tarn/pool.h>
 
-/* Makes such an allocator over a pool of CUDA memory.  Its memory counts towards the pool's limit.
- * A heap's memory is not moved or returned before _tarn_cuda_graph_pieces_release () is called. */
+/* Makes an allocator to be put below heaps of captured graphs, over a pool of CUDA memory.  Its
+ * memory counts towards the pool's limit, and is neither moved nor returned before the caller calls
+ * _tarn_cuda_graph_pieces_release (). */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Queues an allocator's unused memory to be returned, and from now on memory that becomes unused.
- * Call this when the graphs that use the allocator are gone. */
+/* Queues an allocator's unused memory to be returned to the pool, and from now on also memory that
+ * becomes unused.  Call this when the graphs that use the allocator are gone. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
 /* Returns the queued memory, unless a capture is in progress.  Before that the host waits for the

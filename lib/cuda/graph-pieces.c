@@ -25,7 +25,8 @@ typedef struct
   gpointer data; /* the heap's data, an argument of the functions in ops */
 } Lender;
 
-/* Memory or addresses that a graph's heap has freed, to be given back to the lender. */
+/* Memory or addresses that a graph's heap has freed, and that Tarn has still to give back to the
+ * pool or the pool's heap (the lender). */
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
@@ -41,7 +42,7 @@ typedef struct
   TarnMutex lock;    /* guards used, spare and known */
   GHashTable *used;  /* address -> TarnBlock of the pool that a heap uses */
   GPtrArray *spare;  /* TarnBlocks that heaps have freed */
-  GHashTable *known; /* memory of cuMemCreate () that was mapped, by TarnMemory.address */
+  GHashTable *known; /* a set of TarnMemory.address: memory of cuMemCreate () that was mapped */
 } Pieces;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards leaving; to take it, hold no other lock */
@@ -102,9 +103,9 @@ synchronize (const Lender *lender)
          || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
-/* Takes all memory out of the list of leaving memory.  Returns NULL if the list is empty, or a
- * capture is in progress.  Graphs that are gone may still run, so the caller waits for the device
- * before it gives the memory back. */
+/* Takes all entries out of the list of freed memory.  Returns NULL if the list is empty, or a
+ * capture is in progress.  Graphs that are gone may still run, so the caller makes the host wait
+ * for the device before it gives the memory back. */
 static GArray *
 take_leaving (void)
 {
@@ -283,7 +284,7 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
 }
 
 /* Makes the pool free bytes from its cache, or by its reclaim functions, as it does for a request,
- * so that the pool's heap can lend these bytes.  Returns FALSE if the pool has too few. */
+ * so that the pool's heap can lend these bytes.  Returns FALSE if the pool cannot free enough. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -318,8 +319,8 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* Releases memory of cuMemCreate ().  If the memory was never mapped, releases it at once, because
- * no graph can use it. */
+/* Releases memory of cuMemCreate (): at once if it was never mapped, because no graph can use it
+ * then; otherwise later, when the device is idle. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -403,7 +404,7 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  tarn_block_hide (block); /* it has the same address as the first block of the graph */
+  tarn_block_hide (block); /* tarn_pool_find () must find the graph's block there */
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
   g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
@@ -427,8 +428,8 @@ leave_block (Pieces *self, TarnBlock *block)
   leave (self, free_block, memory, tarn_block_get_size (block));
 }
 
-/* Frees a block that a heap does not use any more.  If the graphs are gone, the block is returned
- * to the pool later; otherwise it is kept for the heaps' next requests. */
+/* Frees a block that a heap does not use any more.  If the graphs are gone, queues the block to be
+ * returned to the pool; otherwise keeps it for the heaps' next requests. */
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -487,7 +488,7 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  _tarn_cuda_graph_pieces_settle (); /* blocks may have outlived their graph */
+  _tarn_cuda_graph_pieces_settle (); /* returns memory of blocks that outlived their graph */
 }
 
 static Lender *

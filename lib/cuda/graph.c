@@ -26,8 +26,8 @@ typedef struct
 {
   guint64 id;            /* never reused */
   TarnPool *pool;        /* the program's pool; a reference */
-  gpointer handle;       /* the stream on which the capture begins; alive while is_open */
-  guint64 capture;       /* the driver's number for it; 0: not known yet, or it is over */
+  gpointer handle;       /* the stream of the capture; the program keeps it alive while is_open */
+  guint64 capture;       /* the driver's number of the capture; 0: not known yet, or it is over */
   gboolean is_open;      /* the capture was begun, and not ended */
   TarnAllocator *pieces; /* a reference */
   TarnPool *own;         /* a reference */
@@ -41,7 +41,7 @@ static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_arra
 
 /* Finding graphs.  The caller of these functions holds the lock. */
 
-/* Finds a graph of a pool by its number.  Returns NULL if there is none. */
+/* Finds a graph of a pool by its id.  Returns NULL if there is none. */
 static Graph *
 find_by_id (const TarnPool *pool, guint64 id)
 {
@@ -56,8 +56,7 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds the graph of a pool whose capture began on a stream and has not ended.  NULL: there is
- * none. */
+/* Finds the graph of a pool whose capture began on a stream and has not ended, or returns NULL. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -163,8 +162,7 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a reference to the own pool of the graph with a capture.  NULL: no such graph is
- * known. */
+/* Returns a reference to the own pool of the graph whose capture has this number, or NULL. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -231,7 +229,7 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  It is findable (by address), because the program's pool may be. */
+/* Makes the pool of a graph.  It has TARN_POOL_FINDABLE, because the program's pool may have it. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -246,7 +244,7 @@ own_pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Frees a graph that is not in the list any more.  Memory of blocks in use is freed with them. */
+/* Frees a graph that is out of the list.  Memory of blocks in use stays until they are freed. */
 static void
 graph_free (Graph *graph)
 {
@@ -288,8 +286,8 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Returns the context of a pool.  Fails if the stream is of another context or cannot be
- * captured. */
+/* Returns the context of a pool.  Fails if it has none, or if the stream cannot be captured in
+ * it. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {

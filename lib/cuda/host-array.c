@@ -80,7 +80,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (made.block); /* of another kind of memory; a message has said so */
+      tarn_block_free (made.block); /* the pool has another kind of memory; a message has said so */
       return FALSE;
     }
   made.rank = rank;

@@ -14,7 +14,8 @@
 
 #define KIND "cuda-context"
 
-/* The functions of the memo's creator.  The functions here enter the context, and call them. */
+/* The functions of the memo's creator.  This file's functions enter a context, and call them
+ * there. */
 typedef struct
 {
   TarnMemoOps ops;
@@ -33,8 +34,7 @@ context_memo_free (gpointer data)
   g_free (self);
 }
 
-/* Enters a context.  If it fails, returns FALSE with an error; the caller must not leave it
- * then. */
+/* Enters a context.  If it fails, returns FALSE with an error, and there is no context to leave. */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {

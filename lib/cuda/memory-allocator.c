@@ -9,10 +9,10 @@
 #include "graph-pieces-private.h"
 #include "memory-private.h"
 
-/* The alignment of suballocations, in bytes: as much of a whole block's alignment as any use needs.
- * On an H200, textures and memory of cuMemAlloc () begin at multiples of 512 bytes; other uses need
- * at most 256.  On the host 64 bytes are a cache line.  Two threads should not write to the same
- * line, and write-combined memory is written a line at a time.  No type needs more. */
+/* The alignment of suballocations, in bytes: not always that of a whole block, but enough for any
+ * use.  On an H200, textures and memory of cuMemAlloc () begin at multiples of 512 bytes; other
+ * uses need at most 256.  On the host 64 bytes are a cache line.  Two threads should not write to
+ * the same line, and write-combined memory is written a line at a time.  No type needs more. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 

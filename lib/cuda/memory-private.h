@@ -48,7 +48,7 @@ typedef struct
   CUmemoryPool pool; /* for TARN_CUDA_ASYNC_MEMORY; NULL: the device's current pool */
   CUstream stream;   /* for TARN_CUDA_ASYNC_MEMORY: the allocator's own; see async-memory.c */
   TarnCudaFinder finder;
-  guint64 lost_bytes TARN_WHOLE; /* atomic: lost with destroyed contexts */
+  guint64 lost_bytes TARN_WHOLE; /* atomic: bytes lost with a destroyed context */
   gint is_told;                  /* atomic: a message about lost bytes was logged */
 } TarnCudaMemoryAllocator;
 
@@ -59,8 +59,8 @@ gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
-/* Tests virtual memory: makes and maps one granule, and releases it.  Returns FALSE if the driver
- * refuses a step.  Returns TRUE also if the device has no virtual memory. */
+/* Tests virtual memory: makes and maps as little as possible, and releases it.  Returns FALSE if
+ * the driver refuses a step.  Returns TRUE also if the device has no virtual memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
 /* Makes an allocator as tarn_cuda_device_allocator_new_with_options () does (pool.c).  The

@@ -10,8 +10,8 @@
 #include "common/struct-private.h"
 #include "driver-private.h"
 
-/* The most bytes of the driver's log in an error.  A failed compilation can log much more, and the
- * cause is at the beginning. */
+/* The most bytes of the driver's log that an error contains.  A failed compilation can log much
+ * more, and the cause is at the beginning. */
 #define LOG_SIZE (64 * 1024)
 
 /* Copies an image, and appends a 0 byte, because PTX must be a string.  Other images, cubins and

@@ -9,7 +9,7 @@
 
 #include "driver-private.h"
 
-/* Facts about an architecture that no driver's attributes state, or only those of newer drivers. */
+/* Facts about an architecture for which no driver, or only a newer one, has attributes. */
 typedef struct
 {
   gint major;
@@ -17,7 +17,7 @@ typedef struct
   guint registers_per_thread;
   guint warp_allocation_granularity;
   gsize shared_allocation_unit;
-  guint old_blocks_per_mp; /* for drivers without this attribute; 0: there are none */
+  guint old_blocks_per_mp; /* most blocks of a multiprocessor; 0: all drivers have an attribute */
 } TarnCudaArchitecture;
 
 /* Returns the architecture of a compute capability.  Returns NULL if it is not known. */

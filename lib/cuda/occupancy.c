@@ -157,7 +157,7 @@ static guint64
 count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
 {
   const guint parts = data->warp_allocation_granularity;
-  /* Compute capability 6.0 has two parts, but a block must fit as if there were four. */
+  /* A multiprocessor of 6.0 has two parts, but a block must fit as if there were four. */
   const guint block_parts = parts == 2 ? 4 : parts;
   guint64 warp_registers
       = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)

@@ -26,7 +26,7 @@
 /* The event that stands for commands that are done already.  The driver never sees it. */
 #define DONE GUINT_TO_POINTER (1)
 
-/* The most unused events that a home keeps. */
+/* The most unused events that an allocator keeps. */
 #define MAX_EVENTS 256
 
 static gpointer
@@ -72,7 +72,7 @@ _tarn_cuda_handle_is_known (gpointer handle)
   return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
-/* Enters a home's context by _tarn_cuda_context_enter ().  If the driver is gone, because the
+/* Enters an allocator's context by _tarn_cuda_context_enter ().  If the driver is gone, because the
  * process exits, fails with TARN_ERROR_CONTEXT_LOST as for a destroyed context, because in either
  * case no command runs any more. */
 static gboolean
@@ -150,7 +150,7 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   _tarn_cuda_context_clear (&home->context);
 }
 
-/* Takes an unused event of a home, or makes one.  The caller has made the context current. */
+/* Takes an unused event of an allocator, or makes one.  The caller has made the context current. */
 static CUevent
 take_event (TarnCudaHome *home, GError **error)
 {

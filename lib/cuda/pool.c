@@ -34,7 +34,8 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Returns TRUE if cuMemAlloc () can allocate @size bytes, as many as virtual memory's test used. */
+/* Returns TRUE if cuMemAlloc () can allocate @size bytes, the size that failed as virtual
+ * memory. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The shared pools: one for each device, which all code of the process may use.  Its memory is in
- * the device's primary context, which CUDA's runtime uses, and with it PyTorch and CuPy. */
+ * The shared pools: one for each device, which all code of the process may use.  A pool's memory is
+ * in the device's primary context, which CUDA's runtime uses, and with it PyTorch and CuPy. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -141,7 +141,7 @@ list_peers (const TarnCudaContext *context, CUdevice *peers)
 
 /* Makes an allocator whose memory the device's peers can access, too.  CUDA's runtime expects
  * access when it copies from device to device.  With memory of cuMemAlloc (), peers have it as soon
- * as a program enables it; for virtual memory it must be set explicitly. */
+ * as a program enables it; for virtual memory Tarn must set it. */
 static TarnAllocator *
 allocator_new (const TarnCudaContext *context, GError **error)
 {

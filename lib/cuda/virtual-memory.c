@@ -67,8 +67,7 @@ get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUde
   return TRUE;
 }
 
-/* Finds out whether the driver has the functions, and the device the attribute, of virtual
- * memory. */
+/* Finds out whether the driver has the functions for virtual memory, and the device supports it. */
 static gboolean
 find_support (const TarnCudaContext *context, gboolean *is_supported, GError **error)
 {

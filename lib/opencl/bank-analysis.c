@@ -3,13 +3,13 @@
  *
  * Finds the layout of banks that explains the measured times best.  Lanes that access different
  * words of one bank do so in several passes.  For each possible layout, and for each pattern, this
- * file computes the number of passes.  With the right layout, the time of a pattern is a constant
+ * file computes the number of passes.  With the right layout, the times are on a line: a constant
  * plus a time for each pass.  The answer is the layout whose line fits the times best, if it fits
  * well enough.
  *
- * Times are wrong in proportion, so errors are relative to the time.  A few times may be far too
- * long because something else ran meanwhile, so each layout may leave out the patterns that fit it
- * worst. */
+ * Errors of measurement grow with the time, so this file uses relative errors.  A few times may be
+ * far too long because something else ran meanwhile, so each layout may leave out the patterns that
+ * fit it worst. */
 
 #include "bank-analysis-private.h"
 
@@ -22,7 +22,7 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* banks * bytes of a bank; longer periods look all the same */
+#define MAX_PERIOD_BYTES 1024 /* bytes after which banks repeat; longer periods look the same */
 
 /* Patterns */
 
@@ -63,7 +63,7 @@ _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
   return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
 }
 
-/* Returns TRUE if an earlier lane accesses the same word, because the two then share a pass. */
+/* Returns TRUE if an earlier lane accesses the same word.  The two lanes then share a pass. */
 static gboolean
 is_seen (const guint *words, guint n, guint word)
 {
@@ -108,7 +108,8 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
 }
 
 /* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there are no
- * more.  In it all lanes access the memory at a time, or half of them if half is at least 16. */
+ * more.  In a hypothesis all lanes access the memory at a time, or half of them if half is 16 or
+ * more. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {

@@ -235,7 +235,7 @@ find_part_alignment (cl_context context, gsize *alignment, GError **error)
 }
 
 /* Makes an allocator.  Tarn may release a buffer or a sub-buffer before the commands that use it
- * are done, because OpenCL keeps it until then (OpenCL 3.0 specification, section 5.5.1,
+ * are done, because OpenCL keeps the object until then (OpenCL 3.0 specification, section 5.5.1,
  * clReleaseMemObject).  A buffer stays as long as its sub-buffers. */
 static TarnAllocator *
 buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)

@@ -103,7 +103,7 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
   return TRUE;
 }
 
-/* Finds out as how many arguments a driver counts an argument that is a struct of two members. */
+/* Finds out as how many arguments a driver counts one struct of two members. */
 static gboolean
 count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count, GError **error)
 {

@@ -31,7 +31,7 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns the number of banks, and of work items that access them at the same time. */
+/* Returns the number of banks.  At a time the same number of work items can access them. */
 static guint
 get_width (const Kind *kind)
 {
@@ -167,7 +167,8 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* Finds how work items access elements of @item_size bytes.  @guess: why it is a guess, or NULL. */
+/* Finds how work items access elements of @item_size bytes.  *@guess becomes the reason why the
+ * answer is a guess, transfer full, or NULL. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

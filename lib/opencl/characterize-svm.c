@@ -8,7 +8,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* Later than OpenCL 1.2. */
+/* A query newer than OpenCL 1.2. */
 #define DEVICE_SVM_CAPABILITIES 0x1053
 
 typedef enum
@@ -34,7 +34,6 @@ get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error
                                            sizeof *capabilities, error);
 }
 
-/* Finds out whether a device has all wanted capabilities. */
 static gboolean
 has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **error)
 {

@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices and platforms, for programs that choose, that no single OpenCL query
- * states. */
+ * Facts by which programs choose devices and platforms, and which no single OpenCL query states. */
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* Returns TRUE if a vendor's name contains @words, in any case.  @words: in lower case. */
+/* Returns TRUE if a vendor's name contains @words, in upper or lower case.  @words: lower case. */
 static gboolean
 names (const gchar *vendor, const gchar *words)
 {
@@ -89,7 +88,8 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   return TRUE;
 }
 
-/* Finds the SIMD group size by vendor and type, for a device that has no query for its warps. */
+/* Finds the SIMD group size by vendor and type, for a device that does not state its warps'
+ * size. */
 static gboolean
 find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 {

@@ -99,8 +99,7 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
   return is_read;
 }
 
-/* If the queue is in order, need not wait: OpenCL keeps a released buffer until the fill is
- * done. */
+/* Does not wait on a queue in order: OpenCL keeps a released buffer until its commands are done. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)

@@ -11,7 +11,6 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* Asks for a value of a known size. */
 gboolean
 _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value, gsize size,
                                GError **error)
@@ -38,7 +37,7 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
   return TRUE;
 }
 
-/* Asks for a string of any length, transfer full.  Returns NULL with an error if it fails. */
+/* Asks for a string of any length, transfer full.  Returns NULL with an error on failure. */
 gchar *
 _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {

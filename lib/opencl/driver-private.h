@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The functions of OpenCL that Tarn calls.  Tarn does not link with the OpenCL library, but opens
- * it when it first needs it, so a program with Tarn starts on a machine without OpenCL. */
+ * it at the first need, so a program that uses Tarn starts on a machine without OpenCL. */
 
 #ifndef TARN_OPENCL_DRIVER_PRIVATE_H
 #define TARN_OPENCL_DRIVER_PRIVATE_H
@@ -95,8 +95,9 @@ typedef struct
  * the public function that made the object did. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with its
- * error, TARN_ERROR_NO_DRIVER.  In a child of fork (), returns FALSE with TARN_ERROR_FORKED. */
+/* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with that
+ * try's error, TARN_ERROR_NO_DRIVER.  In a child of fork (), returns FALSE with
+ * TARN_ERROR_FORKED. */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

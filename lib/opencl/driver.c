@@ -39,7 +39,7 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function.  If it is missing, stores its name in *missing, if that is NULL. */
+/* Finds a function.  If it is missing, stores its name in *missing, if *missing is NULL. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {
@@ -127,7 +127,8 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  tarn_opencl_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
+  tarn_opencl_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
+                                 lock */
   if (open_library (&driver, &from, &failure))
     {
       take (&driver, &from);
@@ -182,7 +183,8 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  tarn_opencl_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
+  tarn_opencl_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
+                                 lock */
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;
   if (take (&driver, &from))

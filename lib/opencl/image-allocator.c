@@ -19,7 +19,7 @@ typedef struct
   TarnOpenclHome home; /* first: see order-private.h */
   TarnOpenclTraits traits;
   TarnOpenclImageKinds *kinds; /* a reference */
-  TarnPool *buffers;           /* a reference; NULL: bytes are not charged */
+  TarnPool *buffers;           /* a reference; NULL: images count towards no limit */
 } ImageAllocator;
 
 static void

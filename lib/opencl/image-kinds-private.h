@@ -17,7 +17,7 @@ typedef struct
   cl_mem_flags flags;
   cl_image_format format;
   cl_mem_object_type type;
-  gsize width, height, depth, array_size; /* pixels; images of an array */
+  gsize width, height, depth, array_size; /* in pixels; array_size: images in the array */
 } TarnOpenclImageKind;
 
 /* Makes a kind from the program's arguments; does not change the flags.  Returns FALSE with
@@ -53,7 +53,6 @@ gboolean _tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds,
                                                     TarnOpenclImageKind *kind);
 void _tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes);
 
-/* Returns the number of kinds. */
 guint _tarn_opencl_image_kinds_get_n (TarnOpenclImageKinds *kinds);
 
 #endif

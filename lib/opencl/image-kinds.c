@@ -20,8 +20,8 @@
 /* The most bytes of an image.  The sum of a few such numbers does not overflow. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
-/* If another kind has the bytes of a kind's pixels already, the kind gets up to FIRST_RANGE more.
- * The range doubles each time that TRIES_IN_RANGE numbers were taken. */
+/* If another kind has the bytes of a kind's pixels already, the kind gets up to FIRST_RANGE bytes
+ * more.  The range doubles each time that TRIES_IN_RANGE numbers were taken. */
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
@@ -95,7 +95,6 @@ check_desc (const cl_image_desc *desc, GError **error)
   return FALSE;
 }
 
-/* Fails for an image without pixels. */
 static gboolean
 check_sizes (const TarnOpenclImageKind *kind, guint type, GError **error)
 {
@@ -231,7 +230,6 @@ multiply (gsize *bytes, gsize by)
   return TRUE;
 }
 
-/* Computes the bytes of an image's pixels. */
 static gboolean
 count_bytes (const TarnOpenclImageKind *kind, gsize *bytes, GError **error)
 {

@@ -20,7 +20,7 @@
 /* By default the pool caches at most the device's memory divided by this number. */
 #define HELD_SHARE 8
 
-/* A link from a pool of buffers to a pool of images, which may end earlier than the link. */
+/* A link from a pool of buffers to a pool of images.  The pool of images may end first. */
 typedef struct
 {
   TarnMutex lock;
@@ -118,7 +118,8 @@ link_to_buffers (TarnOpenclImagePool *pool, TarnPool *buffers)
   join (pool->pool, buffers);
 }
 
-/* Reads the program's options.  If they do not set how many bytes the pool caches, sets that. */
+/* Reads the program's options.  If they do not limit the bytes that the pool caches, sets a
+ * limit. */
 static gboolean
 read_options (cl_command_queue queue, const TarnPoolOptions *options, TarnPoolOptions *known,
               GError **error)
@@ -140,7 +141,6 @@ read_options (cl_command_queue queue, const TarnPoolOptions *options, TarnPoolOp
   return TRUE;
 }
 
-/* Makes the allocator, and the pool over it. */
 static TarnPool *
 make_pool (cl_command_queue queue, TarnOpenclImageKinds *kinds, TarnPool *buffers,
            const TarnPoolOptions *options, GError **error)

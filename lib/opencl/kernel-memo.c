@@ -4,7 +4,7 @@
  * A memo (a cache) of kernels by their source, built once for each context and device.  It uses a
  * second memo, of programs, so that kernels of one source share the build.  Two threads must not
  * set arguments of the same kernel object (clSetKernelArg, OpenCL 3.0, section 5.9.2), so each
- * thread has its own. */
+ * thread has its own kernel object. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"

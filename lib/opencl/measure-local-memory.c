@@ -4,7 +4,7 @@
  * Measures how many banks a device's local memory has.  One work-group accesses local memory in
  * patterns.  In some patterns several lanes (work items that run in step) access the same bank.
  * bank-analysis.c finds the banks that explain the times.  As many loads as possible are in flight,
- * so that a pattern's time shows how its accesses follow each other, and not the latency of a
+ * so that a pattern's time is that of accesses that wait for each other, not the latency of a
  * load. */
 
 #include "bank-analysis-private.h"
@@ -25,7 +25,7 @@
   0.5e-3 /* long compared to the start of a kernel and the steps of the device's clock */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* of all rounds together; the first one always ends */
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* for all rounds; the first round always ends */
 
 /* The kernel.  Each work item follows eight chains of loads, in which every word contains its own
  * index.  @apart is always 0, so all chains are the same, but the compiler cannot know that. */
@@ -116,7 +116,7 @@ check_can_measure (cl_device_id device, GError **error)
   return TRUE;
 }
 
-/* Finds the number of work items that the device runs in step, or the preferred multiple. */
+/* Finds the number of work items that the device runs in step, such as the size of its warps. */
 static gboolean
 get_multiple (const Bench *bench, size_t *multiple, GError **error)
 {
@@ -130,7 +130,6 @@ get_multiple (const Bench *bench, size_t *multiple, GError **error)
   return get_kernel_info (bench, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, multiple, error);
 }
 
-/* Sets lanes and items. */
 static gboolean
 choose_items (Bench *bench, GError **error)
 {
@@ -149,7 +148,8 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Chooses the patterns that fit into local memory, and sets local_bytes to the bytes they need. */
+/* Chooses the patterns that fit into local memory.  Sets local_bytes to the bytes that they
+ * need. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {

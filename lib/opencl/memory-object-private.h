@@ -20,7 +20,8 @@ typedef enum
 typedef struct
 {
   TarnOpenclCommand command;
-  /* TRUE: reference counts count only the program's references, to buffers and to sub-buffers */
+  /* TRUE: reference counts of whole objects, or of sub-buffers, count only the program's
+   * references */
   gboolean trusts_whole, trusts_parts;
 } TarnOpenclTraits;
 

@@ -73,7 +73,7 @@ _tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Most reference counts are 1.  Then the object's parent need not be asked for. */
+/* Most reference counts are 1.  Then no other query is needed. */
 gboolean
 _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
 {

@@ -43,12 +43,12 @@ gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
 
 /* Implements TarnAllocatorOps.get_memory for an allocator whose user_data begins with a
- * TarnOpenclHome.  Reports the memory of the queue's device.  Without a queue, reports that of the
- * context's device with the least. */
+ * TarnOpenclHome.  Reports the memory of the queue's device, or, if there is no queue, of that
+ * device of the context that has the least. */
 gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                                   GError **error);
 
-/* Returns TRUE if a block is of this kind of memory. */
+/* Return TRUE if a block's memory is of the kind that the name says. */
 gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
 gboolean _tarn_opencl_is_image (const TarnBlock *block);
 gboolean _tarn_opencl_is_svm (const TarnBlock *block);

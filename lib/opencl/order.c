@@ -17,7 +17,8 @@ gboolean
 _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                         GError **error)
 {
-  tarn_opencl_error_quark (); /* before a fork (), because its first call takes a lock of GLib's */
+  tarn_opencl_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
+                                 lock */
   if (!_tarn_opencl_check (_tarn_cl.clRetainContext (context), "clRetainContext", error))
     return FALSE;
   if (queue != NULL
@@ -88,7 +89,7 @@ _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **e
   return FALSE;
 }
 
-/* Fails before OpenCL 1.2, which brought markers and barriers that have lists of events. */
+/* Fails for a device before OpenCL 1.2, which brought markers and barriers with lists of events. */
 static gboolean
 check_version (cl_command_queue queue, GError **error)
 {

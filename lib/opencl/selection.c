@@ -224,8 +224,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Describes the platforms in @selection.  Returns an array of their devices, which it points
- * into. */
+/* Describes the platforms in @selection.  Returns an array of devices, to which @selection
+ * points. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

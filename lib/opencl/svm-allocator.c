@@ -45,8 +45,8 @@ check_functions (GError **error)
 
 /* Allocates memory.  If there is none, waits for memory that queues have still to free, and
  * retries.  A reclaim function could not do that.  The pool calls it one time for a request, when
- * other threads that empty the pool may not have put all their frees on queues yet; it would miss
- * the later ones. */
+ * other threads that empty the pool may not have put all their frees on queues yet; the call would
+ * miss these. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -230,8 +230,8 @@ svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint
   return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
 }
 
-/* Fails if the queue is out of order, because memory is freed in its order, or of another
- * context. */
+/* Fails if the queue is of another context, or out of order, because memory is freed in its
+ * order. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {

@@ -4,8 +4,8 @@
  * Memory that a command on a queue frees (clEnqueueSVMFree) is not free before the command runs.  A
  * request for which there is no memory waits for such commands, but must not wait for ever: the
  * queue may wait for a user event that only the requesting thread can complete.  OpenCL does not
- * show that.  A command that waits for such an event is CL_QUEUED or CL_SUBMITTED, and so is a
- * command that waits for a kernel.
+ * show that.  A command that waits for such an event is CL_QUEUED or CL_SUBMITTED, like one that
+ * waits for a kernel, which ends by itself.
  *
  * So requests wait for a queue as long as it frees memory.  A queue that frees none for PATIENCE is
  * stuck, and until it frees memory again requests wait for it only SHORT_PATIENCE.  So a program
@@ -145,7 +145,8 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Waits until n_ended is @n_wanted, or the queue is stuck.  Releases the lock while it waits. */
+/* Waits until a queue has done @n_wanted frees in all, or is stuck.  Releases the lock
+ * meanwhile. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

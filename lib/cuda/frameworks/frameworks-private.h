@@ -22,7 +22,6 @@ void _tarn_cuda_framework_free (const gchar *function, gconstpointer address);
  * thread frees the block meanwhile. */
 TarnBlock *_tarn_cuda_framework_find (gconstpointer address);
 
-/* Returns a block's address. */
 static inline gpointer
 _tarn_cuda_framework_address (const TarnBlock *block)
 {

@@ -104,7 +104,7 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that is not in the list any more.  Memory of blocks in use is freed with them. */
+/* Frees a store that is out of the list.  Memory of blocks in use stays until they are freed. */
 static void
 store_free (Store *store)
 {
@@ -219,8 +219,8 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 
 /* Finds the store of the capture that this thread began on a device.  If this thread began none,
  * finds the store of the device's only capture, because PyTorch computes gradients in other
- * threads.  Returns NULL if there is none, or several stores are captured to.  The caller holds the
- * lock. */
+ * threads.  Returns NULL if there is no capture, or several with different stores.  The caller
+ * holds the lock. */
 static Store *
 find_captured (CUdevice device)
 {
@@ -261,8 +261,8 @@ pool_new (TarnAllocator *pieces, GError **error)
 }
 
 /* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
- * yet, @fresh becomes its pool.  If @fresh is NULL, too, returns NULL; *@pieces is then a reference
- * to the allocator over which the caller makes a pool, or NULL if no capture is known. */
+ * yet, @fresh becomes its pool.  If @fresh is NULL as well, returns NULL.  *@pieces is then a
+ * reference to the allocator over which the caller makes a pool, or NULL if no capture is known. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pieces)
 {

@@ -23,13 +23,14 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* The size of std::string in libstdc++'s new ABI.  Only its own functions look inside. */
+/* The size of std::string in libstdc++'s new ABI.  Only functions of libstdc++ look inside. */
 typedef struct
 {
   guint64 words[4];
 } String;
 
-/* The bytes that Tarn allocates for an exception. c10::Error has 128 with pointers of 64 bits. */
+/* The bytes that Tarn allocates for an exception. c10::Error needs 128, with pointers of 64
+ * bits. */
 #define ERROR_BYTES 1024
 
 /* A class that can be thrown. */
