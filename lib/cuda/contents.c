@@ -142,8 +142,8 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* Makes the finder.  If the driver cannot compile it, leaves module NULL; the host then compares
- * bytes. */
+/* Makes the finder.  If the driver cannot compile it, leaves module NULL, and the host then
+ * compares all bytes. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {

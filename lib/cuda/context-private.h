@@ -47,7 +47,7 @@ gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
 
-/* Makes the host wait for all streams of a context, which the caller has entered.  Ends no
+/* Makes the host wait for all streams of a context, which the caller has entered.  Ends no stream's
  * capture. */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 

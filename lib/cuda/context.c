@@ -111,8 +111,7 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
 
 /* Allocates 1 byte and frees it: before cuMemFree () frees memory, it waits for all streams of the
  * context, even if none uses the memory. cuCtxSynchronize (), or an event of the whole context,
- * would end all captures in the context, in any mode, and the driver cannot tell whether there are
- * any. */
+ * would end all captures in the context, in any mode, and the driver has no query for captures. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {

@@ -57,8 +57,7 @@ read_file (int fd, const gchar *source, GError **error)
 }
 
 /* Reads the user's choice of a device from a file in the home folder.  Leaves @choice as it is if
- * the file does not exist.  Messages say ~ instead of the path in HOME, which may be of any
- * length. */
+ * the file does not exist.  Messages say ~ instead of the path in HOME, which may be long. */
 static gboolean
 read_home (const gchar *name, Choice *choice, GError **error)
 {
@@ -294,8 +293,7 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
-/* Pops a context if it is current and alive.  Logs a message if the driver cannot tell whether it
- * is. */
+/* Pops a context if it is current and alive.  Logs a message if the driver cannot tell that. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {
@@ -330,8 +328,7 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* The default context that tarn_cuda_autoinit () opens once in a process, or the error of opening
- * it. */
+/* The default context that tarn_cuda_autoinit () opens once in a process, or the error. */
 static struct
 {
   TarnCudaContext context;

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fills in a TarnCudaDeviceData from the driver's attributes.  Aligns sizes as PyCUDA's DeviceData
- * does. */
+ * Fills in a TarnCudaDeviceData from the driver's attributes, and aligns sizes as PyCUDA's
+ * DeviceData does. */
 
 #include "common/struct-private.h"
 #include "occupancy-private.h"

@@ -24,8 +24,7 @@ static TarnCudaDriver the_driver;
 static GError *load_error;   /* the error that each call returns; NULL: none */
 static gboolean has_library; /* libcuda.so.1 was opened, but may be unusable */
 
-/* Returns a text such as "; it is of version 11.4".  Returns "" if the driver does not state a
- * version. */
+/* Returns a text such as "; it is of version 11.4", or "" if the driver states no version. */
 static gchar *
 describe_version (gpointer library)
 {
@@ -87,8 +86,7 @@ load (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-  tarn_cuda_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
-                               lock */
+  tarn_cuda_error_quark (); /* now, because the first call in a child of fork () may hang */
   if (library == NULL)
     {
       g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no CUDA driver: %s",

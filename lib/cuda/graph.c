@@ -197,8 +197,7 @@ find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
   return ref_own_pool (pool, capture);
 }
 
-/* Makes a pool call find_pool () for requests only while any graph of the pool is being
- * captured. */
+/* Makes a pool call find_pool () only while any graph of the pool is being captured. */
 static void
 update_redirect (TarnPool *pool)
 {
@@ -286,8 +285,7 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Returns the context of a pool.  Fails if it has none, or if the stream cannot be captured in
- * it. */
+/* Returns the context of a pool.  Fails if it has none, or the stream cannot be captured in it. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {

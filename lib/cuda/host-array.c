@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arrays in page-locked memory, like those of PyCUDA's PageLockedMemoryPool.allocate (shape, dtype,
- * order). */
+ * Arrays in page-locked memory, such as PyCUDA's PageLockedMemoryPool.allocate (shape, dtype,
+ * order) makes. */
 
 #include <string.h>
 #include <tarn/cuda.h>

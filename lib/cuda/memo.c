@@ -14,8 +14,7 @@
 
 #define KIND "cuda-context"
 
-/* The functions of the memo's creator.  This file's functions enter a context, and call them
- * there. */
+/* The functions of the memo's creator, which this file's functions call in a context. */
 typedef struct
 {
   TarnMemoOps ops;
@@ -55,8 +54,7 @@ get_current (gpointer unused, GError **error)
   return handle;
 }
 
-/* Returns TRUE if an error means that the context was destroyed, or, at exit, that the driver is
- * gone. */
+/* Returns TRUE if an error means that the context was destroyed, or the driver is gone at exit. */
 static gboolean
 is_gone (const GError *error)
 {

@@ -22,7 +22,7 @@
 static const struct
 {
   const gchar *name, *allocate, *free;
-  gsize alignment; /* of suballocations, in bytes */
+  gsize alignment; /* the alignment of suballocations, in bytes */
 } kinds[] = {
   [TARN_CUDA_DEVICE_MEMORY] = { "cuda-device", "cuMemAlloc", "cuMemFree", DEVICE_ALIGNMENT },
   [TARN_CUDA_HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost", HOST_ALIGNMENT },

@@ -53,8 +53,7 @@ typedef struct
 } TarnCudaMemoryAllocator;
 
 /* Finds the properties of the device's virtual memory.  A device without virtual memory is an error
- * only if the options need it.  The caller calls _tarn_cuda_virtual_clear (), also after an
- * error. */
+ * only if the options need it.  The caller calls _tarn_cuda_virtual_clear () in any case. */
 gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *context,
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);

@@ -25,7 +25,7 @@ typedef struct
   guint threads;
   gsize dynamic_shared_bytes;
   gint blocks_per_mp;
-  gint max_threads_per_block;    /* of this function, whose source may set it */
+  gint max_threads_per_block;    /* the function's own limit, which its source may set */
   gint shared_bytes;             /* declared by the function */
   gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to know */
   gint registers;

@@ -37,8 +37,7 @@ CUstream _tarn_cuda_get_legacy_stream (void);
 /* Fails with TARN_ERROR_INVALID_ARGUMENT if a stream does not belong to a context. */
 gboolean _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error);
 
-/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical () that names
- * @function. */
+/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical () with @function. */
 gboolean _tarn_cuda_check_block (const gchar *function, const TarnBlock *block);
 
 /* Sets an allocator's functions for streams.  Its user_data must begin with a TarnCudaHome. */

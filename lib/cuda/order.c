@@ -311,8 +311,7 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* This thread has no CUstream for another thread's default stream; the legacy stream waits for
-   * it. */
+  /* Another thread's default stream has no CUstream here, but the legacy stream waits for it. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     handle = LEGACY;
   if (!enter_home (home, &scope, error))

@@ -34,8 +34,7 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Returns TRUE if cuMemAlloc () can allocate @size bytes, the size that failed as virtual
- * memory. */
+/* Returns TRUE if cuMemAlloc () can allocate @size bytes, which virtual memory could not. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {

@@ -99,8 +99,7 @@ ask_device (const TarnCudaDriver *driver, guint index)
 }
 
 /* Lists all devices by their index; NULL for a device that ask_device () cannot use.  The list is
- * empty if there is no driver, which is normal and not logged.  In a child of fork () returns
- * NULL. */
+ * empty if there is no driver, which is normal, so not logged.  Fails in a child of fork (). */
 static GPtrArray *
 ask_driver (GError **error)
 {

@@ -17,7 +17,7 @@ struct _TarnCudaShared
 {
   TarnCudaContext context; /* the device's primary context; the reference is never released */
   TarnPool *pool;
-  gsize total_bytes; /* of the device's memory; 0: the driver does not say */
+  gsize total_bytes; /* the device's memory; 0: the driver does not say */
   TarnCudaShared *older;
 };
 

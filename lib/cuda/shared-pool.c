@@ -207,8 +207,7 @@ shared_free (TarnCudaShared *shared)
 }
 
 /* Makes a pool that replaces @older, or the device's first one if @older is NULL.  If another
- * thread was first, returns that thread's pool.  Takes no lock, because the driver may take
- * long. */
+ * thread was first, returns that thread's pool.  Takes no lock, because the driver may be slow. */
 static TarnCudaShared *
 replace (CUdevice device, TarnCudaShared *older, GError **error)
 {

@@ -107,9 +107,8 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
   return passes;
 }
 
-/* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there are no
- * more.  In a hypothesis all lanes access the memory at a time, or half of them if half is 16 or
- * more. */
+/* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there is none.
+ * In a hypothesis all lanes access the memory at a time, or half of them if half is at least 16. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {

@@ -30,8 +30,7 @@ typedef struct
 } BufferAllocator;
 
 /* Makes the driver allocate a buffer's memory, by a command that leaves its content undefined.
- * Does not wait for the command, because the call that enqueues it already says if there is
- * memory. */
+ * Does not wait for the command: the call that enqueues it says already if there is no memory. */
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {

@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices that only a kernel shows: builds a small kernel, queries it and releases
- * it. */
+ * Facts about devices that only a kernel shows: builds a small kernel, queries and releases it. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -139,8 +138,7 @@ has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError
   return TRUE;
 }
 
-/* Finds the bug of a device's driver in counting struct arguments.  @bug: NULL or a static
- * string. */
+/* Finds the bug of a driver in counting struct arguments.  @bug: NULL or a static string. */
 static gboolean
 find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
 {

@@ -88,8 +88,7 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   return TRUE;
 }
 
-/* Finds the SIMD group size by vendor and type, for a device that does not state its warps'
- * size. */
+/* Finds the SIMD group size by vendor and type, if the device does not state its warp size. */
 static gboolean
 find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 {

@@ -143,8 +143,7 @@ _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize s
 }
 
 /* Fills by blocking copies.  If the host did not wait, a command could still fill the memory after
- * it was freed and has another owner.  A blocking copy returns when it is complete or has
- * failed. */
+ * it was freed and has another owner.  A blocking copy that returns is complete, or has failed. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)

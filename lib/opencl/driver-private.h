@@ -96,8 +96,7 @@ typedef struct
 extern TarnOpenclDriver _tarn_cl;
 
 /* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with that
- * try's error, TARN_ERROR_NO_DRIVER.  In a child of fork (), returns FALSE with
- * TARN_ERROR_FORKED. */
+ * error, TARN_ERROR_NO_DRIVER.  Fails with TARN_ERROR_FORKED in a child of fork (). */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

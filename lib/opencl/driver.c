@@ -103,8 +103,8 @@ open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
   return FALSE;
 }
 
-/* Stores an error, unless another thread has stored one first.  Takes over the error, and returns a
- * copy of the stored one. */
+/* Takes over an error, and stores it unless another thread was first.  Returns a copy of the stored
+ * error. */
 static GError *
 keep_error (GError *error)
 {
@@ -127,8 +127,7 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  tarn_opencl_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
-                                 lock */
+  tarn_opencl_error_quark (); /* now, because the first call in a child of fork () may hang */
   if (open_library (&driver, &from, &failure))
     {
       take (&driver, &from);
@@ -183,8 +182,7 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  tarn_opencl_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
-                                 lock */
+  tarn_opencl_error_quark (); /* now, because the first call in a child of fork () may hang */
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;
   if (take (&driver, &from))

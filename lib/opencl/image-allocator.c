@@ -31,8 +31,7 @@ set_error (GError **error, const gchar *call, cl_int status, const TarnOpenclIma
 }
 
 /* Makes the driver allocate an image's memory, by a command that leaves its content undefined.
- * Does not wait for the command, because the call that enqueues it already says if there is
- * memory. */
+ * Does not wait for the command: the call that enqueues it says already if there is no memory. */
 static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)

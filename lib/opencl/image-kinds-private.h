@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Kinds of images.  A kind is a set of arguments of clCreateImage (), and has a number of bytes
- * that no other kind has.  Nothing here calls OpenCL, because the layer (lib/opencl/layer) uses it,
- * too. */
+ * that no other kind has.  Nothing here calls OpenCL, because lib/opencl/layer uses it, too. */
 
 #ifndef TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 #define TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
@@ -47,8 +46,7 @@ gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);
 
-/* Finds the kind with a number of bytes, and acquires it once more.  Returns FALSE if there is no
- * kind with that number. */
+/* Finds and acquires the kind that has a number of bytes.  Returns FALSE if no kind has it. */
 gboolean _tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds, gsize bytes,
                                                     TarnOpenclImageKind *kind);
 void _tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes);

@@ -118,8 +118,7 @@ link_to_buffers (TarnOpenclImagePool *pool, TarnPool *buffers)
   join (pool->pool, buffers);
 }
 
-/* Reads the program's options.  If they do not limit the bytes that the pool caches, sets a
- * limit. */
+/* Reads the program's options.  If they set no limit for cached bytes, sets one. */
 static gboolean
 read_options (cl_command_queue queue, const TarnPoolOptions *options, TarnPoolOptions *known,
               GError **error)

@@ -148,8 +148,7 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Chooses the patterns that fit into local memory.  Sets local_bytes to the bytes that they
- * need. */
+/* Chooses the patterns that fit into local memory.  Sets local_bytes to the bytes they need. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {

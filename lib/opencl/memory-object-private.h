@@ -20,8 +20,7 @@ typedef enum
 typedef struct
 {
   TarnOpenclCommand command;
-  /* TRUE: reference counts of whole objects, or of sub-buffers, count only the program's
-   * references */
+  /* TRUE: counts of whole objects, or of sub-buffers, count only the program's references */
   gboolean trusts_whole, trusts_parts;
 } TarnOpenclTraits;
 

@@ -17,8 +17,7 @@ gboolean
 _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                         GError **error)
 {
-  tarn_opencl_error_quark (); /* a child of fork () must not be the first to call it: GLib takes a
-                                 lock */
+  tarn_opencl_error_quark (); /* now, because the first call in a child of fork () may hang */
   if (!_tarn_opencl_check (_tarn_cl.clRetainContext (context), "clRetainContext", error))
     return FALSE;
   if (queue != NULL

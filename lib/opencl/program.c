@@ -10,8 +10,7 @@
 
 #include "status-private.h"
 
-/* The most bytes of a build log in an error.  A log may have megabytes; the cause is at its
- * beginning. */
+/* The most bytes of a build log in an error.  Logs may have megabytes, and begin with the cause. */
 #define MAX_LOG_SIZE (64 * 1024)
 
 /* Cuts a log that is too long.  Takes over the log. */

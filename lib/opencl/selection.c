@@ -224,8 +224,7 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Describes the platforms in @selection.  Returns an array of devices, to which @selection
- * points. */
+/* Describes the platforms in @selection, which then points to the returned array of devices. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

@@ -1,8 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Converts OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") to errors and
- * back. */
+ * OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") as errors, and back. */
 
 #include "status-private.h"
 

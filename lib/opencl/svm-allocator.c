@@ -230,8 +230,7 @@ svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint
   return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
 }
 
-/* Fails if the queue is of another context, or out of order, because memory is freed in its
- * order. */
+/* Fails if the queue is of another context, or out of order: frees must keep the queue's order. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {

@@ -15,8 +15,8 @@ typedef struct _TarnOpenclFreeQueue TarnOpenclFreeQueue;
 TarnOpenclFrees *_tarn_opencl_frees_new (void);
 void _tarn_opencl_frees_unref (TarnOpenclFrees *frees);
 
-/* Records that the caller is about to put a command on a queue, a command that frees memory.  When
- * it has done so, call _tarn_opencl_frees_end () with the result, in any thread. */
+/* Records that the caller is about to put a command that frees memory on a queue.  When the command
+ * has freed it, call _tarn_opencl_frees_end () with the result, in any thread. */
 TarnOpenclFreeQueue *_tarn_opencl_frees_begin (TarnOpenclFrees *frees, cl_command_queue queue);
 
 /* Records that the memory is free, or that the command could not be put on the queue. */

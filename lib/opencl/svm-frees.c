@@ -145,8 +145,8 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Waits until a queue has done @n_wanted frees in all, or is stuck.  Releases the lock
- * meanwhile. */
+/* Waits until a queue has freed memory @n_wanted times in all, or is stuck.  Releases the lock
+ * while it waits. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

@@ -46,8 +46,7 @@ TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstre
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
 /* Takes over a block that is being freed, if _tarn_cuda_graph_memory_record () recorded it, and
- * keeps the block while the graph lives.  Otherwise returns FALSE: the caller must free the
- * block. */
+ * keeps the block while the graph lives.  Otherwise returns FALSE: the caller frees the block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 
 /* Throws PyTorch's exception for out of memory, or for other errors, with a message.  Takes over

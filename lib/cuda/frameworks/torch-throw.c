@@ -29,8 +29,7 @@ typedef struct
   guint64 words[4];
 } String;
 
-/* The bytes that Tarn allocates for an exception. c10::Error needs 128, with pointers of 64
- * bits. */
+/* The bytes that Tarn allocates for an exception. c10::Error needs 128, with 64-bit pointers. */
 #define ERROR_BYTES 1024
 
 /* A class that can be thrown. */
@@ -59,8 +58,7 @@ static const gchar *const backends[]
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in libraries that the process has loaded.  Logs a debug message if it is
- * missing. */
+/* Finds a symbol in libraries of the process.  Logs a debug message if the symbol is missing. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
 {
