@@ -1,47 +1,48 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A heap gets large segments of memory (TarnPiece, called pieces here) from another allocator, and
- * divides them into extents, each of which is in use or free.
+ * A heap allocates large segments of memory (TarnPiece, called pieces here) from another allocator,
+ * called upstream, and divides them into extents, each of which is in use or free.
  *
  *     heap.c          the heap's allocator functions: requests and frees
- *     take.c          gets extents for requests
- *     arena.c         ... without the heap's lock, where possible
+ *     take.c          gets extents for requests, with the heap's lock
+ *     arena.c         gets extents for requests without the heap's lock, if that is possible
  *     heap-door.c     the lock, and the door that keeps out threads without the lock
  *     share-out.c     moves pieces between the arenas of a queue
  *     extent.c        splits and merges extents; tracks which pieces are idle
  *     free-index.c    finds free extents by size
  *     heap-queue.c    the queues for which the heap has ranges
  *     heap-event.c    events that tell when no command uses an idle piece any more
- *     grow.c          gets pieces, and returns them
- *     grow-virtual.c  ... of virtual memory, which can move to other addresses
- *     churn.c         ... but not too often
- *     alias.c         ... and stay mapped at the old ones while commands use those
- *     grow-parts.c    ... of memory that upstream allocates, which cannot move
- *     spare.c         ... and bounds how much of it may be stranded near a limit
+ *     grow.c          gets pieces from upstream, and returns them
+ *     grow-virtual.c  pieces of virtual memory, which can move to other addresses
+ *     churn.c         bounds how often pieces move
+ *     alias.c         mappings of moved pieces at old addresses that commands may still use
+ *     grow-parts.c    pieces of memory that cannot move
+ *     spare.c         bounds the memory that is stranded in pieces that cannot move, near a limit
  *     heap-stats.c    the heap's counters
  *     heap-describe.c describes a heap to recordings and snapshots
  *     heap-check.c    checks the invariants
  *
- * Small requests have a range of their own, so that their extents do not lie between large ones.
- * Each range is best fit: it serves a request from the smallest free extent that is large enough,
- * at the lowest address if there are several, and splits off the rest.
+ * A range is a set of pieces that serve requests of similar size.  Small requests have a range of
+ * their own, so that their extents do not lie between large ones.  Each range is best fit: it
+ * serves a request from the smallest free extent that is large enough (if several have that size,
+ * from the one at the lowest address), and splits off the rest.
  *
- * Pieces of virtual memory are mapped one behind the other, so an extent can span several.  A piece
- * without an extent in use is idle: it can move to the end of a range that needs memory, and leaves
- * a gap behind.  So a heap seldom has more memory than was in use at its peak: it loses only the
- * free extents of pieces that are in use.
+ * The heap maps pieces of virtual memory at adjacent addresses, so an extent can span several
+ * pieces.  A piece without an extent in use is idle: it can move to the end of a range that needs
+ * memory, and then leaves a gap at its old address.  So a heap seldom has more memory than was in
+ * use at its peak: it cannot reuse only the free extents of pieces that are in use.
  *
- * A piece can move within its queue before the queue's commands on it are done.  It then stays
- * mapped at its old address, which those commands may still use, until an event says that they are
- * done: alias.c.
+ * A piece can move within its queue while the queue's commands still use the piece.  It then also
+ * stays mapped at its old address, until an event shows that these commands are done: alias.c.
  *
- * Each in-order queue that requests name has ranges of its own: an arena, or several if threads
- * that use the queue wait for each other.  Commands on that queue may still use the free memory
- * there, so only that queue can reuse it at once, and a free of memory that only its own queue used
- * waits for nothing.  Another queue, and upstream, get only idle pieces that are quiet: an event
- * that was recorded after they became idle is done.  When memory has run out, the host waits for
- * that event. */
+ * The heap has separate ranges for each in-order queue that requests name.  A set of such ranges is
+ * an arena; a queue has one arena, or several if threads that use the queue wait for each other.
+ * Commands on the queue may still use its free extents.  So a thread can free memory without a wait
+ * if only the memory's own queue used it, and only that queue can reuse the memory at once.
+ * Another queue, and upstream, get only pieces that are quiet: idle pieces for which an event that
+ * was recorded after they became idle is done.  If memory has run out, the host waits for that
+ * event. */
 
 #ifndef TARN_HEAP_PRIVATE_H
 #define TARN_HEAP_PRIVATE_H
@@ -61,30 +62,33 @@ typedef struct _TarnPiece TarnPiece;
 /* A contiguous part of a heap's memory, in use or free.  The struct has a cache line of its own,
  * because different threads work on neighbouring extents.
  *
- * Invariants: size > 0.  It is a multiple of the heap's alignment (or of the largest power of two
- * that divides its piece's address, if that is less), unless the extent ends where its piece does.
- * Two neighbours are not both free. */
+ * Invariants: size > 0.  The size is a multiple of the heap's alignment, or of the largest power of
+ * two that divides the address of the extent's piece if that power is less.  Only the size of an
+ * extent that ends at its piece's end need not be such a multiple.  No two neighbours are both
+ * free. */
 struct _TarnExtent
 {
-  union /* first: the table hashes an extent by its memory */
+  union /* the first field, because TarnHeap.table hashes an extent by its memory */
   {
-    TarnMemory memory; /* in use: the user's memory */
-    TarnExtent *less;  /* free: a link in its range's treap, as is greater */
-    TarnExtent *next;  /* in use, and left for another thread to free; or a spare struct */
+    TarnMemory memory; /* the user's memory, if the extent is in use */
+    TarnExtent *less;  /* the left child in a treap of free extents, if the extent is free */
+    TarnExtent *next;  /* the next extent in TarnArena.left_extents or TarnArena.spare */
   };
-  guint64 start; /* its address; in a heap of parts, a number that the heap assigns */
-  gsize size;
-  TarnPiece *piece;           /* the piece that has its first byte */
-  TarnExtent *before, *after; /* adjacent neighbours; NULL: none */
+  guint64 start;    /* the address of the first byte; or, if pieces cannot move (grow-parts.c), a
+                       number that the heap assigns instead of an address */
+  gsize size;       /* in bytes */
+  TarnPiece *piece; /* the piece that has the extent's first byte */
+  TarnExtent *before, *after; /* the extents at adjacent addresses; NULL: there is none */
   guint8 is_free;
-  guint8 has_memory; /* in use: memory is set */
-  guint32 priority;  /* in the treap; constant, pseudo-random */
-  TarnExtent *greater;
+  guint8 has_memory;   /* TRUE: the extent is in use, and the field memory is set */
+  guint32 priority;    /* the struct's priority in treaps: pseudo-random, constant */
+  TarnExtent *greater; /* the right child in a treap of free extents, if the extent is free */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
-/* A slab of extents' structs. */
+/* The number of structs in a TarnExtentSlab. */
 #define TARN_SLAB_EXTENTS 63
 
+/* TarnExtent structs that an arena allocates from the host's memory in one call. */
 typedef struct _TarnExtentSlab TarnExtentSlab;
 struct _TarnExtentSlab
 {
@@ -92,71 +96,77 @@ struct _TarnExtentSlab
   TarnExtent extents[TARN_SLAB_EXTENTS];
 };
 
-/* A segment: memory that came from upstream in one call.
+/* A segment: memory that upstream allocated in one call.
  *
- * Invariants: n_used is the number of extents in use that have bytes in it.  If that is 0, the
- * piece is in its arena's list of idle pieces. */
+ * Invariants: n_used is the number of extents in use that have bytes in the piece.  If n_used is 0,
+ * the piece is idle, and in its arena's list of idle pieces. */
 struct _TarnPiece
 {
-  guint64 start;
-  gsize size;
-  TarnMemory memory;         /* the allocated memory; the backing if it is virtual memory */
-  TarnHeapRange *range;      /* the range that it is in */
-  TarnHeapRegion *region;    /* the region that it is mapped in, if it is virtual memory */
-  TarnPiece *before, *after; /* adjacent neighbours; NULL: none */
-  TarnExtent *extent;        /* the extent that has its first byte */
+  guint64 start;             /* the address of the first byte, or a number: TarnExtent.start */
+  gsize size;                /* in bytes */
+  TarnMemory memory;         /* the memory from upstream; if it is virtual, its physical backing */
+  TarnHeapRange *range;      /* the range that has the piece */
+  TarnHeapRegion *region;    /* the region where virtual memory is mapped; NULL: not virtual */
+  TarnPiece *before, *after; /* the pieces at adjacent addresses; NULL: there is none */
+  TarnExtent *extent;        /* the extent that has the piece's first byte */
   guint n_used;
-  gboolean was_used;  /* a request has had bytes of it */
-  guint n_aliases;    /* old addresses at which it is still mapped */
-  guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun when it became so, */
-  gint64 idle_at;     /* and the time; 0: not noted yet */
-  GList link;         /* in its range's pieces */
-  GList idle_link;    /* in its arena's idle pieces */
+  gboolean was_used;  /* TRUE: an extent of the piece has been in use at some time */
+  guint n_aliases;    /* the number of old addresses at which the piece is still mapped */
+  guint64 idle_since; /* if the piece is idle: TarnHeapQueue.n_begun when it became idle */
+  gint64 idle_at;     /* if the piece is idle: the time when it became idle; 0: not set yet */
+  GList link;         /* the link in TarnHeapRange.pieces */
+  GList idle_link;    /* the link in TarnArena.idle, if the piece is idle */
 };
 
-/* A mapping of a piece at an address from which it has moved.  Commands of its queue may use that
- * address until an event is done whose recording began after the move. */
+/* A mapping of a piece at an address from which the piece has moved away.  Commands of the piece's
+ * queue may use that old address until an event is done whose recording began after the move. */
 typedef struct
 {
   TarnPiece *piece;
-  TarnHeapRegion *region; /* the region that has the address */
-  guint64 start;
-  guint64 moved_at; /* TarnHeapQueue.n_begun at the move */
+  TarnHeapRegion *region; /* the region that has the old address */
+  guint64 start;          /* the old address */
+  guint64 moved_at;       /* TarnHeapQueue.n_begun when the piece moved */
 } TarnAlias;
 
-/* Reserved addresses.  Those from end on were never used, or the piece there has gone.
+/* Contiguous addresses of virtual memory that the heap has reserved.  One TarnHeapRange adds pieces
+ * at the address in the field end.  Addresses from there on were never used, or the heap has
+ * removed the pieces that were mapped there.
  *
- * Invariants: no piece is beyond end; last_piece and last_extent end there. */
+ * Invariants: no piece is beyond end; last_piece and last_extent end at end. */
 struct _TarnHeapRegion
 {
-  TarnHeapRange *range; /* constant: grows here, or once did. Other ranges of its queue may have
-                           pieces here, except the last one. Only its arena's lock guards the end,
-                           so other ranges must not read last_piece and last_extent */
-  TarnMemory addresses;
-  gsize size;
+  /* The range that adds pieces here now, or did so in the past; constant.  Other ranges of its
+   * queue may have pieces in the region, but not last_piece.  In a read section, the lock of this
+   * range's arena guards last_piece and last_extent, so code for another range must not read them
+   * there. */
+  TarnHeapRange *range;
+  TarnMemory addresses; /* the first address */
+  gsize size;           /* in bytes */
   guint64 end;
-  guint n_pieces;          /* and aliases */
-  gboolean has_lost;       /* a piece here could not be returned, so the addresses stay reserved */
-  TarnPiece *last_piece;   /* the piece that ends at end; NULL: none */
-  TarnExtent *last_extent; /* the extent that ends at end; NULL: none */
+  guint n_pieces;          /* the number of pieces and aliases in the region */
+  gboolean has_lost;       /* TRUE: the heap could not return a piece, so it must not release these
+                              addresses */
+  TarnPiece *last_piece;   /* the piece that ends at end; NULL: there is none */
+  TarnExtent *last_extent; /* the extent that ends at end; NULL: there is none */
 };
 
+/* The kinds of ranges, by the size of the requests that they serve. */
 typedef enum
 {
   TARN_RANGE_SMALL,
   TARN_RANGE_LARGE,
-  TARN_RANGE_HUGE, /* only used if pieces cannot move */
+  TARN_RANGE_HUGE, /* has pieces only if pieces cannot move (grow-parts.c) */
   TARN_N_RANGES
 } TarnRangeKind;
 
-/* An upper bound on the number of size classes, for 64-bit sizes. */
+/* An upper bound on the number of size classes of free extents, whose sizes have 64 bits. */
 #define TARN_FREE_CLASSES 896
 
-/* Below 512 << TARN_SUB_BITS there is a size class for each number of 512-byte units; above, 1 <<
- * TARN_SUB_BITS classes for each power of two. */
+/* Sizes below 512 << TARN_SUB_BITS bytes have one size class for each multiple of 512 bytes.
+ * Larger sizes have 1 << TARN_SUB_BITS classes between each power of two and the next. */
 #define TARN_SUB_BITS 4
 
-/* Gets the size class of a size.  A larger size never has a lower class. */
+/* Gets the size class of a size in bytes.  A larger size never has a lower class. */
 static inline guint
 _tarn_free_index_get_class (gsize size)
 {
@@ -167,126 +177,148 @@ _tarn_free_index_get_class (gsize size)
          + (guint) (units >> (exponent - TARN_SUB_BITS));
 }
 
-/* The free extents of a range by their sizes: free-index.c.
+/* An index of the free extents of a range by size: free-index.c.  Each size class has a treap.
  *
- * Invariants: the bit of a class in @bits is set if and only if its root is not NULL.  The bit of a
- * word of @bits in @words is set if and only if that word is not 0. */
+ * Invariants: bit c % 64 of bits[c / 64] is set if and only if roots[c] is not NULL.  Bit i of
+ * words is set if and only if bits[i] is not 0. */
 typedef struct
 {
   guint64 words;
   guint64 bits[TARN_FREE_CLASSES / 64];
-  TarnExtent *roots[TARN_FREE_CLASSES]; /* the roots of treaps */
+  TarnExtent *roots[TARN_FREE_CLASSES]; /* the root of each class's treap; NULL: no extent */
 } TarnFreeIndex;
 
-/* Pieces that serve requests of the same kind. */
+/* A set of pieces that serve the small, large or huge requests of one arena. */
 struct _TarnHeapRange
 {
   TarnHeap *heap;
   TarnArena *arena;
   TarnRangeKind kind;
-  gsize used_bytes;       /* the sum of the sizes of the extents in use in its pieces */
-  TarnFreeIndex free;     /* all extents that are free */
-  GQueue pieces;          /* of TarnPiece, by link */
-  gsize bytes;            /* the sum of the sizes of its pieces, */
-  gsize idle_bytes;       /* and of those that are idle */
-  TarnHeapRegion *region; /* the region that it grows in; NULL: none yet */
-  GList *old_regions;     /* regions that it no longer grows in, but that still have pieces */
+  gsize used_bytes;       /* the sum of the sizes of the range's extents in use */
+  TarnFreeIndex free;     /* all free extents of the range */
+  GQueue pieces;          /* all pieces of the range, linked by TarnPiece.link */
+  gsize bytes;            /* the sum of the sizes of all these pieces */
+  gsize idle_bytes;       /* the sum of the sizes of the idle pieces */
+  TarnHeapRegion *region; /* the region where the range adds pieces; NULL: not virtual, or no piece
+                             was added yet */
+  GList *old_regions;     /* regions where the range added pieces before; they may have pieces */
 };
 
-/* An event that covers all commands given to a queue before it. */
+/* An event that the heap recorded on a queue.  It is done when all commands that the queue had got
+ * before are done. */
 typedef struct
 {
-  gpointer handle; /* the backend's */
-  guint64 number;  /* TarnHeapQueue.n_begun before it was recorded */
-  guint n_refs;    /* the queue's, until it is done, and those of calls that query it */
+  gpointer handle; /* the backend's event */
+  guint64 number;  /* TarnHeapQueue.n_begun before the recording began; or, for the last event of a
+                      forgotten queue, G_MAXUINT64 - 1 */
+  guint n_refs; /* references: one of the queue while the event is in TarnHeapQueue.events, and one
+                   of each call that waits for the event or asks whether it is done */
 } TarnHeapEvent;
 
-/* Ranges from which threads allocate without the heap's lock: arena-private.h.
+/* A set of ranges from which threads allocate without the heap's lock: arena-private.h.
  *
- * A queue has one arena.  If threads that use the same queue wait for each other, it gets several,
- * and each thread allocates from its own arena until that has no fitting extent.  Any request of
- * the queue can reuse the free extents of all its arenas at once, because the queue executes its
- * commands in order.
+ * A queue has one arena at first.  If threads that use the queue wait for each other, the queue
+ * gets several arenas, and each thread allocates from its own arena as long as that has an extent
+ * that fits.  Any request that names the queue can reuse the free extents of all the queue's arenas
+ * at once, because the queue executes its commands in order.
  *
- * Invariants: n_used is the number of extents in use in its pieces. */
+ * Invariants: n_used is the number of extents in use in the arena's pieces. */
 struct _TarnArena
 {
-  /* These stay when the struct is reused for another queue. */
-  TarnExtentSlab *slabs; /* the slabs that it has allocated */
-  TarnExtent *spare;     /* unused structs; linked by TarnExtent.next */
+  /* These two fields keep their values when the heap reuses the struct for another queue. */
+  TarnExtentSlab *slabs; /* the slabs that the arena has allocated */
+  TarnExtent *spare;     /* unused TarnExtent structs, linked by TarnExtent.next */
 
   TarnHeapQueue *queue; /* constant */
   TarnHeap *heap;       /* constant */
 
-  gboolean is_taken;     /* atomic: its lock */
-  gsize uncounted_bytes; /* atomic: bytes in use that the heap has not counted yet, modulo 2^64 */
-  gssize noted_bytes;    /* the uncounted_bytes at which to check for a new peak */
-  gsize n_unnamed;       /* as TarnHeap.n_unnamed, not counted there yet; modulo 2^64 */
-  TarnExtent *left_extents; /* atomic: extents that the next holder of the lock frees; linked by
-                               TarnExtent.next */
-  GQueue idle;              /* of TarnPiece, by idle_link: idle for the longest time first */
-  gsize unrecorded_bytes;   /* bytes that became idle since a thread was last told to look after the
-                               heap, */
-  guint n_taken;            /* and extents taken since then */
-  guint seen_growths;       /* TarnHeap.n_growths at that time */
-  guint n_takes;            /* requests, and how many recent ones waited for the lock */
-  guint n_waits;
-  gboolean is_crowded; /* too many requests waited */
-  guint n_poor;        /* recent requests for which it had no extent, */
-  guint poor_since;    /* counted since n_takes was this */
-  guint n_shared;      /* how often it got pieces of the queue's other arenas */
-  guint helper; /* atomic: index of the arena that last served a request for which this one had no
-                   extent */
+  gboolean is_taken;        /* atomic: the arena's lock; TRUE: a thread holds it */
+  gsize uncounted_bytes;    /* atomic: the change of the bytes in use that TarnHeap.stats has not
+                               counted yet, modulo 2^64 */
+  gssize noted_bytes;       /* the value of uncounted_bytes above which a thread computes the heap's
+                               peak again */
+  gsize n_unnamed;          /* the change of TarnHeap.n_unnamed that the heap has not counted yet,
+                               modulo 2^64 */
+  TarnExtent *left_extents; /* atomic: extents that the next holder of the arena's lock frees,
+                               linked by TarnExtent.next */
+  GQueue idle;              /* the idle pieces, linked by TarnPiece.idle_link; the piece that has
+                               been idle for the longest time is first */
+  gsize unrecorded_bytes;   /* the bytes of pieces that became idle since a request of this arena
+                               last asked for an event */
+  guint n_taken;            /* the number of extents taken since a request of this arena last asked
+                               for an event */
+  guint seen_growths;       /* TarnHeap.n_growths when a thread last asked for an event, or last
+                               called _tarn_heap_look_after () for this arena */
+  guint n_takes;            /* the number of requests that threads made in read sections */
+  guint n_waits;            /* the number of recent requests that waited for the arena's lock */
+  gboolean is_crowded;      /* TRUE: so many requests waited that the queue needs more arenas */
+  guint n_poor;             /* the number of recent requests for which the arena had no extent */
+  guint poor_since;         /* the value of n_takes when the count n_poor began */
+  guint n_shared;           /* the number of times that the arena got pieces of the queue's other
+                               arenas */
+  guint helper; /* atomic: the index of the arena that last served a request for which this arena
+                   had no extent */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
-  gsize n_pieces;
-  GList link; /* in the heap's arenas */
+  gsize n_pieces; /* the number of pieces in all ranges */
+  GList link;     /* the link in TarnHeap.arenas */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The most arenas of a queue. */
 #define TARN_QUEUE_ARENAS 16
 
-/* A queue and its arenas; or, for requests that name no queue, the arenas of memory that no command
- * uses.
+/* A queue of the backend and its arenas.  TarnHeap.nobody stands for requests that name no queue;
+ * no command uses the free memory in its arenas.
  *
- * When a queue is forgotten its arenas stay, with a last event, until another queue takes them
- * over, or they have no piece left.
+ * When the program tells the heap to forget a queue, the heap records a last event on the queue and
+ * keeps the queue's arenas, until another queue takes them over or they have no piece left.
  *
- * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done. n_done <= n_begun
- * as long as the queue is not forgotten. */
+ * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done and the piece has
+ * no alias.  n_done <= n_begun if handle is not NULL.  n_done of TarnHeap.nobody is G_MAXUINT64,
+ * and so is n_done of a forgotten queue after its last event is done. */
 struct _TarnHeapQueue
 {
-  /* Atomic: unique to the queue; 0 as long as there is no handle.  The field stays valid in a
-   * struct that is reused. */
+  /* Atomic: a number that no other queue of the heap has or had; 0 if handle is NULL, or while a
+   * call is forgetting the queue.  Threads may read this field at any time, because the heap frees
+   * no TarnHeapQueue struct before the heap itself ends: it reuses the struct. */
   guint64 number;
 
   TarnHeap *heap;
-  gpointer handle; /* the backend's queue, a reference; NULL: no queue, or a forgotten one */
-  gpointer left;   /* the same of a forgotten queue; it is dropped once no call uses the queue */
+  gpointer handle; /* the backend's queue, to which the heap has a reference; NULL: the heap has
+                      forgotten the queue, or this is TarnHeap.nobody */
+  gpointer left;   /* the former handle of a forgotten queue; the heap releases the reference after
+                      the last event is done and no call uses the queue any more */
 
-  /* These change only while the door is closed. */
+  /* These fields change only while the heap's door is closed. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
-  guint n_arenas;            /* atomic: at least 1 */
-  gboolean has_shared_arena; /* two threads use the same arena */
-  guint64 threads;           /* the threads that use it: a bit for each thread number, modulo 64 */
+  guint n_arenas;            /* atomic: the number of arenas, at least 1 */
+  gboolean has_shared_arena; /* TRUE: two of the threads that use the queue use the same arena */
+  guint64 threads;           /* the threads that use the queue: thread n sets bit n % 64 */
 
-  /* Calls that use the queue, and may release the lock meanwhile.  On another cache line than the
-   * fields that read sections read. */
+  /* The number of calls that use the queue.  Such a call may release the heap's lock, and the heap
+   * does not free the queue meanwhile.  The field begins a new cache line, because threads in read
+   * sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
-  guint n_forgetting;    /* calls that are forgetting it; number is 0 meanwhile, */
-  guint64 former_number; /* and was this before */
-  guint64 n_begun; /* events whose recording has begun; changes only while the door is closed */
-  guint64 n_done;  /* the number of the last event that is done, plus 1 */
-  gboolean has_unrecorded; /* atomic: a piece became idle since the last recording began */
-  guint n_passed;          /* calls that named the queue since then, and recorded no event */
-  GQueue events;           /* TarnHeapEvents that are not known to be done */
-  GQueue aliases;          /* of TarnAlias, owned: the aliases of its pieces, ordered by moved_at */
+  guint n_forgetting;    /* the number of calls that are forgetting the queue */
+  guint64 former_number; /* the value of number before the first of these calls set it to 0 */
+  guint64 n_begun; /* the number that the queue's next event gets: 1 more with each event whose
+                      recording begins; changes only while the door is closed */
+  guint64 n_done;  /* the number of the latest event that is known to be done, plus 1 */
+  gboolean has_unrecorded; /* atomic; TRUE: a piece became idle or moved since the heap last began
+                              to record an event */
+  guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; one in
+                     several such calls may record an event; _tarn_heap_look_after () sets the
+                     field to 0, and nothing else does */
+  GQueue events;  /* the TarnHeapEvents that are not known to be done, oldest first */
+  GQueue aliases; /* the TarnAliases of the queue's pieces, which the queue owns, ordered by
+                     moved_at */
 
-  GList link;           /* in the heap's all_queues */
-  GList forgotten_link; /* in its forgotten_queues */
+  GList link;           /* the link in TarnHeap.all_queues */
+  GList forgotten_link; /* the link in TarnHeap.forgotten_queues, if the queue is forgotten */
 };
 
-/* Says whether a request moves pieces. churn.c decides that once for each request. */
+/* Says whether the heap moves idle pieces for a request, or allocates fresh ones.  churn.c decides
+ * this once for each request. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -294,145 +326,160 @@ typedef enum
   TARN_MOVES_NONE
 } TarnHeapMoves;
 
-/* A request for which the heap grows, possibly by several pieces. */
+/* The state of a request for which the heap grows, possibly by several pieces in turn. */
 typedef struct
 {
   TarnHeapMoves moves;
-  gboolean has_probed; /* upstream had all missing bytes in one allocation */
+  gboolean has_probed; /* TRUE: a test allocation showed that upstream has all missing bytes */
 } TarnHeapAttempt;
 
-/* The number of requests that may still move pieces, or make pools return cached blocks, and the
- * extra memory that the heap may have instead: churn.c.
- *
- * Invariant: both numbers are up to date for the time @at and for the peak @peak. */
+/* The budgets of churn.c, which grow as time passes and as the heap's peak rises, and the extra
+ * memory that the heap may have if a budget is spent. */
 typedef struct
 {
-  guint n_moves;
-  guint n_flushes;
-  gint64 at;
-  guint64 peak;
-  guint64 extra;  /* bytes by which the room is larger */
-  guint n_beyond; /* requests that needed more room than its bound */
+  guint n_moves;   /* the number of requests that may still move pieces */
+  guint n_flushes; /* the number of requests that may still make pools flush thread caches */
+  gint64 at;       /* the time up to which both budgets have grown */
+  guint64 peak;    /* the peak of bytes in use up to which both budgets have grown */
+  guint64 extra;   /* the bytes by which the heap's room has grown (room: churn.c) */
+  guint n_beyond;  /* the number of requests that needed more room than the room's bound */
 } TarnHeapChurn;
 
-/* The functions and constants of a way to grow: grow-virtual.c, grow-parts.c. */
+/* The functions and constants of a way to get memory from upstream.  There are two: grow-virtual.c
+ * for virtual memory, and grow-parts.c for memory that cannot move. */
 typedef struct
 {
-  gsize max_small; /* the largest request that the small range serves */
-  gsize max_held;  /* the largest block that a pool above may cache: _tarn_heap_get_max_held () */
+  gsize max_small; /* the size of the largest request that the small range serves, in bytes */
+  gsize max_held;  /* the size of the largest block that a pool over the heap may cache, in bytes */
   /* Chooses the range for a request.  NULL: max_small alone decides. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
-  /* Gets the largest request whose piece also serves other requests.  NULL: there is no bound. */
+  /* Gets the size of the largest request whose piece also serves other requests.  NULL: there is no
+   * bound. */
   gsize (*get_max_shared) (const TarnHeap *heap);
-  /* Computes how many bytes the heap may have for a request before it uses idle pieces instead. */
+  /* Computes the most bytes that the heap should have while it serves a request.  A heap that has
+   * that many bytes uses idle pieces instead of fresh memory. */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
   /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if the caller
-   * should search the range again.  Releases the lock meanwhile. */
+   * should search the range again.  The caller holds the heap's lock; the function releases it
+   * during driver calls. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
-  /* Returns TRUE if a request should use this free extent, rather than get another one.  NULL: any
-   * extent suits. */
+  /* Returns TRUE if a request should use @extent, which is free and large enough.  If not, the heap
+   * searches elsewhere or grows.  NULL: any such extent suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
-  /* Returns a piece that was cut out to upstream.  The lock is not held. */
+  /* Returns a piece, which the caller has removed from its range, to upstream.  The caller does not
+   * hold the heap's lock. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
-  /* Returns what a range does not need any more after pieces have gone from it.  Releases the lock
-   * meanwhile. */
+  /* Releases the addresses that a range does not need any more after the heap has removed pieces.
+   * The caller holds the heap's lock; the function releases it during driver calls. */
   void (*tidy) (TarnHeapRange *range);
-  /* Returns everything that a range has besides pieces.  No other thread uses the heap. */
+  /* Releases all addresses of a range.  The range's queue must have no piece, and its arenas must
+   * not be in TarnHeap.arenas any more.  The caller does not hold the heap's lock. */
   void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
 extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility ("hidden")));
 
-/* The heap.  Invariants, whenever the lock can be taken; _tarn_heap_check () checks them:
+/* A heap.  These invariants hold whenever a thread can take the lock; _tarn_heap_check () checks
+ * them, and those of extents, pieces, regions, arenas and queues (stats is the field):
  *
- *     upstream_bytes == sum of size over pieces, and over those on their way to or from upstream
- *     used_bytes     == sum of size over extents in use
- *     free_bytes     == sum of size over free extents
- *     pieces         == number of pieces
- *     every extent in use is in the table by its memory, except n_unnamed; nothing else is
- *     those of extents, pieces, regions
+ *     stats.upstream_bytes == used_bytes + free_bytes + lent_bytes, plus, while is_changing is set,
+ *                             bytes on their way to or from upstream
+ *     stats.used_bytes     == sum of size over extents in use
+ *     stats.free_bytes     == sum of size over free extents
+ *     stats.pieces         == number of pieces
+ *     the table has all extents in use except n_unnamed of them, and nothing else
  *
- * The lock guards all fields that are not constant.  To change what read sections use (arenas and
- * all that they have), a thread must hold the lock and close the door.  The lock alone
- * (_tarn_heap_lock_open ()) guards the table, the queues and their events.  It is not held during
- * calls of upstream. is_changing is set while a thread is in a call that changes the set of
- * pieces.  No other thread adds or removes pieces meanwhile. */
+ * The lock guards all fields that are not constant.  To change arenas, or anything else that read
+ * sections use, a thread must hold the lock and close the door.  To change the table, the queues
+ * and their events, a thread must hold the lock, but may leave the door open as after
+ * _tarn_heap_lock_open ().  No thread holds the lock while it calls upstream.  A thread that adds
+ * or removes pieces sets is_changing meanwhile; no other thread adds or removes pieces before it
+ * has cleared is_changing again. */
 struct _TarnHeap
 {
-  TarnAllocator base;      /* first */
-  TarnAllocator *upstream; /* a reference */
+  TarnAllocator base;      /* the first field, so that the heap can be cast to an allocator */
+  TarnAllocator *upstream; /* the allocator of the pieces, to which the heap has a reference */
   const TarnHeapGrowth *growth;
-  gsize alignment;         /* that extents have: a power of two */
-  gsize limit_bytes;       /* 0: none */
-  gboolean follows_pool;   /* also obeys the limit of the pool above */
-  gboolean has_addresses;  /* users' memory is TarnMemory.address, which the heap computes; else
-                              upstream makes a part of a piece for each extent */
-  gboolean frees_in_order; /* pieces may be returned while commands use them */
-  gsize growth_bytes;      /* the least size of a piece; 0: it depends on the heap's size */
-  gint64 idle_time; /* after which idle pieces are returned, in microseconds; G_MAXINT64: never */
+  gsize alignment;         /* of extents' sizes and addresses, in bytes: a power of two */
+  gsize limit_bytes;       /* the most bytes that the program allows the heap; 0: no limit */
+  gboolean follows_pool;   /* TRUE: the limit of the pool over the heap bounds the heap as well */
+  gboolean has_addresses;  /* TRUE: a user's memory is an address, which the heap computes; FALSE:
+                              the driver makes a sub-buffer of a piece for each extent in use */
+  gboolean frees_in_order; /* TRUE: the heap may return pieces while commands still use them */
+  gsize growth_bytes;      /* the least size of a piece in bytes; 0: the heap chooses it */
+  gint64 idle_time;        /* the time for which the heap keeps an idle piece, in microseconds;
+                              G_MAXINT64: for ever */
 
-  /* Fields that read sections read, on their own cache lines, because others are written often. */
+  /* Threads in read sections read the fields from door to peak_in_visits.  These fields have their
+   * own cache lines, because threads often write other fields of the heap. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
-  gboolean has_visitors; /* threads may use read sections: the door is open while no thread has the
-                            lock */
-  gsize event_bytes;     /* the bytes that must become idle before a thread looks after the queue */
-  guint n_growths;       /* requests for which the ranges of their queue had no extent */
-  gsize max_unchecked;   /* requests up to this size may use any free extent */
-  gsize room_bytes; /* the bytes that it may take from upstream before a thread uses its queue's
-                       other arenas */
+  gboolean has_visitors; /* TRUE: some thread has used read sections, so the door is opened whenever
+                            a thread releases the lock */
+  gsize event_bytes;     /* the bytes of an arena that must become idle before a thread in a read
+                            section asks for an event */
+  guint n_growths;       /* the number of times that the heap began to grow for a request */
+  gsize max_unchecked;   /* the size of the largest request that may use any free extent */
+  gsize room_bytes; /* the bytes that the heap may still allocate from upstream before a request
+                       uses the free memory of its queue's other arenas */
   guint64 peak_in_visits
-      TARN_WHOLE; /* atomic: the most bytes in use that a read section has seen; 0: none checked */
+      TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
+                     the door was last closed; 0: no thread has computed them */
 
   TarnMutex lock
-      __attribute__ ((aligned (TARN_CACHE_LINES))); /* its holder usually closes the door */
-  TarnCond changed;                                 /* signalled when is_changing becomes FALSE */
-  gboolean is_changing;
-  guint n_waiting; /* threads that wait for changed; a broadcast costs a system call even if there
-                      are none */
-  TarnHeapQueue *nobody;       /* serves requests that name no queue */
-  GHashTable *queues;          /* handle -> TarnHeapQueue */
-  TarnHeapQueue *latest_queue; /* the queue that was named last; NULL: none */
-  GQueue all_queues; /* all of these, nobody, and the forgotten ones; only the thread that has set
-                        is_changing removes one */
-  GQueue forgotten_queues; /* forgotten for the longest time first */
-  GQueue arenas;           /* of TarnArena: the arenas of all queues */
-  GSList *dead_queues;     /* structs to which pools may still have references, */
-  GSList *dead_arenas;     /* and in which extents may be */
-  guint64 last_number;     /* the latest number given to a queue */
-  GHashTable *table;       /* memory -> TarnExtent in use */
-  gsize n_unnamed;  /* extents in use that are not in the table: a read section took them, or they
-                       are about to be added or freed */
-  gsize lost_bytes; /* in extents in use that will never be freed */
-  gsize lent_bytes; /* lent to other heaps: lend.c */
-  gsize pool_limit; /* the pool's limit in bytes; 0: none */
+      __attribute__ ((aligned (TARN_CACHE_LINES))); /* the holder usually closes the door too */
+  TarnCond changed;      /* signalled when is_changing becomes FALSE and a thread waits */
+  gboolean is_changing;  /* TRUE: a call that changes the set of pieces is in progress */
+  guint n_waiting;       /* the number of threads that wait for changed; if there is none, the heap
+                            saves the system call of a broadcast */
+  TarnHeapQueue *nobody; /* the struct that serves requests which name no queue */
+  GHashTable *queues;    /* maps TarnHeapQueue.handle to the TarnHeapQueue */
+  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: look in the table */
+  GQueue all_queues;       /* the queues in the table, the forgotten queues, and nobody; only the
+                              thread that has set is_changing removes a queue */
+  GQueue forgotten_queues; /* the queues that the program told the heap to forget, oldest first */
+  GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
+  GSList *dead_queues; /* unused TarnHeapQueue structs, which the heap must not free, because pools
+                          may still have references (TarnArenaRef) to them */
+  GSList *dead_arenas; /* unused TarnArena structs, which the heap must not free, because other
+                          arenas may use extent structs of their slabs */
+  guint64 last_number; /* the TarnHeapQueue.number that the heap gave to a queue last */
+  GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
+  gsize n_unnamed;  /* the number of extents in use that are not in the table: a thread took them in
+                       a read section, or is about to add them to the table or to free them */
+  gsize lost_bytes; /* the bytes of extents in use that the program will never free */
+  gsize lent_bytes; /* the bytes lent to other heaps: lend.c */
+  gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
   gsize
-      full_bytes; /* upstream had less than this; G_MAXSIZE: it never ran out, or has more by now */
-  gsize peak_lately; /* the most bytes in use since peak_at */
-  gsize peak_before; /* the same for the period before that */
+      full_bytes; /* the bytes in all that upstream has refused to the heap; G_MAXSIZE: not known */
+  gsize peak_lately; /* the most bytes in use in the period that began at peak_at */
+  gsize peak_before; /* the most bytes in use in the period before that */
   gint64 peak_at;
   TarnHeapChurn churn;
-  gboolean refuses_aliases; /* upstream failed to map a piece at a second address */
-  gboolean is_short;        /* upstream ran out, and has not allocated much at once since */
-  gboolean is_unready; /* upstream allocated memory for which the host could not wait; guarded by
-                          is_changing */
-  gint64 look_at;      /* the time of the next check for pieces that have been idle too long */
-  guint64 next_start;  /* the start of the next piece, in a heap of parts */
-  guint64 generation TARN_WHOLE; /* atomic: how often memory was unmapped or returned; incremented
-                                    before that happens */
+  gboolean refuses_aliases; /* TRUE: upstream failed to map a piece at a second address */
+  gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; with virtual
+                          memory, until upstream passes the next test allocation */
+  gboolean is_unready; /* TRUE: upstream allocated memory, and the host could not wait until
+                          the memory was ready; used only by the thread that set is_changing */
+  gint64 look_at;      /* the time of the next check for pieces that have been idle for idle_time */
+  guint64 next_start;  /* the TarnPiece.start of the next piece, if pieces cannot move */
+  guint64 generation TARN_WHOLE; /* atomic: the number of times that the heap began to unmap memory
+                                    or to return memory to upstream */
   TarnHeapStats stats;
 };
 
-/* Room for the free memory of each arena beyond the first: TARN_ARENA_ROOM, but in all at most the
- * peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  Without it, arenas that need little
- * memory take it from each other in turn. */
+/* A heap may have TARN_ARENA_ROOM more bytes for each arena beyond the first, but in all at most
+ * the peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  Without these bytes, arenas that need
+ * little memory would take it from each other again and again. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* The arenas of a queue share their memory, so this many further ones count as one. */
+/* The arenas of a queue can use each other's memory.  So this many arenas of a queue, not counting
+ * the queue's first one, count as one arena when the heap computes its room. */
 #define TARN_FURTHER_ARENAS 4
 
-/* Counts the arenas whose free memory may be of no use to the others. */
+/* Computes the number of arenas by which the heap's room grows: one for each queue, and one for
+ * each TARN_FURTHER_ARENAS other arenas. */
 static inline guint
 _tarn_heap_count_for_room (const TarnHeap *heap)
 {
@@ -441,58 +488,63 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
-/* Computes how many bytes a heap may have: its peak of bytes in use (also counting a request of
- * @size bytes), the peak divided by @share, and some room. */
+/* Computes the most bytes that a heap should have: its peak of bytes in use, which includes a new
+ * request of @size bytes; the peak divided by @share; @room bytes; and the room for its arenas, the
+ * extra room of churn.c and the bytes lent to other heaps. */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
 {
   guint64 used = heap->stats.used_bytes;
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
-  guint64 n = _tarn_heap_count_for_room (heap); /* heap->nobody counts as one */
+  guint64 n = _tarn_heap_count_for_room (heap); /* one of these is heap->nobody's */
   guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE) : 0;
   guint64 more = peak / share + room + of_arenas + heap->churn.extra + heap->lent_bytes;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
 
-/* A request for more than this share of the limit counts as much. */
+/* A request for more bytes than the heap's limit divided by TARN_MUCH_SHARE is a request for much
+ * of the limit: spare.c. */
 #define TARN_MUCH_SHARE 512
 
-/* take.c.  The lock is held.  All except the first two release it meanwhile. */
+/* take.c.  The caller holds the heap's lock.  _tarn_heap_take () and _tarn_heap_take_aligned ()
+ * release it during driver calls and waits. */
 void _tarn_heap_put (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any);
 TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error);
 TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment,
                                      GError **error);
 
-/* heap.c.  The lock is held. */
+/* heap.c.  The caller holds the heap's lock. */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
-/* heap-door.c.  The lock is not held in the first three, */
+/* heap-door.c.  The caller of these three functions does not hold the heap's lock. */
 void _tarn_heap_lock (TarnHeap *heap);
 void _tarn_heap_lock_open (TarnHeap *heap);
 gboolean _tarn_heap_trylock (TarnHeap *heap);
-/* and is held in these. */
+/* The caller of the following functions holds the heap's lock. */
 void _tarn_heap_close (TarnHeap *heap);
 void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
 void _tarn_arena_count (TarnArena *arena);
 void _tarn_arena_count_unnamed (TarnArena *arena);
-void _tarn_arena_drain (TarnArena *arena); /* or the arena's in a read section */
+/* The caller holds the heap's lock; or, in a read section, the arena's lock. */
+void _tarn_arena_drain (TarnArena *arena);
 
-/* arena.c.  The lock is held. */
+/* arena.c.  The caller holds the heap's lock. */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-gboolean _tarn_arena_note_wait (TarnArena *arena); /* or the arena's in a read section */
+gboolean _tarn_arena_note_wait (TarnArena *arena); /* or, in a read section, the arena's lock */
 void _tarn_arena_relieve (TarnArena *arena);
 
-/* extent.c.  The heap's lock is held, or the arena's lock in a read section. */
+/* extent.c.  The caller holds the heap's lock and has closed the door; or, in a read section, the
+ * caller holds the arena's lock. */
 TarnExtent *_tarn_range_take_quickly (TarnHeapRange *range, gsize size);
 void _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent);
 
 /* lend.c */
 void _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops);
 
-/* spare.c.  The lock is held. */
+/* spare.c.  The caller holds the heap's lock. */
 gsize _tarn_heap_get_most (const TarnHeap *heap);
 gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
@@ -509,20 +561,22 @@ void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
 TarnExtent *_tarn_free_index_find (TarnFreeIndex *index, gsize size);
 TarnExtent *_tarn_free_index_take (TarnFreeIndex *index, gsize size);
 gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
-                                    gsize size); /* safe without a lock */
+                                    gsize size); /* the caller needs no lock */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
-/* heap-queue.c.  The lock is held.  Functions with a GError release it meanwhile, */
+/* heap-queue.c.  The caller holds the heap's lock.  The functions that enter, drop or free queues
+ * release it during driver calls. */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
 gboolean _tarn_queue_has_pieces (const TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
 TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error);
-void _tarn_heap_drop_queues (TarnHeap *heap); /* as does this one */
+void _tarn_heap_drop_queues (TarnHeap *heap);
 void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 
-/* heap-event.c.  The lock is held.  All except the first release it meanwhile. */
+/* heap-event.c.  The caller holds the heap's lock.  All functions except the first release it
+ * during driver calls. */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
 gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
 void _tarn_queue_drop_events (TarnHeapQueue *queue);
@@ -532,19 +586,20 @@ gboolean _tarn_queue_await (TarnHeapQueue *queue);
 void _tarn_heap_poll_events (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
-/* churn.c.  The lock is held. */
+/* churn.c.  The caller of the last two functions holds the heap's lock. */
 void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
 gsize _tarn_heap_get_room (const TarnHeap *heap);
 
-/* alias.c.  The lock is held.  The last one releases it meanwhile. */
+/* alias.c.  The caller holds the heap's lock.  _tarn_heap_end_aliases () releases it during driver
+ * calls. */
 gboolean _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range);
 void _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                             guint64 start);
 void _tarn_queue_lose_aliases (TarnHeapQueue *queue);
 void _tarn_heap_end_aliases (TarnHeap *heap);
 
-/* extent.c.  The lock is held. */
+/* extent.c.  The caller holds the heap's lock and has closed the door. */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size);
@@ -560,10 +615,11 @@ gsize _tarn_heap_get_stranded_by_huge (const TarnHeap *heap);
 gsize _tarn_arena_get_bytes (const TarnArena *arena);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
 
-/* share-out.c.  The lock is held. */
+/* share-out.c.  The caller holds the heap's lock and has closed the door. */
 void _tarn_arena_share_out (TarnArena *arena);
 
-/* grow.c.  The lock is held, and released meanwhile, */
+/* grow.c.  The caller holds the heap's lock, and these six functions release it during driver calls
+ * and waits. */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
@@ -571,8 +627,9 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
-gsize _tarn_heap_get_limit (const TarnHeap *heap); /* but these two keep it */
-/* and in those that only the ways to grow use */
+/* The caller holds the heap's lock.  Of these functions, only _tarn_heap_release_idle () releases
+ * it during driver calls. */
+gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 gboolean _tarn_heap_has_run_out (const GError *error);
 void _tarn_heap_note_peak (TarnHeap *heap);
@@ -580,23 +637,24 @@ TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
-/* heap-stats.c.  The lock is held. */
+/* heap-stats.c.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
-/* heap-describe.c.  The lock is held in the first two. */
+/* heap-describe.c.  The caller of these two functions holds the heap's lock. */
 void _tarn_heap_record_piece (const TarnPiece *piece);
 void _tarn_heap_record_part (const TarnExtent *extent);
-/* For these see TarnAllocatorClass. */
+/* These four functions are callbacks: see TarnAllocatorClass. */
 void _tarn_heap_freeze (TarnAllocator *heap);
 void _tarn_heap_thaw (TarnAllocator *heap);
 void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
 void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 
-/* heap-check.c.  The lock is held. */
+/* heap-check.c.  The caller holds the heap's lock and has closed the door. */
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);
 void _tarn_heap_assert_valid (TarnHeap *heap);
 
-/* Asserts that no other thread can use the arenas. */
+/* Asserts that the caller holds the heap's lock and that the door is closed, so that no other
+ * thread can use the arenas. */
 static inline void
 _tarn_heap_assert_closed (const TarnHeap *heap)
 {
@@ -604,8 +662,8 @@ _tarn_heap_assert_closed (const TarnHeap *heap)
   g_assert (_tarn_door_is_closed (&heap->door));
 }
 
-/* Checks the invariants, in builds with --enable-debug=full.  Called after every operation, with
- * the lock held. */
+/* Checks the invariants of a heap in builds with --enable-debug=full.  The heap's functions call
+ * this at the end of each operation, with the heap's lock. */
 static inline void
 _tarn_heap_check_if_full_debug (TarnHeap *heap)
 {
@@ -617,8 +675,9 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 #endif
 }
 
-/* Counts that memory which users may have had is about to be unmapped or returned.  The lock is
- * held, and no request can get that memory any more. */
+/* Increments the heap's generation.  The caller holds the heap's lock, and calls this before it
+ * unmaps memory that users may have had, or returns such memory to upstream.  No request may get
+ * that memory any more. */
 static inline void
 _tarn_heap_begin_generation (TarnHeap *heap)
 {
@@ -626,7 +685,7 @@ _tarn_heap_begin_generation (TarnHeap *heap)
   __atomic_store_n (&heap->generation, heap->generation + 1, __ATOMIC_RELEASE);
 }
 
-/* Gets the arena of a queue that the calling thread allocates from. */
+/* Gets the calling thread's arena of a queue.  The arena depends on the thread's number. */
 static inline TarnArena *
 _tarn_queue_get_arena (const TarnHeapQueue *queue)
 {
@@ -635,7 +694,7 @@ _tarn_queue_get_arena (const TarnHeapQueue *queue)
   return queue->arenas[TARN_LIKELY (n == 1) ? 0 : _tarn_current_thread->number % n];
 }
 
-/* Gets the range that serves a request. */
+/* Gets the range of an arena that serves requests of @size bytes. */
 static inline TarnHeapRange *
 _tarn_arena_get_range (TarnArena *arena, gsize size)
 {
@@ -647,12 +706,13 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   return &arena->ranges[kind];
 }
 
-/* A fresh piece is as large as all the memory of its arena.  If the heap has more than a few
- * arenas, it is a share of that, because the unused memory of all arenas adds up. */
+/* A fresh piece has as many bytes as its arena already has.  If the heap has more than
+ * TARN_FEW_ARENAS arenas, the piece has these bytes divided by TARN_SHARE_OF_ARENA, because the
+ * unused memory of all arenas adds up. */
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
-/* Gets the bytes by which an arena should grow, before any bound applies. */
+/* Gets the number of bytes by which an arena should grow.  The caller applies bounds to it. */
 static inline gsize
 _tarn_arena_get_step (const TarnArena *arena)
 {
@@ -660,7 +720,8 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Returns TRUE if even idle pieces have to stay where they are for now. */
+/* Returns TRUE if upstream forbids for now that the heap unmaps, moves or returns pieces that were
+ * used, even if they are idle. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {
@@ -679,15 +740,17 @@ _tarn_arena_at (const GList *link)
   for (TarnArena *arena = _tarn_arena_at ((heap)->arenas.head); arena != NULL;                     \
        arena = _tarn_arena_at (arena->link.next))
 
-/* Iterates over the idle pieces of all arenas, in each arena those that have been idle for the
- * longest time first.  The loop may cut out @piece, because @next is already known. */
+/* Iterates over the idle pieces of all arenas, arena by arena.  In each arena, begins with the
+ * piece that has been idle for the longest time.  The loop's body may remove @piece from its range,
+ * because the macro has already computed @next. */
 #define TARN_FOR_EACH_IDLE(piece, next, heap)                                                      \
   for (TarnPiece *piece = _tarn_heap_next_idle (heap, NULL),                                       \
                  *next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL;                \
        piece != NULL;                                                                              \
        piece = next, next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL)
 
-/* Gets an extent's address.  The result is meaningless in a heap whose memory is not addresses. */
+/* Gets the address of an extent's first byte.  The result has a meaning only if
+ * TarnHeap.has_addresses is TRUE. */
 static inline guint64
 _tarn_extent_get_address (const TarnExtent *extent)
 {
