@@ -1,22 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues for which a heap has ranges.  A heap adds a queue when a request names it, and keeps
- * it as long as the queue has a piece, unless the program tells the heap to forget it.
+ * The queues for which a heap has ranges.  A heap adds a queue when a request names the queue for
+ * the first time.  It keeps the queue as long as the queue has a piece (a segment of memory),
+ * unless the program tells the heap to forget the queue.
  *
- * A forgotten queue leaves its memory behind.  Another queue takes it over as it is, once the last
- * event of the forgotten one is done.  So a program that makes a queue for each task needs the
- * memory of one task, and makes no driver call between tasks. */
+ * When the heap forgets a queue, it records a last event on the queue, and keeps the queue's
+ * memory.  After that event is done, a new queue takes over the memory with its extents unchanged.
+ * So a program that makes a queue for each task needs the memory of one task only, and allocates
+ * none from the driver between tasks. */
 
 #include "heap/heap-private.h"
 
 #include <string.h>
 
-/* The most forgotten queues that a new queue asks about. */
+/* The largest number of forgotten queues whose events the heap checks when it adds a queue. */
 #define MAX_ASKED 4
 
-/* Takes an unused struct of @size bytes, and zeroes it from an offset on.  Returns NULL if there is
- * none. */
+/* Removes an unused struct of @size bytes from a list.  Sets its bytes from @offset on to 0; the
+ * fields before keep their values.  Returns NULL if the list is empty. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
@@ -30,7 +32,7 @@ take_dead (GSList **dead, gsize offset, gsize size)
   return taken;
 }
 
-/* Adds an arena to a queue. */
+/* Adds an empty arena to a queue. */
 static void
 add_arena (TarnHeapQueue *queue)
 {
@@ -55,15 +57,16 @@ add_arena (TarnHeapQueue *queue)
   __atomic_store_n (&queue->n_arenas, queue->n_arenas + 1, __ATOMIC_RELEASE);
 }
 
-/* Sets the number of a queue, which threads with a reference to its arenas check. */
+/* Sets the number of a queue.  Threads in read sections compare it with TarnArenaRef.number, to
+ * find out whether the arenas still belong to the queue. */
 static void
 set_number (TarnHeapQueue *queue, guint64 number)
 {
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes a heap's queue, which takes over the caller's reference to the backend's queue.  @handle:
- * NULL for requests that name no queue. */
+/* Makes the heap's struct for the backend's queue @handle (NULL: the struct heap->nobody), and
+ * takes over the caller's reference to the backend's queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
@@ -75,7 +78,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
-  queue->n_begun = 1; /* fresh pieces have been idle since event 0 */
+  queue->n_begun = 1; /* the TarnPiece.idle_since of a fresh piece is 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
@@ -100,7 +103,7 @@ has_shared_arena (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Notes that the calling thread uses a queue. */
+/* Records in a queue that the calling thread uses the queue. */
 void
 _tarn_queue_note_thread (TarnHeapQueue *queue)
 {
@@ -113,7 +116,8 @@ _tarn_queue_note_thread (TarnHeapQueue *queue)
   queue->has_shared_arena = has_shared_arena (queue);
 }
 
-/* Doubles the number of a queue's arenas, up to the maximum, unless each thread has its own. */
+/* Doubles the number of a queue's arenas, up to TARN_QUEUE_ARENAS.  Does nothing if no two of the
+ * threads that use the queue share an arena. */
 void
 _tarn_queue_add_arenas (TarnHeapQueue *queue)
 {
@@ -134,8 +138,8 @@ _tarn_queue_has_pieces (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Finds the queue with a handle (NULL: heap->nobody).  Returns NULL if the heap does not know
- * it. */
+/* Finds the heap's struct for the backend's queue @handle.  Returns heap->nobody if @handle is
+ * NULL, and NULL if the heap does not know the queue. */
 TarnHeapQueue *
 _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
 {
@@ -151,6 +155,7 @@ _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
+/* Releases a reference to a queue of the backend.  Releases the heap's lock meanwhile. */
 static void
 unref_handle (TarnHeap *heap, gpointer handle)
 {
@@ -160,10 +165,12 @@ unref_handle (TarnHeap *heap, gpointer handle)
   _tarn_heap_lock (heap);
 }
 
-/* Takes a forgotten queue whose last event is done out of the list, and counts a call that uses
- * it.  Asks only about the queues that were forgotten first.  Returns NULL if there is none.  No
- * other call may use the queue, because an event whose recording began for the old queue must not
- * count for the new one. */
+/* Finds a forgotten queue whose last event is done, and removes the queue from the list of
+ * forgotten queues.  Increments the queue's n_calls, which the caller must decrement.  Asks the
+ * driver only about the MAX_ASKED queues at the head of the list.  Leaves out a queue that another
+ * call uses: an event that the other call is recording on the forgotten queue must not count as an
+ * event of the new queue.  Returns NULL if it finds none.  Releases the heap's lock during driver
+ * calls. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {
@@ -176,12 +183,12 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        _tarn_queue_drop_events (queue); /* two calls that forgot it may have left some */
+        _tarn_queue_drop_events (queue); /* two forgetting calls may have left some */
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
-          if (queue->n_calls == 1) /* still: the lock was released */
+          if (queue->n_calls == 1) /* checked again, because unref_handle () released the lock */
             return queue;
         }
       queue->n_calls--;
@@ -190,8 +197,9 @@ steal_quiet (TarnHeap *heap)
   return NULL;
 }
 
-/* Gives a stolen queue struct a new handle, with the backend's reference.  The new queue takes over
- * the memory that the forgotten one left behind. */
+/* Makes the struct of a forgotten queue, which steal_quiet () returned, the struct of a new queue.
+ * The new queue gets the arenas of the forgotten queue, and the caller's reference to the backend's
+ * queue @handle.  Decrements n_calls. */
 static void
 take_over (TarnHeapQueue *queue, gpointer handle)
 {
@@ -201,10 +209,11 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  queue->n_done = ++queue->n_begun; /* all pieces that are idle now are quiet */
+  queue->n_done = ++queue->n_begun; /* so that all pieces that are idle now are quiet */
 }
 
-/* Forgets a queue: other queues may take over its ranges. */
+/* Moves a queue, whose last event was recorded, to the forgotten queues.  From now on a new queue
+ * may take over its arenas. */
 static void
 make_forgotten (TarnHeapQueue *queue)
 {
@@ -219,8 +228,9 @@ make_forgotten (TarnHeapQueue *queue)
   queue->left = g_steal_pointer (&queue->handle);
 }
 
-/* Adds a queue for which the backend has just given a reference, unless another thread was
- * faster. */
+/* Adds a queue to the heap, with the caller's new reference to the backend's queue @handle.  If
+ * another thread has added that queue meanwhile, returns that thread's struct, and releases the
+ * reference.  Releases the heap's lock during driver calls. */
 static TarnHeapQueue *
 meet (TarnHeap *heap, gpointer handle)
 {
@@ -247,8 +257,10 @@ meet (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Gets the queue with a handle (NULL: heap->nobody), and adds it if the heap does not know it yet.
- * Counts a call that uses the queue. */
+/* Gets the heap's struct for the backend's queue @handle (NULL: heap->nobody), and adds the queue
+ * if the heap does not know it yet.  Increments the queue's n_calls, which the caller must
+ * decrement.  Returns NULL if the backend gives no reference to the queue.  Releases the heap's
+ * lock during driver calls. */
 TarnHeapQueue *
 _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
@@ -271,8 +283,9 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
   return queue;
 }
 
-/* Forgets a queue that is alive.  The program gives it no more commands that use the heap's
- * memory. */
+/* Records a queue's last event, and forgets the queue.  The program must keep the queue alive until
+ * this returns, and must give the queue no more commands that use the heap's memory.  Returns
+ * FALSE, and does not forget the queue, if the heap cannot record the event. */
 static gboolean
 forget (TarnHeapQueue *queue, gpointer handle, GError **error)
 {
@@ -282,7 +295,8 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
-  /* The event does not cover memory that is freed for the queue from now on. */
+  /* From now on no thread can free memory in the queue's order, because the last event does not
+   * cover memory that a thread frees later. */
   set_number (queue, 0);
   is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;
@@ -294,7 +308,8 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   return is_recorded;
 }
 
-/* Forgets a queue if the heap knows it.  The lock is not held. */
+/* Forgets the queue @handle, on the conditions of forget ().  Returns TRUE also if the heap does
+ * not know the queue.  The caller does not hold the heap's lock. */
 gboolean
 _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
@@ -309,7 +324,9 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
   return is_forgotten;
 }
 
-/* Ends an arena that has no piece, and is in no list.  Releases the lock meanwhile. */
+/* Releases the addresses of an arena, and keeps its struct for reuse.  The arena's queue must have
+ * no piece, and the caller must have removed the arena from TarnHeap.arenas.  Releases the heap's
+ * lock meanwhile. */
 static void
 free_arena (TarnArena *arena)
 {
@@ -322,7 +339,9 @@ free_arena (TarnArena *arena)
   heap->dead_arenas = g_slist_prepend (heap->dead_arenas, arena);
 }
 
-/* Ends a queue that has no piece, and is in no list except all_queues. */
+/* Frees a queue with its arenas and events, and keeps the structs for reuse.  The queue must have
+ * no piece, no alias and no call that uses it, and the caller must have removed it from all of the
+ * heap's lists and tables except all_queues.  Releases the heap's lock meanwhile. */
 void
 _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -342,7 +361,8 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   heap->dead_queues = g_slist_prepend (heap->dead_queues, queue);
 }
 
-/* Drops a queue that has no piece, and that no call uses. */
+/* Removes a queue from the heap's lists and tables, and frees the queue.  The queue must have no
+ * piece, and no call may use it.  Releases the heap's lock meanwhile. */
 static void
 drop (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -355,10 +375,11 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_heap_free_queue (heap, queue);
 }
 
-/* Frees the queues that have no pieces and no calls.  The caller has set is_changing, so no other
- * thread removes a queue from the list meanwhile.  Others may add queues at its end; these stay for
- * the next time.  Otherwise the loop would not end if the backend named a queue again each time
- * that a queue is released. */
+/* Frees the queues that have no piece and that no call uses, except heap->nobody.  The caller must
+ * have set is_changing, so that no other thread removes a queue from all_queues meanwhile.
+ * Releases the heap's lock for each queue, and other threads may then add queues at the end of
+ * the list.  The loop leaves out added queues.  If it did not, it would never end with a backend
+ * that names a new queue to the heap in each call that releases a reference. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {

@@ -7,6 +7,7 @@
 #include "common/struct-private.h"
 #include "heap/heap-private.h"
 
+/* Gets the size of the largest free extent of a range in bytes. */
 static gsize
 get_largest (const TarnHeapRange *range)
 {
@@ -15,6 +16,7 @@ get_largest (const TarnHeapRange *range)
   return extent != NULL ? extent->size : 0;
 }
 
+/* Gets the size of the largest free extent of a heap in bytes. */
 static gsize
 get_largest_of_all (const TarnHeap *heap)
 {
@@ -27,8 +29,8 @@ get_largest_of_all (const TarnHeap *heap)
   return largest;
 }
 
-/* Adds the free bytes of the heap, which did not serve the request, to the message of a request's
- * error.  A heap without segments has none. */
+/* Adds the number of the heap's free bytes, and the size of the largest free extent, to the message
+ * of *error.  Does so only if *error says that memory has run out, and if the heap has segments. */
 void
 _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
 {
@@ -45,7 +47,8 @@ _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
                          heap->stats.pieces == 1 ? "" : "s", get_largest_of_all (heap));
 }
 
-/* Gets the number of times that memory of a heap was unmapped or returned. */
+/* Gets the number of times that a heap has begun to unmap memory, or to return memory
+ * to upstream. */
 guint64
 _tarn_heap_get_generation (const TarnHeap *heap)
 {
@@ -67,7 +70,7 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
     return FALSE;
   if (_tarn_forked ())
     {
-      now = known->stats; /* another thread may have been changing them at the fork */
+      now = known->stats; /* another thread may have been changing the counters */
       lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }
