@@ -1,7 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator functions of a heap: requests and frees. */
+ * The allocator functions of a heap: they allocate and free memory for pools and other callers.  A
+ * heap divides pieces (segments of memory from its upstream allocator) into extents.  A user gets
+ * the address of an extent in virtual memory.  In other memory, a user gets a part of the piece,
+ * such as a sub-buffer of OpenCL, which the backend's function part_new () makes for the extent. */
 
 #include "common/argument-private.h"
 #include "heap/heap-private.h"
@@ -12,17 +15,19 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* The alignment if neither the program nor the backend asks for one: that of CUDA's own
- * allocations. */
+/* The alignment of extents in bytes, if neither the program nor the backend asks for another one.
+ * CUDA's own allocations have the same alignment. */
 #define USUAL_ALIGNMENT 512
 
+/* Returns TRUE if the backend makes a part of a piece for each extent in use. */
 static gboolean
 makes_parts (const TarnHeap *heap)
 {
   return heap->growth == &_tarn_heap_parts_growth;
 }
 
-/* Adds an extent to the table, under the user's memory.  The lock is held. */
+/* Stores the user's memory in an extent in use, and adds the extent to the heap's table.  The
+ * caller holds the heap's lock. */
 void
 _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
 {
@@ -38,8 +43,8 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Makes the part of an extent's piece that a user gets.  The lock is not held, and the extent is in
- * use. */
+/* Asks the backend for the part of a piece that has the bytes of an extent, and stores the part in
+ * *memory.  The extent must be in use, and the caller must not hold the heap's lock. */
 gboolean
 _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -60,8 +65,8 @@ _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memo
   return FALSE;
 }
 
-/* Releases the part that was made for an extent.  The lock is not held, and the extent is in
- * use. */
+/* Releases the part that _tarn_heap_make_part () made for an extent.  The extent must still be in
+ * use, and the caller must not hold the heap's lock. */
 void
 _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory)
 {
@@ -72,7 +77,8 @@ _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory me
     _tarn_call (direct, part_release, memory, extent->size);
 }
 
-/* Makes a part for an extent, and adds the extent to the table.  Frees the extent if that fails. */
+/* Makes a part for an extent, and adds the extent to the heap's table.  Frees the extent if the
+ * part cannot be made.  The caller does not hold the heap's lock. */
 static gboolean
 name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -87,10 +93,9 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return is_made;
 }
 
-/* The hooks below have the signatures of TarnAllocatorOps. */
-
-/* Ends a call that took an extent (NULL: it failed) for a queue, which it had entered, and releases
- * the lock.  Sets *owner to the queue's number if the memory is the queue's own, or else to 0. */
+/* Ends a request: makes the user's memory of an extent (NULL: the request failed), decrements the
+ * queue's n_calls, and releases the heap's lock, which the caller holds.  Sets *owner to the
+ * queue's number if the extent is in an arena of that queue, or else to 0. */
 static gboolean
 hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
           GError **error)
@@ -114,8 +119,9 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Gets the bytes that a request needs; 0 if the size is too large.  A piece for a single request
- * need not be a multiple of the alignment. */
+/* Computes the number of bytes that a request of @size bytes needs.  Returns 0 if @size is too
+ * large.  If the backend makes parts, does not round the size up to the alignment, because the
+ * request may get a piece of exactly its size. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -126,10 +132,11 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
-/* Allocates memory for commands on a queue.  Sets *owner to the queue's number, or 0.  As long as
- * only that queue may still use the memory, and the heap has not forgotten the queue,
- * _tarn_heap_free_for () accepts the memory with a number other than 0.  @alignment: a power of
- * two; 0: the heap's. */
+/* Allocates memory for commands on the queue @handle (NULL: no queue).  @alignment: a power of two,
+ * or 0 for the heap's alignment.  Sets *owner to the number that the caller passes to
+ * _tarn_heap_free_for (), to free the memory while commands of that queue may still use it.  Sets
+ * *owner to 0 if the memory cannot be freed in that way, because it is in an arena of another
+ * queue. */
 gboolean
 _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
                          TarnMemory *memory, guint64 *owner, GError **error)
@@ -155,6 +162,7 @@ _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer h
   return hand_out (queue, extent, memory, owner, error);
 }
 
+/* This is TarnAllocatorOps.allocate of a heap. */
 static gboolean
 heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -163,8 +171,9 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
   return _tarn_heap_allocate_for (user_data, size, 0, NULL, memory, &owner, error);
 }
 
-/* Allocates memory as _tarn_heap_allocate_for () does, but only from the memory that the queue
- * already has.  Returns FALSE if that has no extent that will do. */
+/* Allocates memory as _tarn_heap_allocate_for () does, but only from the arenas of the queue: the
+ * heap does not grow, and takes nothing from other queues.  Returns FALSE if no free extent in
+ * these arenas suits the request. */
 gboolean
 _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                          guint64 *owner)
@@ -188,8 +197,8 @@ _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory
   return hand_out (queue, extent, memory, owner, NULL);
 }
 
-/* Frees an extent that is not in the table any more, and its part.  The lock is held, and released
- * meanwhile. */
+/* Releases the part of an extent, if it has one, and frees the extent.  The caller holds the heap's
+ * lock, and has removed the extent from the heap's table.  Releases the lock meanwhile. */
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)
 {
@@ -207,8 +216,9 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_put (heap, extent);
 }
 
-/* Frees memory that its owner may still use.  Returns FALSE, and does nothing, if the memory has
- * another owner, or the heap has forgotten the owner. */
+/* Frees memory while commands of one queue may still use it.  @owner is the queue's number, from
+ * _tarn_heap_allocate_for ().  Returns FALSE, and does nothing, if the memory is in an arena of
+ * another queue, or the heap has forgotten the queue. */
 gboolean
 _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
 {
@@ -227,7 +237,8 @@ _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
   return is_owner;
 }
 
-/* Returns TRUE if _tarn_heap_free_for () accepts memory of this owner. */
+/* Returns TRUE if @owner is still the number of the queue @handle.  If so, _tarn_heap_free_for ()
+ * accepts the memory that the heap allocated with this number. */
 gboolean
 _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
 {
@@ -243,6 +254,7 @@ _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
   return knows;
 }
 
+/* This is TarnAllocatorOps.free of a heap.  No command may use the memory any more. */
 static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -260,6 +272,7 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
                 heap->base.label, memory.address, size);
 }
 
+/* Counts memory that its user will never free. */
 static void
 heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -276,7 +289,7 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 
 static gsize heap_trim (TarnAllocator *allocator, gsize keep_bytes);
 
-/* Returns idle pieces to upstream, or, if there are none, makes upstream reclaim memory. */
+/* Returns the heap's idle pieces to upstream.  If there are none, makes upstream reclaim memory. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {
@@ -284,8 +297,6 @@ heap_reclaim (gpointer user_data)
 
   return heap_trim (&heap->base, 0) > 0 || _tarn_allocator_reclaim (heap->upstream);
 }
-
-/* Life */
 
 static gsize
 heap_trim (TarnAllocator *allocator, gsize keep_bytes)
@@ -300,9 +311,9 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   return bytes;
 }
 
-/* Sets the limit of the pool above (0: none) for the heap as well, if the heap follows it.  Rounds
- * it up to a multiple of the granularity of virtual memory, because the heap could not use a part
- * of that.  Returns TRUE if the heap has more than the limit. */
+/* Gives a heap with TarnHeapOptions.follows_pool_limit the limit of the pool over it (0: no limit).
+ * Rounds the limit up to a multiple of the granularity of virtual memory, because the heap
+ * allocates such multiples only.  Returns TRUE if the heap now has more bytes than its limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {
@@ -320,8 +331,8 @@ _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
   return has_more;
 }
 
-/* Drops the pieces that may still be in use, without returning their memory.  No other thread uses
- * the heap. */
+/* Frees the structs of all idle pieces, but does not return their memory to upstream, because
+ * commands may still use it.  The caller must ensure that no other thread uses the heap. */
 static void
 lose_idle (TarnHeap *heap)
 {
@@ -342,8 +353,8 @@ lose_idle (TarnHeap *heap)
                    heap->base.label, bytes);
 }
 
-/* Frees the extents whose memory was lost, so that their pieces become idle.  No other extent is in
- * use. */
+/* Frees all extents in use, so that their pieces become idle.  Call this only if all these extents
+ * were lost: their users will never free them. */
 static void
 put_lost (TarnHeap *heap)
 {
@@ -359,8 +370,8 @@ put_lost (TarnHeap *heap)
     }
 }
 
-/* Frees all queues, and everything else that the heap has besides pieces.  Does nothing if any
- * extent is in use. */
+/* Frees all queues with their arenas, events and addresses, at the end of the heap.  Does nothing
+ * if an extent is in use that is not lost. */
 static void
 free_queues (TarnHeap *heap)
 {
@@ -382,7 +393,7 @@ free_queues (TarnHeap *heap)
   g_hash_table_unref (heap->queues);
 }
 
-/* Frees a heap.  All of its memory has been freed. */
+/* Frees a heap.  The program must have freed all of the heap's memory, except lost memory. */
 static void
 heap_finalize (TarnAllocator *allocator)
 {
@@ -406,7 +417,8 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* A heap allocates blocks as a direct allocator does. */
+/* The class of heaps.  A heap makes, frees and references blocks by the same functions as an
+ * allocator that calls the driver directly. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,
@@ -416,7 +428,7 @@ static const TarnAllocatorClass heap_class = {
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
   .lose_memory = heap_lose,
-  .dispose = heap_finalize, /* each of its blocks has a reference */
+  .dispose = heap_finalize, /* no block is left then: each has a reference to the heap */
   .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -427,7 +439,7 @@ static const TarnAllocatorClass heap_class = {
   .tell_counters = _tarn_heap_tell_counters,
 };
 
-/* Casts an allocator to a heap.  Returns NULL if it is none. */
+/* Casts an allocator to a heap.  Returns NULL if the allocator is not a heap. */
 TarnHeap *
 _tarn_heap_of (TarnAllocator *allocator)
 {
@@ -436,23 +448,24 @@ _tarn_heap_of (TarnAllocator *allocator)
   return allocator->klass == &heap_class ? heap : NULL;
 }
 
-/* Returns TRUE if the heap's memory is TarnMemory.address, which the heap computes.  If not, the
- * driver makes a part of a piece for each block. */
+/* Returns TRUE if a user's memory is an address (TarnMemory.address), which the heap computes.
+ * Returns FALSE if it is a part of a piece, which the backend makes and releases. */
 gboolean
 _tarn_heap_has_addresses (const TarnHeap *heap)
 {
   return heap->has_addresses;
 }
 
-/* Gets the alignment of the addresses of all blocks, or, if the heap has no addresses, of their
- * offsets. */
+/* Gets the alignment of all blocks in bytes: of their addresses, or, if the heap has no addresses,
+ * of their offsets in their pieces. */
 gsize
 _tarn_heap_get_alignment (const TarnHeap *heap)
 {
   return heap->alignment;
 }
 
-/* Gets the size in bytes above which a pool should not cache a block, but ask the heap again. */
+/* Gets the size in bytes of the largest block that a pool should cache.  The pool should free a
+ * larger block to the heap. */
 gsize
 _tarn_heap_get_max_held (const TarnHeap *heap)
 {
@@ -471,9 +484,10 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses how a heap grows, by the functions that its upstream allocator offers.  Returns NULL if
- * it has none of them.  Does not use virtual memory that another heap lends, which is for
- * adaptors. */
+/* Chooses how a heap gets memory: by virtual memory if upstream has it, or else by allocations of
+ * which the backend makes parts.  Returns NULL if upstream offers neither.  Does not choose the
+ * virtual memory of an upstream that is a heap itself, because a heap lends virtual memory to
+ * adaptors only (lend.c). */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {
@@ -482,6 +496,7 @@ choose_growth (const TarnAllocator *upstream)
   return upstream->direct->ops.part_new != NULL ? &_tarn_heap_parts_growth : NULL;
 }
 
+/* Converts TarnHeapOptions.idle_seconds to TarnHeap.idle_time. */
 static gint64
 get_idle_time (guint64 seconds)
 {
@@ -490,7 +505,7 @@ get_idle_time (guint64 seconds)
   return seconds != 0 ? (gint64) seconds * G_TIME_SPAN_SECOND : TARN_USUAL_IDLE_TIME;
 }
 
-/* Reads the options into a heap that has its upstream allocator. */
+/* Checks the program's options, and stores them in a heap, whose field upstream must be set. */
 static gboolean
 set_options (TarnHeap *heap, const TarnHeapOptions *options, GError **error)
 {

@@ -1,9 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lends virtual memory to another heap, through an adaptor between the two.  The memory comes from
- * the upstream allocator of this heap, and counts as this heap's.  So one limit bounds both, and
- * this heap returns idle memory if the other needs it. */
+ * Lends virtual memory from one heap, the lender, to a second heap, through an adaptor between the
+ * two heaps.  The memory comes from the lender's upstream allocator, and counts as the lender's
+ * memory.  So the lender's limit bounds the memory of both heaps, and the lender returns idle
+ * memory to upstream if the second heap needs memory.  The user_data of each function here is the
+ * lender. */
 
 #include "heap/heap-private.h"
 
@@ -45,6 +47,7 @@ lend_stays (gpointer user_data)
   return _tarn_heap_stays (user_data);
 }
 
+/* Adds @bytes to the counters of a lender.  The caller holds the lender's lock. */
 static void
 count_lent (TarnHeap *heap, gsize bytes)
 {
@@ -53,7 +56,8 @@ count_lent (TarnHeap *heap, gsize bytes)
   heap->stats.upstream_bytes += bytes;
 }
 
-/* Allocates a backing from upstream.  Releases the lock meanwhile. */
+/* Allocates a backing (physical memory) of @size bytes from upstream, within the lender's limit.
+ * The caller holds the lender's lock; the function releases it during the driver call. */
 static gboolean
 take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -72,9 +76,10 @@ take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
   return has_memory;
 }
 
-/* Allocates a backing from upstream.  If upstream has none left, returns idle pieces and tries
- * again.  Does not wait for queues: the other heap may serve a capture, in which the host must not
- * wait. */
+/* Allocates a backing (physical memory) from upstream.  If memory has run out, returns the lender's
+ * idle pieces to upstream and tries once more.  Returns only pieces that no command uses, and does
+ * not make the host wait for the others: the second heap may serve a stream capture, in which the
+ * host must not wait. */
 static gboolean
 take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -119,7 +124,8 @@ lend_backing_release (gpointer user_data, TarnMemory backing, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-/* Sets the functions by which a heap over @upstream lends virtual memory. */
+/* Stores the functions of this file in the TarnAllocatorOps of a heap over @upstream, so that the
+ * heap can lend virtual memory.  Does nothing if @upstream has no virtual memory. */
 void
 _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops)
 {

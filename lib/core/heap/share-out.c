@@ -1,19 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Moves pieces from one arena of a queue to another one, as they are: with their extents in use, at
- * the same addresses, and without a driver call.  This is safe because the queue executes its
- * commands in order, in whichever of its arenas the memory is.
+ * Moves pieces (segments of memory) from one arena of a queue to another arena of the same queue.
+ * The pieces keep their addresses and their extents, even those in use, and the heap calls no
+ * driver function.  This is safe because the queue executes its commands in order, no matter which
+ * of the queue's arenas has the memory.
  *
- * A queue has one arena at first, and all its memory is there when it gets more of them.  An arena
- * whose threads find no extent there, and have to search the others, gets as much memory as the one
- * that has most.
+ * A queue has one arena at first.  When it gets more arenas, all its memory is in the first one.
+ * Threads that find no extent in their own arena have to search the others.  If that happens too
+ * often, the heap moves pieces to their arena from the arena of the queue that has most bytes,
+ * until both have about the same number of bytes.
  *
- * The lock is held in all functions here, and the door is closed. */
+ * The caller of each function here holds the heap's lock and has closed the heap's door. */
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if no extent in use spans the end of a piece, which has a neighbour there. */
+/* Returns TRUE if a piece can be separated from the piece after it: no extent in use spans their
+ * boundary.  There must be a piece after it. */
 static gboolean
 can_part_behind (const TarnPiece *piece)
 {
@@ -23,9 +26,10 @@ can_part_behind (const TarnPiece *piece)
 }
 
 /* Finds the longest run of adjacent pieces that begins with @first, has at most @most bytes, and
- * can be separated.  Returns its last piece, and sets *bytes to its size.  Returns NULL if there is
- * none.  @first has no neighbour before it.  The last piece of a region stays with the range that
- * grows there. */
+ * can be separated from the piece after it.  Returns the last piece of the run, and sets *bytes to
+ * the bytes of the run.  Returns NULL if there is no such run.  There must be no piece before
+ * @first.  The run never includes the last piece of a region, because that piece stays in the range
+ * that adds pieces at the region's end. */
 static TarnPiece *
 find_stretch (TarnPiece *first, gsize most, gsize *bytes)
 {
@@ -45,7 +49,7 @@ find_stretch (TarnPiece *first, gsize most, gsize *bytes)
   return last;
 }
 
-/* Adds up the bytes of a range's pieces. */
+/* Adds up the sizes of a range's pieces in bytes. */
 static gsize
 count_bytes (const TarnHeapRange *range)
 {
@@ -56,7 +60,8 @@ count_bytes (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Finds the range of a kind that has the most bytes, among the arenas of a queue. */
+/* Finds the range with the most bytes among the ranges of one kind in all arenas of a queue.  Sets
+ * *most to the bytes of that range. */
 static TarnHeapRange *
 find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
 {
@@ -76,8 +81,9 @@ find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
   return richest;
 }
 
-/* Moves pieces to a range, until it has as many bytes as the one of its queue that has most, as far
- * as pieces can be separated. */
+/* Moves pieces to a range from the richest range, which has the most bytes of all ranges of the
+ * same kind and queue, until both have about the same number of bytes.  Moves fewer if extents in
+ * use span too many boundaries between pieces. */
 static void
 even_out (TarnHeapRange *range)
 {
@@ -99,7 +105,8 @@ even_out (TarnHeapRange *range)
     }
 }
 
-/* Moves pieces of the queue's other arenas to an arena that had no extent for too many requests. */
+/* Moves pieces from the other arenas of a queue to @arena.  Does nothing while another thread
+ * changes the set of pieces.  Call this if @arena had no extent for too many requests. */
 void
 _tarn_arena_share_out (TarnArena *arena)
 {

@@ -3,33 +3,39 @@
  *
  * Bounds the memory that may be stranded in a heap that is near its limit.
  *
- * A free extent in a piece that is in use cannot be returned to upstream.  If pieces cannot move,
- * such stranded bytes are lost for a request that is too large for each extent.  That does not
- * matter as long as the heap is far from its limit.  Near it, the most bytes that the program has
- * lately used and the stranded bytes must fit into the limit together.  The difference is the
- * number of bytes that a request may strand in addition.
+ * A heap divides pieces (segments of memory) into extents.  A free extent is stranded if another
+ * extent of its piece is in use, because the heap cannot return that piece to upstream.  If pieces
+ * cannot move, a request that is larger than each stranded extent cannot use the stranded bytes.
+ * That does not matter as long as the heap is far from its limit.  Near the limit, two numbers of
+ * bytes must fit into the limit together: the most bytes in use lately, and the stranded bytes.
+ * The bytes of the limit that are left are the spare bytes, which a request may strand in
+ * addition.
  *
- * A request for much of the limit could strand much as soon as the program uses more.  So for such
- * a request the heap assumes that the program will use a quarter more.  In all, such requests may
- * strand a small share of the limit.  Bytes that other requests strand are not part of it: they are
- * usually more, and then each large request would need a piece of exactly its size.  If the
- * heap has nothing to spare, the request gets a piece of exactly its size.  Such a request may
- * share a piece that is in use only as long as the program has used less than a quarter of the
- * limit, because the other extents of the piece would strand all of its bytes once it is freed.
+ * A request for much of the limit can strand many bytes, which are missing when the program later
+ * uses more.  So for such a request the heap assumes that the program will use a quarter more than
+ * lately.  And all such requests together may strand only a small share of the limit.  Bytes that
+ * other requests strand do not count towards this share.  They are usually more than the share, and
+ * if they counted, each large request would need a piece of exactly its size.  Such a request gets
+ * a piece of exactly its size if the heap has no spare bytes.  It may take an extent of a piece
+ * that is in use only as long as the program has used less than a quarter of the limit: as soon as
+ * the program frees the extent, the other extents of the piece would strand all of the extent's
+ * bytes.
  *
- * If no limit is set, the heap learns it when upstream runs out.  The lock is held in all functions
- * here. */
+ * If no limit is set, the heap learns one when upstream refuses memory: the bytes that the heap
+ * would have in all with that memory.  The caller of each function here holds the heap's lock. */
 
 #include "heap/heap-private.h"
 
-/* The share of the limit that requests for much of it may strand. */
+/* All requests for much of the limit together may strand the limit divided by STRANDED_SHARE. */
 #define STRANDED_SHARE 64
 
-/* A heap whose peak is below these shares of its limit is far from it, and very far. */
+/* A heap is far from its limit if its peak is below the limit divided by FAR_SHARE, and very far if
+ * its peak is below the limit divided by VERY_FAR_SHARE. */
 #define FAR_SHARE 6
 #define VERY_FAR_SHARE 16
 
-/* Gets the most bytes that the heap can have, as far as it knows; G_MAXSIZE if it does not know. */
+/* Gets the heap's limit: the most bytes that the heap may have, or can get from upstream as far as
+ * is known.  Returns G_MAXSIZE if no limit is set or known. */
 gsize
 _tarn_heap_get_most (const TarnHeap *heap)
 {
@@ -38,8 +44,7 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
-/* Gets the most bytes that the heap can have divided by @share; G_MAXSIZE / 2 if it does not know
- * them. */
+/* Gets the heap's limit divided by @share, or G_MAXSIZE / 2 if no limit is set or known. */
 gsize
 _tarn_heap_get_share (const TarnHeap *heap, gsize share)
 {
@@ -48,7 +53,8 @@ _tarn_heap_get_share (const TarnHeap *heap, gsize share)
   return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
 }
 
-/* Returns TRUE if a request is for much of the bytes that the heap can have. */
+/* Returns TRUE if a request of @size bytes is for much of the limit: more than the limit divided by
+ * TARN_MUCH_SHARE. */
 gboolean
 _tarn_heap_is_much (const TarnHeap *heap, gsize size)
 {
@@ -57,15 +63,17 @@ _tarn_heap_is_much (const TarnHeap *heap, gsize size)
   return most != G_MAXSIZE && size > most / TARN_MUCH_SHARE;
 }
 
-/* Gets the bytes that are stranded. */
+/* Gets the number of stranded bytes: free bytes in pieces that are in use. */
 static gsize
 get_stranded (const TarnHeap *heap)
 {
   return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
-/* Gets the bytes that a heap with a limit has left, besides the stranded bytes and the most that
- * the program is expected to use: its lately used bytes, plus @quarters quarters of them. */
+/* Computes the bytes of the heap's limit that are left after a request of @size bytes, if the
+ * program then uses as much as the heap expects.  Subtracts from the limit the most bytes in use
+ * lately (or the bytes in use with this request, if these are more), @quarters quarters of these
+ * bytes, and the stranded bytes. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
@@ -79,7 +87,7 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Gets the number of bytes that a request may strand. */
+/* Gets the number of bytes that a request of @size bytes may strand. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
@@ -94,7 +102,8 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   return MIN (get_left (heap, size, 1), strandable - MIN (strandable, stranded));
 }
 
-/* Returns TRUE if a request may share a piece that is in use. */
+/* Returns TRUE if a request of @size bytes may take a free extent of a piece in which other extents
+ * are in use. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {
@@ -102,9 +111,10 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Gets the largest request that may use any free extent, without a check of the stranded bytes.  If
- * the heap is far from its limit, these are all requests except those for much of it; if very far,
- * all. */
+/* Gets the size of the largest request that may use any free extent, without a check of the
+ * stranded bytes.  If the heap is very far from its limit, every request may.  If the heap is far
+ * from its limit, every request may except those for much of the limit.  Otherwise no request may:
+ * returns 0. */
 gsize
 _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {
@@ -116,8 +126,9 @@ _tarn_heap_get_max_unchecked (const TarnHeap *heap)
   return had < most / FAR_SHARE ? most / TARN_MUCH_SHARE : 0;
 }
 
-/* Begins a new period if the last one has ended.  The heap then forgets the peaks before that one,
- * and that upstream ran out. */
+/* Begins a new period of the peaks if the current period has lasted for TarnHeap.idle_time.  The
+ * heap keeps the peak of the period that ends, and forgets the peak of the period before.  It also
+ * forgets that upstream ran out of memory. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
 {
@@ -132,11 +143,12 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
-  heap->full_bytes = G_MAXSIZE; /* upstream fails again if it still has no more */
+  heap->full_bytes = G_MAXSIZE; /* set again if upstream runs out again */
 }
 
-/* Notes that upstream had less than @size bytes left besides those of the heap, which has no idle
- * pieces. */
+/* Records that upstream could not allocate @size bytes more for the heap, so the heap can have less
+ * than its present bytes plus @size.  The caller has returned all idle pieces that the heap can
+ * return. */
 void
 _tarn_heap_note_full (TarnHeap *heap, gsize size)
 {
@@ -146,7 +158,8 @@ _tarn_heap_note_full (TarnHeap *heap, gsize size)
   heap->full_bytes = MIN (heap->full_bytes, all + MIN (size, G_MAXSIZE - all));
 }
 
-/* Notes that the heap has grown: upstream may have more memory than when it ran out. */
+/* Forgets that upstream ran out of memory, if the heap has got as many bytes since as upstream
+ * refused then.  The heap calls this after it has grown. */
 void
 _tarn_heap_note_growth (TarnHeap *heap)
 {

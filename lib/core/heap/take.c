@@ -1,12 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gets extents for requests that have the heap's lock: from the queue's own ranges, from a range
- * that grows, and at last from other queues. */
+ * Gets extents (contiguous parts of the heap's memory) for requests whose thread holds the heap's
+ * lock.  Takes an extent from the queue's own ranges if one suits, or else makes a range grow, or
+ * else takes an extent from another queue. */
 
 #include "heap/heap-private.h"
 
-/* Frees an extent that is not in the table any more.  The lock is held. */
+/* Frees an extent in use that is not in the heap's table.  The caller holds the heap's lock. */
 void
 _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 {
@@ -16,8 +17,9 @@ _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent of a queue, from the calling thread's arena if that has one.  The caller has to
- * add it to the table.  Returns NULL if there is none, or, unless @takes_any, none that suits. */
+/* Takes an extent of at least @size bytes from the arenas of a queue, and from the calling thread's
+ * own arena if possible.  The caller must add the extent to the heap's table.  Returns NULL if no
+ * free extent is large enough, or if none suits (TarnHeapGrowth.suits) and @takes_any is FALSE. */
 TarnExtent *
 _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 {
@@ -27,7 +29,7 @@ _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Takes an extent from any range of a queue. */
+/* Takes an extent of at least @size bytes from any range of a queue, whether it suits or not. */
 static TarnExtent *
 take_anywhere (TarnHeapQueue *queue, gsize size)
 {
@@ -40,7 +42,9 @@ take_anywhere (TarnHeapQueue *queue, gsize size)
   return extent;
 }
 
-/* Takes an extent of another queue, and makes the host wait for that queue. */
+/* Takes an extent of another queue than the request's.  Makes the host wait for all commands of
+ * that queue, unless it is heap->nobody.  Frees the extent again and returns NULL if the wait
+ * fails. */
 static TarnExtent *
 take_from_other (TarnHeapQueue *other, gsize size)
 {
@@ -52,9 +56,9 @@ take_from_other (TarnHeapQueue *other, gsize size)
   return NULL;
 }
 
-/* Takes an extent that is not the best choice, because there is no other: from any range of the
- * queue, or else from other queues.  Releases the lock meanwhile; the other queue stays in the
- * list. */
+/* Takes any extent of at least @size bytes, from any range of the queue or else from other queues.
+ * The heap uses this as the last resort.  Releases the heap's lock while the host waits for another
+ * queue; that queue's n_calls keeps the queue in all_queues meanwhile. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size)
 {
@@ -74,16 +78,17 @@ take_what_there_is (TarnHeapQueue *queue, gsize size)
   return extent;
 }
 
-/* Gets the range that grows for a request. */
+/* Gets the range that should grow for a request: one of the calling thread's arena. */
 static TarnHeapRange *
 get_range (const TarnHeapQueue *queue, gsize size)
 {
   return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
 }
 
-/* Takes an extent for a request by all means: from the queue's ranges, by growing, by waiting, and
- * from other queues.  The caller has to add it to the table.  The lock is held, and released
- * meanwhile. */
+/* Takes an extent of at least @size bytes for a request on a queue.  Searches the queue's ranges,
+ * makes a range grow, makes the host wait until idle pieces are free, and at last searches other
+ * queues.  The caller must add the extent to the heap's table.  The caller holds the heap's lock;
+ * the function releases it during driver calls and waits. */
 TarnExtent *
 _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {
@@ -92,15 +97,15 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
-  guint n_grown = 0; /* after two tries any extent will do, because other threads may make each one
-                        unsuitable */
+  guint n_grown = 0; /* how often the heap grew.  After the second time any extent will do, because
+                        other threads may make each extent that suits unsuitable */
 
   _tarn_assert_locked (&heap->lock);
   while ((extent = _tarn_heap_take_own (queue, size, n_grown > 1)) == NULL)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* from another arena: there was no room to grow after all */
+      break; /* the queue's other arenas had it, and the heap could not grow */
     else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
@@ -118,8 +123,9 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   return extent;
 }
 
-/* Takes an extent whose address is a multiple of @alignment.  In a heap whose memory is handles,
- * the offset in its piece is a multiple. */
+/* Takes an extent of at least @size bytes whose address is a multiple of @alignment.  If the heap
+ * has no addresses, the extent's offset in its piece is a multiple of @alignment instead.  The
+ * caller holds the heap's lock; the function releases it during driver calls and waits. */
 TarnExtent *
 _tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
 {
