@@ -7,7 +7,7 @@
  *     heap.c          the heap's allocator functions: requests and frees
  *     take.c          gets extents for requests, with the heap's lock
  *     arena.c         gets extents for requests without the heap's lock, if that is possible
- *     heap-door.c     the lock, and the door that keeps out threads without the lock
+ *     heap-door.c     the lock, and the door, which keeps out threads without the lock
  *     share-out.c     moves pieces between the arenas of a queue
  *     extent.c        splits and merges extents; tracks which pieces are idle
  *     free-index.c    finds free extents by size
@@ -18,7 +18,7 @@
  *     churn.c         bounds how often pieces move
  *     alias.c         mappings of moved pieces at old addresses that commands may still use
  *     grow-parts.c    pieces of memory that cannot move
- *     spare.c         bounds the memory that is stranded in pieces that cannot move, near a limit
+ *     spare.c         bounds the free memory in pieces that cannot move, near the heap's limit
  *     heap-stats.c    the heap's counters
  *     heap-describe.c describes a heap to recordings and snapshots
  *     heap-check.c    checks the invariants
@@ -31,7 +31,7 @@
  * The heap maps pieces of virtual memory at adjacent addresses, so an extent can span several
  * pieces.  A piece without an extent in use is idle: it can move to the end of a range that needs
  * memory, and then leaves a gap at its old address.  So a heap seldom has more memory than was in
- * use at its peak: it cannot reuse only the free extents of pieces that are in use.
+ * use at its peak, plus the free extents of pieces that are in use, because these cannot move.
  *
  * A piece can move within its queue while the queue's commands still use the piece.  It then also
  * stays mapped at its old address, until an event shows that these commands are done: alias.c.
@@ -104,18 +104,20 @@ struct _TarnPiece
 {
   guint64 start;             /* the address of the first byte, or a number: TarnExtent.start */
   gsize size;                /* in bytes */
-  TarnMemory memory;         /* the memory from upstream; if it is virtual, its physical backing */
+  TarnMemory memory;         /* the memory from upstream; if virtual, the physical memory */
   TarnHeapRange *range;      /* the range that has the piece */
-  TarnHeapRegion *region;    /* the region where virtual memory is mapped; NULL: not virtual */
+  TarnHeapRegion *region;    /* the region that has the piece; NULL: the memory is not virtual */
   TarnPiece *before, *after; /* the pieces at adjacent addresses; NULL: there is none */
   TarnExtent *extent;        /* the extent that has the piece's first byte */
   guint n_used;
   gboolean was_used;  /* TRUE: an extent of the piece has been in use at some time */
   guint n_aliases;    /* the number of old addresses at which the piece is still mapped */
-  guint64 idle_since; /* if the piece is idle: TarnHeapQueue.n_begun when it became idle */
-  gint64 idle_at;     /* if the piece is idle: the time when it became idle; 0: not set yet */
-  GList link;         /* the link in TarnHeapRange.pieces */
-  GList idle_link;    /* the link in TarnArena.idle, if the piece is idle */
+  guint64 idle_since; /* if the piece is idle: the value that TarnHeapQueue.n_begun had when the
+                         piece became idle */
+  gint64 idle_at;  /* if the piece is idle: the time when it became idle; 0: no thread has set the
+                      time yet */
+  GList link;      /* the link in TarnHeapRange.pieces */
+  GList idle_link; /* the link in TarnArena.idle, if the piece is idle */
 };
 
 /* A mapping of a piece at an address from which the piece has moved away.  Commands of the piece's
@@ -129,23 +131,23 @@ typedef struct
 } TarnAlias;
 
 /* Contiguous addresses of virtual memory that the heap has reserved.  One TarnHeapRange adds pieces
- * at the address in the field end.  Addresses from there on were never used, or the heap has
- * removed the pieces that were mapped there.
+ * at the address in the field end.  The addresses from end on were never used, or the heap
+ * has removed the pieces that were mapped there.
  *
  * Invariants: no piece is beyond end; last_piece and last_extent end at end. */
 struct _TarnHeapRegion
 {
-  /* The range that adds pieces here now, or did so in the past; constant.  Other ranges of its
-   * queue may have pieces in the region, but not last_piece.  In a read section, the lock of this
-   * range's arena guards last_piece and last_extent, so code for another range must not read them
-   * there. */
+  /* The range that adds pieces to the region, or did so before it got a newer region; constant.
+   * Other ranges of the same queue may have pieces in the region, but last_piece always belongs to
+   * this range.  In a read section, the lock of this range's arena guards last_piece and
+   * last_extent, so a thread with the lock of another arena must not read these two fields. */
   TarnHeapRange *range;
   TarnMemory addresses; /* the first address */
   gsize size;           /* in bytes */
   guint64 end;
-  guint n_pieces;          /* the number of pieces and aliases in the region */
-  gboolean has_lost;       /* TRUE: the heap could not return a piece, so it must not release these
-                              addresses */
+  guint n_pieces;    /* the number of pieces and aliases in the region */
+  gboolean has_lost; /* TRUE: a piece stays mapped here for ever, so the heap must not release the
+                        addresses */
   TarnPiece *last_piece;   /* the piece that ends at end; NULL: there is none */
   TarnExtent *last_extent; /* the extent that ends at end; NULL: there is none */
 };
@@ -199,20 +201,22 @@ struct _TarnHeapRange
   GQueue pieces;          /* all pieces of the range, linked by TarnPiece.link */
   gsize bytes;            /* the sum of the sizes of all these pieces */
   gsize idle_bytes;       /* the sum of the sizes of the idle pieces */
-  TarnHeapRegion *region; /* the region where the range adds pieces; NULL: not virtual, or no piece
-                             was added yet */
-  GList *old_regions;     /* regions where the range added pieces before; they may have pieces */
+  TarnHeapRegion *region; /* the region where the range adds pieces; NULL: the memory is not
+                             virtual, or the range has never had a piece */
+  GList *old_regions;     /* the regions where the range added pieces earlier; they may still have
+                             pieces */
 };
 
-/* An event that the heap recorded on a queue.  It is done when all commands that the queue had got
- * before are done. */
+/* An event that the heap recorded on a queue.  The event is done when all commands are done that
+ * the queue got before the event. */
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  guint64 number;  /* TarnHeapQueue.n_begun before the recording began; or, for the last event of a
-                      forgotten queue, G_MAXUINT64 - 1 */
-  guint n_refs; /* references: one of the queue while the event is in TarnHeapQueue.events, and one
-                   of each call that waits for the event or asks whether it is done */
+  guint64 number;  /* the value of TarnHeapQueue.n_begun before the heap began to record the event;
+                      or G_MAXUINT64 - 1 for the last event of a forgotten queue */
+  guint n_refs;    /* the number of references: the queue has one while the event is in
+                      TarnHeapQueue.events, and so has each call that waits for the event or asks
+                      whether it is done */
 } TarnHeapEvent;
 
 /* A set of ranges from which threads allocate without the heap's lock: arena-private.h.
@@ -232,13 +236,13 @@ struct _TarnArena
   TarnHeapQueue *queue; /* constant */
   TarnHeap *heap;       /* constant */
 
-  gboolean is_taken;        /* atomic: the arena's lock; TRUE: a thread holds it */
-  gsize uncounted_bytes;    /* atomic: the change of the bytes in use that TarnHeap.stats has not
-                               counted yet, modulo 2^64 */
-  gssize noted_bytes;       /* the value of uncounted_bytes above which a thread computes the heap's
-                               peak again */
-  gsize n_unnamed;          /* the change of TarnHeap.n_unnamed that the heap has not counted yet,
-                               modulo 2^64 */
+  gboolean is_taken;     /* atomic: the arena's lock; TRUE: a thread holds it */
+  gsize uncounted_bytes; /* atomic: the change of the arena's bytes in use since TarnHeap.stats last
+                            counted them, modulo 2^64 */
+  gssize noted_bytes;    /* the value of uncounted_bytes above which a thread computes the heap's
+                            peak again */
+  gsize n_unnamed; /* the change of the arena's extents that are in use but not in the heap's table,
+                      since TarnHeap.n_unnamed last counted them, modulo 2^64 */
   TarnExtent *left_extents; /* atomic: extents that the next holder of the arena's lock frees,
                                linked by TarnExtent.next */
   GQueue idle;              /* the idle pieces, linked by TarnPiece.idle_link; the piece that has
@@ -247,15 +251,15 @@ struct _TarnArena
                                last asked for an event */
   guint n_taken;            /* the number of extents taken since a request of this arena last asked
                                for an event */
-  guint seen_growths;       /* TarnHeap.n_growths when a thread last asked for an event, or last
-                               called _tarn_heap_look_after () for this arena */
-  guint n_takes;            /* the number of requests that threads made in read sections */
-  guint n_waits;            /* the number of recent requests that waited for the arena's lock */
-  gboolean is_crowded;      /* TRUE: so many requests waited that the queue needs more arenas */
-  guint n_poor;             /* the number of recent requests for which the arena had no extent */
-  guint poor_since;         /* the value of n_takes when the count n_poor began */
-  guint n_shared;           /* the number of times that the arena got pieces of the queue's other
-                               arenas */
+  guint seen_growths;  /* the value that TarnHeap.n_growths had when a request of this arena last
+                          asked for an event, or a thread last called _tarn_heap_look_after () */
+  guint n_takes;       /* the number of requests that threads made in read sections */
+  guint n_waits;       /* the number of recent requests that waited for the arena's lock */
+  gboolean is_crowded; /* TRUE: so many requests waited that the queue needs more arenas */
+  guint n_poor;        /* the number of recent requests for which the arena had no extent */
+  guint poor_since;    /* the value of n_takes when the count n_poor began */
+  guint n_shared;      /* the number of times that the arena got pieces of the queue's other
+                          arenas */
   guint helper; /* atomic: the index of the arena that last served a request for which this arena
                    had no extent */
   TarnHeapRange ranges[TARN_N_RANGES];
@@ -267,11 +271,11 @@ struct _TarnArena
 /* The most arenas of a queue. */
 #define TARN_QUEUE_ARENAS 16
 
-/* A queue of the backend and its arenas.  TarnHeap.nobody stands for requests that name no queue;
- * no command uses the free memory in its arenas.
+/* A queue of the backend and its arenas.  The struct TarnHeap.nobody serves requests that
+ * name no queue; no command uses the free memory in that struct's arenas.
  *
  * When the program tells the heap to forget a queue, the heap records a last event on the queue and
- * keeps the queue's arenas, until another queue takes them over or they have no piece left.
+ * keeps the queue's arenas, until a new queue takes over the arenas or they have no piece left.
  *
  * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done and the piece has
  * no alias.  n_done <= n_begun if handle is not NULL.  n_done of TarnHeap.nobody is G_MAXUINT64,
@@ -279,15 +283,15 @@ struct _TarnArena
 struct _TarnHeapQueue
 {
   /* Atomic: a number that no other queue of the heap has or had; 0 if handle is NULL, or while a
-   * call is forgetting the queue.  Threads may read this field at any time, because the heap frees
-   * no TarnHeapQueue struct before the heap itself ends: it reuses the struct. */
+   * call is forgetting the queue.  Threads may read this field at any time: the heap reuses a
+   * TarnHeapQueue struct for another queue, but frees the struct only when the heap itself ends. */
   guint64 number;
 
   TarnHeap *heap;
   gpointer handle; /* the backend's queue, to which the heap has a reference; NULL: the heap has
                       forgotten the queue, or this is TarnHeap.nobody */
-  gpointer left;   /* the former handle of a forgotten queue; the heap releases the reference after
-                      the last event is done and no call uses the queue any more */
+  gpointer left;   /* the handle that a forgotten queue had; the heap releases its reference to the
+   backend's queue when the last event is done and no call uses the queue */
 
   /* These fields change only while the heap's door is closed. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
@@ -295,15 +299,16 @@ struct _TarnHeapQueue
   gboolean has_shared_arena; /* TRUE: two of the threads that use the queue use the same arena */
   guint64 threads;           /* the threads that use the queue: thread n sets bit n % 64 */
 
-  /* The number of calls that use the queue.  Such a call may release the heap's lock, and the heap
-   * does not free the queue meanwhile.  The field begins a new cache line, because threads in read
-   * sections often read the fields above. */
+  /* The number of calls that use the queue.  Such a call may release the heap's lock, so the heap
+   * does not free a queue that a call uses.  The field begins a new cache line, because threads in
+   * read sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
   guint n_forgetting;    /* the number of calls that are forgetting the queue */
-  guint64 former_number; /* the value of number before the first of these calls set it to 0 */
-  guint64 n_begun; /* the number that the queue's next event gets: 1 more with each event whose
-                      recording begins; changes only while the door is closed */
-  guint64 n_done;  /* the number of the latest event that is known to be done, plus 1 */
+  guint64 former_number; /* the number that the queue had before the first of the forgetting calls
+                            set the field number to 0 */
+  guint64 n_begun;       /* the number of the queue's next event; grows by 1 when the heap begins to
+                            record an event; changes only while the door is closed */
+  guint64 n_done;        /* the number of the latest event that is known to be done, plus 1 */
   gboolean has_unrecorded; /* atomic; TRUE: a piece became idle or moved since the heap last began
                               to record an event */
   guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; one in
@@ -345,8 +350,8 @@ typedef struct
   guint n_beyond;  /* the number of requests that needed more room than the room's bound */
 } TarnHeapChurn;
 
-/* The functions and constants of a way to get memory from upstream.  There are two: grow-virtual.c
- * for virtual memory, and grow-parts.c for memory that cannot move. */
+/* The functions and constants of one way to get memory from upstream.  There are two ways:
+ * grow-virtual.c for virtual memory, and grow-parts.c for memory that cannot move. */
 typedef struct
 {
   gsize max_small; /* the size of the largest request that the small range serves, in bytes */
@@ -372,8 +377,8 @@ typedef struct
   /* Releases the addresses that a range does not need any more after the heap has removed pieces.
    * The caller holds the heap's lock; the function releases it during driver calls. */
   void (*tidy) (TarnHeapRange *range);
-  /* Releases all addresses of a range.  The range's queue must have no piece, and its arenas must
-   * not be in TarnHeap.arenas any more.  The caller does not hold the heap's lock. */
+  /* Releases all addresses of a range.  The range's queue must have no piece, and the caller has
+   * removed the queue's arenas from TarnHeap.arenas.  The caller does not hold the heap's lock. */
   void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
@@ -401,8 +406,8 @@ struct _TarnHeap
   TarnAllocator base;      /* the first field, so that the heap can be cast to an allocator */
   TarnAllocator *upstream; /* the allocator of the pieces, to which the heap has a reference */
   const TarnHeapGrowth *growth;
-  gsize alignment;         /* of extents' sizes and addresses, in bytes: a power of two */
-  gsize limit_bytes;       /* the most bytes that the program allows the heap; 0: no limit */
+  gsize alignment;   /* the alignment of extents' sizes and addresses in bytes: a power of two */
+  gsize limit_bytes; /* the most bytes that the program allows the heap; 0: no limit */
   gboolean follows_pool;   /* TRUE: the limit of the pool over the heap bounds the heap as well */
   gboolean has_addresses;  /* TRUE: a user's memory is an address, which the heap computes; FALSE:
                               the driver makes a sub-buffer of a piece for each extent in use */
@@ -414,8 +419,8 @@ struct _TarnHeap
   /* Threads in read sections read the fields from door to peak_in_visits.  These fields have their
    * own cache lines, because threads often write other fields of the heap. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
-  gboolean has_visitors; /* TRUE: some thread has used read sections, so the door is opened whenever
-                            a thread releases the lock */
+  gboolean has_visitors; /* TRUE: threads use read sections, so a thread that releases the lock
+                            opens the door */
   gsize event_bytes;     /* the bytes of an arena that must become idle before a thread in a read
                             section asks for an event */
   guint n_growths;       /* the number of times that the heap began to grow for a request */
@@ -434,7 +439,8 @@ struct _TarnHeap
                             saves the system call of a broadcast */
   TarnHeapQueue *nobody; /* the struct that serves requests which name no queue */
   GHashTable *queues;    /* maps TarnHeapQueue.handle to the TarnHeapQueue */
-  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: look in the table */
+  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or the heap has
+                                  forgotten that queue */
   GQueue all_queues;       /* the queues in the table, the forgotten queues, and nobody; only the
                               thread that has set is_changing removes a queue */
   GQueue forgotten_queues; /* the queues that the program told the heap to forget, oldest first */
@@ -442,7 +448,7 @@ struct _TarnHeap
   GSList *dead_queues; /* unused TarnHeapQueue structs, which the heap must not free, because pools
                           may still have references (TarnArenaRef) to them */
   GSList *dead_arenas; /* unused TarnArena structs, which the heap must not free, because other
-                          arenas may use extent structs of their slabs */
+                          arenas may use structs from these arenas' slabs */
   guint64 last_number; /* the TarnHeapQueue.number that the heap gave to a queue last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
   gsize n_unnamed;  /* the number of extents in use that are not in the table: a thread took them in
@@ -457,29 +463,32 @@ struct _TarnHeap
   gint64 peak_at;
   TarnHeapChurn churn;
   gboolean refuses_aliases; /* TRUE: upstream failed to map a piece at a second address */
-  gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; with virtual
-                          memory, until upstream passes the next test allocation */
+  gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; if memory is
+                          virtual, stays TRUE until a test allocation succeeds */
   gboolean is_unready; /* TRUE: upstream allocated memory, and the host could not wait until
                           the memory was ready; used only by the thread that set is_changing */
-  gint64 look_at;      /* the time of the next check for pieces that have been idle for idle_time */
-  guint64 next_start;  /* the TarnPiece.start of the next piece, if pieces cannot move */
+  gint64 look_at; /* the time from which on the heap checks again for pieces that have been idle for
+                     idle_time */
+  guint64 next_start;            /* the TarnPiece.start of the next piece, if pieces cannot move */
   guint64 generation TARN_WHOLE; /* atomic: the number of times that the heap began to unmap memory
                                     or to return memory to upstream */
   TarnHeapStats stats;
 };
 
-/* A heap may have TARN_ARENA_ROOM more bytes for each arena beyond the first, but in all at most
- * the peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  Without these bytes, arenas that need
+/* A heap may have TARN_ARENA_ROOM more bytes for each arena beyond the first one, not counting an
+ * arena of heap->nobody.  For all arenas together it may have at most the peak of bytes
+ * in use divided by TARN_ARENA_ROOM_SHARE more.  Without these bytes, arenas that need
  * little memory would take it from each other again and again. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* The arenas of a queue can use each other's memory.  So this many arenas of a queue, not counting
- * the queue's first one, count as one arena when the heap computes its room. */
+/* When the heap computes how much memory it may have, this number of arenas count as one arena.
+ * The first arena of each queue counts in full.  The others count less because the arenas of a
+ * queue can use each other's memory. */
 #define TARN_FURTHER_ARENAS 4
 
-/* Computes the number of arenas by which the heap's room grows: one for each queue, and one for
- * each TARN_FURTHER_ARENAS other arenas. */
+/* Computes the number of arenas for which the heap may have more memory: one for each queue, and
+ * one for each TARN_FURTHER_ARENAS other arenas. */
 static inline guint
 _tarn_heap_count_for_room (const TarnHeap *heap)
 {
@@ -488,9 +497,9 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
-/* Computes the most bytes that a heap should have: its peak of bytes in use, which includes a new
- * request of @size bytes; the peak divided by @share; @room bytes; and the room for its arenas, the
- * extra room of churn.c and the bytes lent to other heaps. */
+/* Computes the most bytes that a heap should have: the sum of its peak of bytes in use (which
+ * includes a new request of @size bytes), the peak divided by @share, @room bytes, the bytes for
+ * its arenas, the extra bytes of churn.c, and the bytes lent to other heaps. */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
 {
@@ -518,17 +527,17 @@ TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize ali
 /* heap.c.  The caller holds the heap's lock. */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
-/* heap-door.c.  The caller of these three functions does not hold the heap's lock. */
+/* heap-door.c.  The caller of the first three functions does not hold the heap's lock. */
 void _tarn_heap_lock (TarnHeap *heap);
 void _tarn_heap_lock_open (TarnHeap *heap);
 gboolean _tarn_heap_trylock (TarnHeap *heap);
-/* The caller of the following functions holds the heap's lock. */
+/* The caller of the next five functions holds the heap's lock. */
 void _tarn_heap_close (TarnHeap *heap);
 void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
 void _tarn_arena_count (TarnArena *arena);
 void _tarn_arena_count_unnamed (TarnArena *arena);
-/* The caller holds the heap's lock; or, in a read section, the arena's lock. */
+/* The caller of this function holds the heap's lock; or, in a read section, the arena's lock. */
 void _tarn_arena_drain (TarnArena *arena);
 
 /* arena.c.  The caller holds the heap's lock. */
@@ -618,8 +627,8 @@ guint _tarn_heap_count_idle (const TarnHeap *heap);
 /* share-out.c.  The caller holds the heap's lock and has closed the door. */
 void _tarn_arena_share_out (TarnArena *arena);
 
-/* grow.c.  The caller holds the heap's lock, and these six functions release it during driver calls
- * and waits. */
+/* grow.c.  The caller holds the heap's lock, and the first six functions release it during driver
+ * calls and waits. */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
@@ -627,8 +636,8 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
-/* The caller holds the heap's lock.  Of these functions, only _tarn_heap_release_idle () releases
- * it during driver calls. */
+/* The caller of the next seven functions holds the heap's lock.  Only _tarn_heap_release_idle ()
+ * releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 gboolean _tarn_heap_has_run_out (const GError *error);
@@ -640,10 +649,10 @@ gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 /* heap-stats.c.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
-/* heap-describe.c.  The caller of these two functions holds the heap's lock. */
+/* heap-describe.c.  The caller of the first two functions holds the heap's lock. */
 void _tarn_heap_record_piece (const TarnPiece *piece);
 void _tarn_heap_record_part (const TarnExtent *extent);
-/* These four functions are callbacks: see TarnAllocatorClass. */
+/* The next four functions are callbacks: see TarnAllocatorClass. */
 void _tarn_heap_freeze (TarnAllocator *heap);
 void _tarn_heap_thaw (TarnAllocator *heap);
 void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
@@ -712,7 +721,7 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
-/* Gets the number of bytes by which an arena should grow.  The caller applies bounds to it. */
+/* Gets the number of bytes by which an arena should grow.  The caller must apply bounds to it. */
 static inline gsize
 _tarn_arena_get_step (const TarnArena *arena)
 {

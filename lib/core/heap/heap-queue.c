@@ -6,7 +6,7 @@
  * unless the program tells the heap to forget the queue.
  *
  * When the heap forgets a queue, it records a last event on the queue, and keeps the queue's
- * memory.  After that event is done, a new queue takes over the memory with its extents unchanged.
+ * memory.  After the last event is done, a new queue can take over the memory with all its extents.
  * So a program that makes a queue for each task needs the memory of one task only, and allocates
  * none from the driver between tasks. */
 
@@ -86,7 +86,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Returns TRUE if two of the threads that have used a queue use the same arena of it. */
+/* Returns TRUE if two of the threads that have used a queue use the same arena of the queue. */
 static gboolean
 has_shared_arena (const TarnHeapQueue *queue)
 {
@@ -212,8 +212,8 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->n_done = ++queue->n_begun; /* so that all pieces that are idle now are quiet */
 }
 
-/* Moves a queue, whose last event was recorded, to the forgotten queues.  From now on a new queue
- * may take over its arenas. */
+/* Moves a queue to the forgotten queues, so that a new queue may take over its arenas.  The caller
+ * has recorded the queue's last event. */
 static void
 make_forgotten (TarnHeapQueue *queue)
 {
@@ -229,8 +229,8 @@ make_forgotten (TarnHeapQueue *queue)
 }
 
 /* Adds a queue to the heap, with the caller's new reference to the backend's queue @handle.  If
- * another thread has added that queue meanwhile, returns that thread's struct, and releases the
- * reference.  Releases the heap's lock during driver calls. */
+ * another thread has added that queue meanwhile, returns the struct that the other thread added,
+ * and releases the reference.  Releases the heap's lock during driver calls. */
 static TarnHeapQueue *
 meet (TarnHeap *heap, gpointer handle)
 {

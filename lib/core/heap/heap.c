@@ -135,8 +135,8 @@ get_needed (const TarnHeap *heap, gsize size)
 /* Allocates memory for commands on the queue @handle (NULL: no queue).  @alignment: a power of two,
  * or 0 for the heap's alignment.  Sets *owner to the number that the caller passes to
  * _tarn_heap_free_for (), to free the memory while commands of that queue may still use it.  Sets
- * *owner to 0 if the memory cannot be freed in that way, because it is in an arena of another
- * queue. */
+ * *owner to 0 if the memory cannot be freed in that way: because the request names no queue, or the
+ * memory is in an arena of another queue. */
 gboolean
 _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
                          TarnMemory *memory, guint64 *owner, GError **error)
