@@ -212,8 +212,8 @@ struct _TarnHeapRange
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  guint64 number;  /* the value of TarnHeapQueue.n_begun before the heap began to record the event;
-                      or G_MAXUINT64 - 1 for the last event of a forgotten queue */
+  guint64 number;  /* the value of TarnHeapQueue.n_begun before the heap recorded the event; or
+                      G_MAXUINT64 - 1 for a forgotten queue's last event */
   guint n_refs;    /* the number of references: the queue has one while the event is in
                       TarnHeapQueue.events, and so has each call that waits for the event or asks
                       whether it is done */
@@ -239,14 +239,12 @@ struct _TarnArena
   gboolean is_taken;     /* atomic: the arena's lock; TRUE: a thread holds it */
   gsize uncounted_bytes; /* atomic: the change of the arena's bytes in use since TarnHeap.stats last
                             counted them, modulo 2^64 */
-  gssize noted_bytes;    /* the value of uncounted_bytes above which a thread computes the heap's
-                            peak again */
+  gssize noted_bytes; /* if uncounted_bytes exceeds this, a thread computes the heap's peak again */
   gsize n_unnamed; /* the change of the arena's extents that are in use but not in the heap's table,
                       since TarnHeap.n_unnamed last counted them, modulo 2^64 */
   TarnExtent *left_extents; /* atomic: extents that the next holder of the arena's lock frees,
                                linked by TarnExtent.next */
-  GQueue idle;              /* the idle pieces, linked by TarnPiece.idle_link; the piece that has
-                               been idle for the longest time is first */
+  GQueue idle;              /* the idle pieces, linked by TarnPiece.idle_link; longest idle first */
   gsize unrecorded_bytes;   /* the bytes of pieces that became idle since a request of this arena
                                last asked for an event */
   guint n_taken;            /* the number of extents taken since a request of this arena last asked
@@ -258,8 +256,7 @@ struct _TarnArena
   gboolean is_crowded; /* TRUE: so many requests waited that the queue needs more arenas */
   guint n_poor;        /* the number of recent requests for which the arena had no extent */
   guint poor_since;    /* the value of n_takes when the count n_poor began */
-  guint n_shared;      /* the number of times that the arena got pieces of the queue's other
-                          arenas */
+  guint n_shared;      /* how often the arena got pieces of the queue's other arenas */
   guint helper; /* atomic: the index of the arena that last served a request for which this arena
                    had no extent */
   TarnHeapRange ranges[TARN_N_RANGES];
@@ -304,19 +301,18 @@ struct _TarnHeapQueue
    * read sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
   guint n_forgetting;    /* the number of calls that are forgetting the queue */
-  guint64 former_number; /* the number that the queue had before the first of the forgetting calls
-                            set the field number to 0 */
+  guint64 former_number; /* the queue's number before the calls that are forgetting the queue set
+                            the field number to 0 */
   guint64 n_begun;       /* the number of the queue's next event; grows by 1 when the heap begins to
                             record an event; changes only while the door is closed */
   guint64 n_done;        /* the number of the latest event that is known to be done, plus 1 */
   gboolean has_unrecorded; /* atomic; TRUE: a piece became idle or moved since the heap last began
                               to record an event */
   guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; one in
-                     several such calls may record an event; _tarn_heap_look_after () sets the
-                     field to 0, and nothing else does */
+                     several such calls may record an event; only _tarn_heap_look_after () sets it
+                     to 0 */
   GQueue events;  /* the TarnHeapEvents that are not known to be done, oldest first */
-  GQueue aliases; /* the TarnAliases of the queue's pieces, which the queue owns, ordered by
-                     moved_at */
+  GQueue aliases; /* the TarnAlias structs of the queue's pieces, by the field moved_at */
 
   GList link;           /* the link in TarnHeap.all_queues */
   GList forgotten_link; /* the link in TarnHeap.forgotten_queues, if the queue is forgotten */
@@ -407,8 +403,8 @@ struct _TarnHeap
   TarnAllocator *upstream; /* the allocator of the pieces, to which the heap has a reference */
   const TarnHeapGrowth *growth;
   gsize alignment;   /* the alignment of extents' sizes and addresses in bytes: a power of two */
-  gsize limit_bytes; /* the most bytes that the program allows the heap; 0: no limit */
-  gboolean follows_pool;   /* TRUE: the limit of the pool over the heap bounds the heap as well */
+  gsize limit_bytes; /* the limit that the program set for the heap; 0: none */
+  gboolean follows_pool;   /* TRUE: pool_limit bounds the heap as well */
   gboolean has_addresses;  /* TRUE: a user's memory is an address, which the heap computes; FALSE:
                               the driver makes a sub-buffer of a piece for each extent in use */
   gboolean frees_in_order; /* TRUE: the heap may return pieces while commands still use them */
@@ -423,50 +419,52 @@ struct _TarnHeap
                             opens the door */
   gsize event_bytes;     /* the bytes of an arena that must become idle before a thread in a read
                             section asks for an event */
-  guint n_growths;       /* the number of times that the heap began to grow for a request */
-  gsize max_unchecked;   /* the size of the largest request that may use any free extent */
-  gsize room_bytes; /* the bytes that the heap may still allocate from upstream before a request
-                       uses the free memory of its queue's other arenas */
+  guint n_growths; /* the number of times that the heap began to grow, because a request found no
+                      extent */
+  gsize max_unchecked; /* the size of the largest request that may use any free extent */
+  gsize room_bytes;    /* the bytes that the heap may still allocate from upstream before a request
+                          uses the free memory of its queue's other arenas */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      the door was last closed; 0: no thread has computed them */
 
   TarnMutex lock
       __attribute__ ((aligned (TARN_CACHE_LINES))); /* the holder usually closes the door too */
-  TarnCond changed;      /* signalled when is_changing becomes FALSE and a thread waits */
-  gboolean is_changing;  /* TRUE: a call that changes the set of pieces is in progress */
-  guint n_waiting;       /* the number of threads that wait for changed; if there is none, the heap
-                            saves the system call of a broadcast */
-  TarnHeapQueue *nobody; /* the struct that serves requests which name no queue */
-  GHashTable *queues;    /* maps TarnHeapQueue.handle to the TarnHeapQueue */
-  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or the heap has
-                                  forgotten that queue */
-  GQueue all_queues;       /* the queues in the table, the forgotten queues, and nobody; only the
-                              thread that has set is_changing removes a queue */
-  GQueue forgotten_queues; /* the queues that the program told the heap to forget, oldest first */
+  TarnCond changed;                                 /* signalled when is_changing becomes FALSE */
+  gboolean is_changing; /* TRUE: a call that changes the set of pieces is in progress */
+  guint n_waiting; /* the number of threads that wait for changed; if 0, the heap saves the system
+                      call of a broadcast */
+  TarnHeapQueue *nobody;       /* the TarnHeapQueue for requests that name no queue */
+  GHashTable *queues;          /* maps TarnHeapQueue.handle to the TarnHeapQueue */
+  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or it was
+                                  forgotten or freed */
+  GQueue all_queues; /* all queues, with the forgotten ones and nobody; only the thread that has set
+                        is_changing removes a queue */
+  GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap next asks whether
+                              their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
-  GSList *dead_queues; /* unused TarnHeapQueue structs, which the heap must not free, because pools
+  GSList *dead_queues; /* unused TarnHeapQueue structs; the heap must not free them, because pools
                           may still have references (TarnArenaRef) to them */
-  GSList *dead_arenas; /* unused TarnArena structs, which the heap must not free, because other
-                          arenas may use structs from these arenas' slabs */
+  GSList *dead_arenas; /* unused TarnArena structs; the heap must not free them, because other
+                          arenas may use structs from their slabs */
   guint64 last_number; /* the TarnHeapQueue.number that the heap gave to a queue last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
   gsize n_unnamed;  /* the number of extents in use that are not in the table: a thread took them in
                        a read section, or is about to add them to the table or to free them */
   gsize lost_bytes; /* the bytes of extents in use that the program will never free */
-  gsize lent_bytes; /* the bytes lent to other heaps: lend.c */
+  gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
-  gsize
-      full_bytes; /* the bytes in all that upstream has refused to the heap; G_MAXSIZE: not known */
-  gsize peak_lately; /* the most bytes in use in the period that began at peak_at */
-  gsize peak_before; /* the most bytes in use in the period before that */
-  gint64 peak_at;
+  gsize full_bytes; /* the total of bytes that the heap failed to get from upstream; G_MAXSIZE:
+                       unset */
+  gsize peak_lately; /* the most bytes in use since the time peak_at */
+  gsize peak_before; /* the most bytes in use in the period before peak_at */
+  gint64 peak_at;    /* the time when the present period of peak_lately began: spare.c */
   TarnHeapChurn churn;
   gboolean refuses_aliases; /* TRUE: upstream failed to map a piece at a second address */
   gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; if memory is
                           virtual, stays TRUE until a test allocation succeeds */
-  gboolean is_unready; /* TRUE: upstream allocated memory, and the host could not wait until
-                          the memory was ready; used only by the thread that set is_changing */
+  gboolean is_unready; /* TRUE: upstream allocated memory, but the host failed to wait until that
+                          was ready; used only by the thread that set is_changing */
   gint64 look_at; /* the time from which on the heap checks again for pieces that have been idle for
                      idle_time */
   guint64 next_start;            /* the TarnPiece.start of the next piece, if pieces cannot move */
