@@ -389,14 +389,14 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *     stats.used_bytes     == sum of size over extents in use
  *     stats.free_bytes     == sum of size over free extents
  *     stats.pieces         == number of pieces
- *     the table has all extents in use except n_unnamed of them, and nothing else
+ *     the field table has all extents in use except n_unnamed of them, and nothing else
  *
- * The lock guards all fields that are not constant.  To change arenas, or anything else that read
- * sections use, a thread must hold the lock and close the door.  To change the table, the queues
- * and their events, a thread must hold the lock, but may leave the door open as after
- * _tarn_heap_lock_open ().  No thread holds the lock while it calls upstream.  A thread that adds
- * or removes pieces sets is_changing meanwhile; no other thread adds or removes pieces before it
- * has cleared is_changing again. */
+ * The lock guards all fields that are not constant.  To change the arenas, or anything else that
+ * read sections use, a thread must hold the lock and close the door; or, in a read section, hold
+ * the arena's lock.  To change the table, the queues and their events, a thread must hold the lock,
+ * but may leave the door open: _tarn_heap_lock_open ().  No thread holds the lock while it calls a
+ * function of upstream, except backing_stays ().  A thread that adds or removes pieces sets
+ * is_changing before and clears it after that; no other thread adds or removes pieces meanwhile. */
 struct _TarnHeap
 {
   TarnAllocator base;      /* the first field, so that the heap can be cast to an allocator */
@@ -454,8 +454,8 @@ struct _TarnHeap
   gsize lost_bytes; /* the bytes of extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
-  gsize full_bytes; /* the total of bytes that the heap failed to get from upstream; G_MAXSIZE:
-                       unset */
+  gsize
+      full_bytes; /* total in bytes that the heap failed to get from upstream; G_MAXSIZE: not set */
   gsize peak_lately; /* the most bytes in use since the time peak_at */
   gsize peak_before; /* the most bytes in use in the period before peak_at */
   gint64 peak_at;    /* the time when the present period of peak_lately began: spare.c */
