@@ -131,8 +131,8 @@ typedef struct
 } TarnAlias;
 
 /* Contiguous addresses of virtual memory that the heap has reserved.  One TarnHeapRange adds pieces
- * at the address in the field end.  The addresses from end on were never used, or the heap
- * has removed the pieces that were mapped there.
+ * at the address in the field end.  The addresses from end on were never used, or the heap has
+ * removed the pieces that were mapped there.
  *
  * Invariants: no piece is beyond end; last_piece and last_extent end at end. */
 struct _TarnHeapRegion
@@ -463,10 +463,10 @@ struct _TarnHeap
   gboolean refuses_aliases; /* TRUE: upstream failed to map a piece at a second address */
   gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; if memory is
                           virtual, stays TRUE until a test allocation succeeds */
-  gboolean is_unready; /* TRUE: upstream allocated memory, but the host failed to wait until that
-                          was ready; used only by the thread that set is_changing */
-  gint64 look_at; /* the time from which on the heap checks again for pieces that have been idle for
-                     idle_time */
+  gboolean is_unready; /* TRUE: upstream allocated memory, but the host failed to wait until the
+                          memory was ready; used only by the thread that set is_changing */
+  gint64
+      look_at; /* the time of the heap's next check for pieces that have been idle for idle_time */
   guint64 next_start;            /* the TarnPiece.start of the next piece, if pieces cannot move */
   guint64 generation TARN_WHOLE; /* atomic: the number of times that the heap began to unmap memory
                                     or to return memory to upstream */
@@ -474,9 +474,9 @@ struct _TarnHeap
 };
 
 /* A heap may have TARN_ARENA_ROOM more bytes for each arena beyond the first one, not counting an
- * arena of heap->nobody.  For all arenas together it may have at most the peak of bytes
- * in use divided by TARN_ARENA_ROOM_SHARE more.  Without these bytes, arenas that need
- * little memory would take it from each other again and again. */
+ * arena of heap->nobody, but for all arenas together at most its peak of bytes in use divided by
+ * TARN_ARENA_ROOM_SHARE.  Without these bytes, arenas that need little memory would take it from
+ * each other again and again. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 

@@ -93,8 +93,8 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return is_made;
 }
 
-/* Ends a request: makes the user's memory of an extent (NULL: the request failed), decrements the
- * queue's n_calls, and releases the heap's lock, which the caller holds.  Sets *owner to the
+/* Ends a request: stores the memory of @extent (NULL: the request failed) in *memory, decrements
+ * the queue's n_calls, and releases the heap's lock, which the caller holds.  Sets *owner to the
  * queue's number if the extent is in an arena of that queue, or else to 0. */
 static gboolean
 hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
