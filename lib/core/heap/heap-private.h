@@ -465,18 +465,17 @@ struct _TarnHeap
                           virtual, stays TRUE until a test allocation succeeds */
   gboolean is_unready; /* TRUE: upstream allocated memory, but the host failed to wait until the
                           memory was ready; used only by the thread that set is_changing */
-  gint64
-      look_at; /* the time of the heap's next check for pieces that have been idle for idle_time */
-  guint64 next_start;            /* the TarnPiece.start of the next piece, if pieces cannot move */
+  gint64 look_at;      /* the time of the next check for pieces that have been idle for idle_time */
+  guint64 next_start;  /* the TarnPiece.start of the next piece, if pieces cannot move */
   guint64 generation TARN_WHOLE; /* atomic: the number of times that the heap began to unmap memory
                                     or to return memory to upstream */
   TarnHeapStats stats;
 };
 
 /* A heap may have TARN_ARENA_ROOM more bytes for each arena beyond the first one, not counting an
- * arena of heap->nobody, but for all arenas together at most its peak of bytes in use divided by
- * TARN_ARENA_ROOM_SHARE.  Without these bytes, arenas that need little memory would take it from
- * each other again and again. */
+ * arena of heap->nobody.  These bytes are in all at most its peak of bytes in use divided by
+ * TARN_ARENA_ROOM_SHARE.  Without them, arenas that need little memory would take it from each
+ * other again and again. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
