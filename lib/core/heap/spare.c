@@ -8,18 +8,17 @@
  * cannot move, a request that is larger than each stranded extent cannot use the stranded bytes.
  * That does not matter as long as the heap is far from its limit.  Near the limit, two numbers of
  * bytes must fit into the limit together: the most bytes in use lately, and the stranded bytes.
- * The bytes of the limit that are left are the spare bytes, which a request may strand in
- * addition.
+ * The rest of the limit are spare bytes, which a request may strand in addition.
  *
  * A request for much of the limit can strand many bytes, which are missing when the program later
- * uses more.  So for such a request the heap assumes that the program will use a quarter more than
- * lately.  And all such requests together may strand only a small share of the limit.  Bytes that
- * other requests strand do not count towards this share.  They are usually more than the share, and
- * if they counted, each large request would need a piece of exactly its size.  Such a request gets
- * a piece of exactly its size if the heap has no spare bytes.  It may take an extent of a piece
- * that is in use only as long as the program has used less than a quarter of the limit: as soon as
- * the program frees the extent, the other extents of the piece would strand all of the extent's
- * bytes.
+ * uses more.  So for such a large request the heap assumes that the program will use a quarter more
+ * than lately.  Besides, all large requests together may strand only a small share of the limit.
+ * Bytes that other requests strand do not count towards this share: usually they are more than the
+ * share, so every large request would then need a piece of exactly its size.  If the heap has no
+ * spare bytes, a large request does get a piece of exactly its size.  A large request may take an
+ * extent of a piece that is in use only as long as the program has used less than a quarter of the
+ * limit.  Otherwise the other extents of the piece would strand all bytes of the large extent as
+ * soon as the program frees that extent.
  *
  * If no limit is set, the heap learns one when upstream refuses memory: the bytes that the heap
  * would have in all with that memory.  The caller of each function here holds the heap's lock. */
