@@ -170,7 +170,7 @@ virtual_tidy (TarnHeapRange *range)
     }
 }
 
-/* Releases all regions of a range.  Call this only when the heap has no piece any more. */
+/* Releases all regions of a range.  Call this only when no range of the queue has a piece. */
 static void
 virtual_clear (TarnHeapRange *range)
 {
