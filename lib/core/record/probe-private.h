@@ -1,15 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Static probes, for perf, bpftrace and gdb (doc/guide/probes.md): a nop each, and a note in the
- * library of where it is and where its arguments are.  Most stand beside what records an event
- * (TARN_EVENT ()), and have its name; but they are there whether events are recorded or not.
+ * Static probes, for perf, bpftrace and gdb (doc/guide/probes.md).  Each is a nop instruction, and
+ * a note in the library says where the instruction is, and where its arguments are.  Most probes
+ * belong to an event (TARN_EVENT ()) and have its name, but they fire whether events are recorded
+ * or not.
  *
- * Arguments are what a function has in registers or memory anyway: what is computed for them is
- * computed although nobody looks, so it is next to nothing, and nothing at all for hits.
+ * A function computes a probe's arguments even if no program uses the probe.  So arguments are
+ * values that the function has in registers or memory anyway, or can compute in a few instructions;
+ * for probes of hits, only the former.
  *
- * TARN_PROBES is configure's: 0, none; 1, those that hits and their frees do not come by; 2, all.
- */
+ * configure sets TARN_PROBES.  0: no probes.  1: all except those in the code that hits, and the
+ * frees of their blocks, execute.  2: all. */
 
 #ifndef TARN_PROBE_PRIVATE_H
 #define TARN_PROBE_PRIVATE_H
@@ -18,7 +20,7 @@
 #define TARN_PROBES 0
 #endif
 
-/* Nothing, but that arguments are compiled, so that they cannot go wrong unseen. */
+/* Does nothing.  The compiler still checks the arguments. */
 #define TARN_NO_PROBE(name, ...)                                                                   \
   do                                                                                               \
     if (0)                                                                                         \
@@ -39,7 +41,7 @@ _tarn_probe_ignore (const char *name, ...)
 #define TARN_PROBE(name, ...) TARN_NO_PROBE (name, ##__VA_ARGS__)
 #endif
 
-/* A probe that hits or their frees come by. */
+/* A probe in code that hits, or the frees of their blocks, execute. */
 #if TARN_PROBES > 1
 #define TARN_PROBE_HIT(name, ...) TARN_PROBE (name, ##__VA_ARGS__)
 #else

@@ -1,25 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recording what allocators do (common/trace-format-private.h).
+ * Records events of allocators, pools and heaps in a file.  common/trace-format-private.h has the
+ * format of the file.
  *
- *     recorder.c  its beginning and end, buffers, and the thread that writes them
- *     stream.c    events into the buffer of a thread
- *     tag.c       what threads call their requests
- *     stack.c     where requests come from
- *     module.c    the files that their code is from
- *     follow.c    whether blocks are followed, one by one
- *     environment.c  TARN_TRACE and TARN_SNAPSHOT_ON_OOM
- *     probe-private.h  probes for other programs, where events are recorded
+ *     recorder.c       starts and stops recording; buffers, and the thread that writes them
+ *     stream.c         writes events into the calling thread's buffer
+ *     tag.c            tags: names that threads give to their requests
+ *     stack.c          call stacks of requests
+ *     module.c         the program and library files that contain the code of stacks
+ *     follow.c         decides if blocks are traced one by one
+ *     environment.c    TARN_TRACE and TARN_SNAPSHOT_ON_OOM
+ *     probe-private.h  static probes, for other programs
  *
- * Each thread writes to a buffer of its own, without a lock, and takes another one when that is
- * full.  One thread of the recorder's writes to the file what buffers have, ten times a second and
- * whenever one is full, so that a thread which records never waits for a disk.  Where no buffer is
- * left events are lost, and counted.
+ * Each thread writes events to its own buffer, without a lock, and takes another buffer when that
+ * one is full.  The recorder has one thread that writes the buffers to the file, ten times a second
+ * and whenever a buffer is full.  So a thread that records never waits for a disk.  If there is no
+ * empty buffer, the thread drops the event, and counts it as lost.
  *
- * Events have the clock's time.  What makes memory somebody else's is recorded before it is done,
- * and what makes it the thread's own afterwards, so that the order of times is one in which it can
- * have happened. */
+ * Each event has a time.  A thread records an event that gives memory away before it does so, and
+ * an event that gets memory after it did so.  So events in the order of their times never say that
+ * two owners have the same memory. */
 
 #ifndef TARN_RECORD_PRIVATE_H
 #define TARN_RECORD_PRIVATE_H
@@ -30,21 +31,22 @@
 #include "common/trace-format-private.h"
 #include "record/probe-private.h"
 
-/* Open while events are recorded.  Behind it is what streams write to. */
+/* A door that is open while events are recorded.  A thread enters it before it writes to a stream.
+ */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* Returns TRUE if blocks are followed, one by one: events are recorded, or blocks are to know their
- * tags.  Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
- * unseen. */
+/* A set of TarnFollowReasons for which blocks are traced one by one; 0: they are not.  While they
+ * are, pools serve requests and frees only in read sections with a fence, so that each of them sees
+ * this. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
 typedef enum
 {
   TARN_FOLLOW_FOR_RECORDING = 1,
-  TARN_FOLLOW_FOR_TAGS = 2,          /* the program asked for it */
-  TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* a snapshot is to be written then */
-  TARN_FOLLOW_FOR_SIGNAL = 8,
-  TARN_FOLLOW_FOR_CHECKS = 16 /* checks of pools, every so many requests */
+  TARN_FOLLOW_FOR_TAGS = 2,          /* the program wants blocks to have tags */
+  TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* Tarn writes a snapshot when memory has run out */
+  TARN_FOLLOW_FOR_SIGNAL = 8,        /* Tarn writes a snapshot at a signal */
+  TARN_FOLLOW_FOR_CHECKS = 16        /* pools check their invariants now and then */
 } TarnFollowReason;
 
 static inline gboolean
@@ -61,14 +63,14 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Starts or stops following blocks for one of the reasons.  Blocks are followed as long as there is
- * any reason.  Returns TRUE if this call was the first to start or the last to stop; then the
- * caller has to close and reopen all doors. */
+/* Adds or removes a reason to trace blocks one by one.  Blocks are traced as long as there is a
+ * reason.  Returns TRUE if this was the first reason, or if none is left.  The caller then has to
+ * close all pools' doors and open them again. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
-/* Gets the time from which on blocks have been followed; G_MAXUINT64: they are not. */
+/* Gets the time since which blocks have been traced; G_MAXUINT64: blocks are not traced. */
 guint64 _tarn_follow_get_start (void);
 
-/* recorder.c.  The options are complete. */
+/* recorder.c.  The caller sets all options; there are no defaults. */
 typedef struct
 {
   gsize buffer_bytes;
@@ -86,22 +88,25 @@ gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnRecordStats *stats);
 
-/* Sets a function that is called before recording ends, also at the program's end. */
+/* Sets a function that the recorder calls before it ends a recording, also when the program ends.
+ */
 void _tarn_record_set_last_words (void (*func) (void));
 
-/* environment.c: begins to record as TARN_TRACE says, and follows blocks for TARN_SNAPSHOT_ON_OOM,
- * once. */
+/* environment.c */
+
+/* Begins to record if TARN_TRACE says so, and to trace blocks if TARN_SNAPSHOT_ON_OOM is set.  Only
+ * the first call of a process does this. */
 void _tarn_record_from_environment (void);
-/* Gets the path of snapshots when memory has run out, as TARN_SNAPSHOT_ON_OOM has it.  Returns NULL
- * if there is none. */
+/* Gets the value of TARN_SNAPSHOT_ON_OOM: the path of the snapshots that Tarn writes when memory
+ * has run out.  Returns NULL if the variable is not set. */
 const gchar *_tarn_record_get_snapshot_path (void);
-/* Gets a path with the number of the process in place of %p. */
+/* Returns a copy of a path that has the number of the process in place of each %p. */
 gchar *_tarn_path_expand (const gchar *path);
 
-/* stream.c.  Nothing is done while nothing is recorded, nor in a child of fork ().  Any lock may be
- * held; the calling thread is in no visit. */
+/* stream.c.  These functions do nothing if no recording has started, or in a child of fork ().  The
+ * caller may hold any lock, but it must not be in a read section. */
 void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
-/* Gets its time; 0: nothing was recorded. */
+/* Records the result of a request.  Returns the time of the event; 0: it was not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
                               guint32 stack, const guint64 *numbers);
 guint32 _tarn_record_get_thread (void); /* the system's number of the calling thread */
@@ -111,7 +116,8 @@ void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_prop
 guint64 _tarn_record_get_time (void); /* nanoseconds, of the clock of events */
 gint64 _tarn_record_get_step_time (void);
 
-/* Gets the time at which a call begins whose duration is to be recorded; 0: nothing is. */
+/* Call this when a call of the driver begins.  Returns the time, from which TARN_EVENT_SINCE ()
+ * computes the duration; 0: no recording has started. */
 static inline guint64
 _tarn_record_begin_call (void)
 {
@@ -119,7 +125,7 @@ _tarn_record_begin_call (void)
   return _tarn_records () ? _tarn_record_get_time () : 0;
 }
 
-/* Gets what an event says of a failure (NULL: of success). */
+/* Gets the number that stands for an error in an event; 0 if @error is NULL. */
 static inline guint64
 _tarn_record_get_code (const GError *error)
 {
@@ -131,7 +137,7 @@ _tarn_record_get_code (const GError *error)
 #define _tarn_record_numbers(kind, object, ...)                                                    \
   _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })
 
-/* An event: probes see it, and it is recorded if events are, with the same numbers. */
+/* Fires the probe @name, and records an event with the same numbers if a recording has started. */
 #define TARN_EVENT(name, kind, object, ...)                                                        \
   do                                                                                               \
     {                                                                                              \
@@ -141,8 +147,8 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* Records that a call has ended, and how long it took.  @start: _tarn_record_begin_call () returned
- * it when the call began; 0: nothing is recorded. */
+/* Does the same for a call that has ended, and adds its duration to the event.  @start: the result
+ * of _tarn_record_begin_call () when the call began; 0: records nothing. */
 #define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
   do                                                                                               \
     {                                                                                              \
@@ -153,23 +159,29 @@ _tarn_record_get_code (const GError *error)
   while (0)
 
 /* tag.c */
-guint32 _tarn_tag_get_current (void); /* 0: none */
+guint32 _tarn_tag_get_current (void); /* the calling thread's tag; 0: none */
 const gchar *_tarn_tag_get_text (guint32 tag);
 gchar *_tarn_tag_quote (guint32 tag);
 guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
-guint32 _tarn_stack_take (void);          /* the caller's, where stacks are recorded; else 0 */
-void _tarn_stack_set_depth (guint depth); /* for snapshots; 0, as at first: that of recordings */
-void
-_tarn_stack_need_depth (guint depth); /* as deep as that, or deeper if somebody else needs it */
-/* Gets a stack's return addresses, the innermost first; they are never freed. */
+
+/* Keeps the call stack of the caller.  Returns its number; 0: the depth of stacks is 0, or there
+ * are too many stacks. */
+guint32 _tarn_stack_take (void);
+/* Sets the most frames that stacks have even if no recording asks for more; at first 0. */
+void _tarn_stack_set_depth (guint depth);
+/* Raises that number to @depth if it is less. */
+void _tarn_stack_need_depth (guint depth);
+/* Gets the return addresses of a stack, that of the innermost function first.  The addresses stay
+ * valid until the program ends. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 
 /* module.c */
 #define TARN_MODULE_PATH_BYTES 1024
 
-/* A file that code was loaded from.  An address less the load address is one of the file's. */
+/* A file whose code the process has loaded.  An address of that code minus load_address is the
+ * address in the file. */
 typedef struct
 {
   guint64 load_address;
@@ -177,11 +189,11 @@ typedef struct
   gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": it has none */
 } TarnModule;
 
-/* Finds the file of the call that has a return address.  Takes microseconds.  Returns FALSE if it
- * is in no file. */
+/* Finds the file that contains the call before @return_address.  This takes microseconds.  Returns
+ * FALSE if the address is in no file. */
 gboolean _tarn_module_find (gconstpointer return_address, TarnModule *module);
 
-/* Returns a text that tells modules apart; free it with g_free (). */
+/* Returns a text that is different for different modules.  The caller frees it with g_free (). */
 gchar *_tarn_module_get_key (const TarnModule *module);
 
 #endif
