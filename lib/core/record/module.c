@@ -62,7 +62,7 @@ has_address (const struct dl_phdr_info *info, gsize address)
   return FALSE;
 }
 
-/* Reads the notes of a file in memory, where segments that are not loaded cannot be read. */
+/* Reads the notes of a file from memory.  It can read only those in segments that are loaded. */
 static void
 read_notes (Search *search, const struct dl_phdr_info *info)
 {
@@ -77,8 +77,8 @@ read_notes (Search *search, const struct dl_phdr_info *info)
     }
 }
 
-/* Gets the path of the program, for which the loader has no name.  Linux appends a suffix if the
- * file was replaced meanwhile. */
+/* Gets the path of the program, because the loader has no name for it.  Linux appends a suffix if
+ * the file was replaced meanwhile. */
 static void
 get_program_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
@@ -115,7 +115,7 @@ look_at (struct dl_phdr_info *info, size_t size, void *data)
   return 1;
 }
 
-/* Makes a path absolute that is relative to the working folder. */
+/* Makes a path absolute if it is relative to the working folder. */
 static void
 complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
@@ -130,7 +130,8 @@ complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 gboolean
 _tarn_module_find (gconstpointer return_address, TarnModule *module)
 {
-  /* The byte at a return address is outside the module if the call is its last instruction. */
+  /* If the call is the last instruction of the module, the return address is outside it.  So look
+   * for the byte before the return address. */
   Search search = { .address = GPOINTER_TO_SIZE (return_address) - 1, .module = module };
 
   memset (module, 0, sizeof *module);

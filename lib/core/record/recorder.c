@@ -21,21 +21,21 @@
 #include "common/shorten-private.h"
 #include "record/stream-private.h"
 
-/* How often the file gets what there is: a program that is killed loses no more than that. */
+/* The time between two writes to the file.  If the program is killed, only the events since the last
+ * write are lost. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
 G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
 
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
-/* The recorder.  Under the lock, except fields that are constant while events are recorded.
- *
- * Invariants: of n_buffers buffers each is spare, full, a stream's, or with the recorder's thread.
- */
+/* The recorder.  The lock guards the fields, except those that are constant while events are
+ * recorded.  Invariant: there are n_buffers buffers, and each is in the list of spare ones, in the
+ * list of full ones, in a stream, or in the hands of the recorder's thread. */
 static struct
 {
   guint64 start;
-  guint stack_depth; /* atomic: a thread may ask as one recording ends and another begins */
+  guint stack_depth; /* atomic: a thread may read it while one recording ends and another begins */
   gint file;
   gchar *path;
   GThread *thread; /* NULL: nothing is recorded */
@@ -50,7 +50,8 @@ static struct
   /* The recorder's thread's, until it has ended */
   gint failure; /* errno; 0: none */
 
-  /* atomic: events in the file, and those that could not be written, and bytes */
+  /* Atomic: the numbers of events in the file, of events that could not be written, and of bytes
+   * in the file. */
   guint64 n_written, n_failed, written_bytes;
 } recorder;
 
@@ -99,7 +100,8 @@ push_full (TarnRecordBuffer *buffer)
   recorder.full_end = &buffer->next;
 }
 
-/* Gets an empty buffer.  Returns NULL if there are as many as there may be. */
+/* Gets an empty buffer.  Returns NULL if there is none, and the recorder already has max_buffers
+ * buffers. */
 static TarnRecordBuffer *
 take_buffer (void)
 {
@@ -135,7 +137,8 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
 
 /* The file, in the recorder's thread */
 
-/* Writes all of two stretches.  Returns FALSE if the file has failed. */
+/* Writes two pieces of memory, one after the other, to the file.  Returns FALSE if a write has
+ * failed. */
 static gboolean
 write_all (struct iovec *parts)
 {
@@ -193,7 +196,8 @@ write_buffer (TarnRecordBuffer *buffer)
   buffer->n_written = n_events;
 }
 
-/* Writes what tags and stacks stand for: before any event that has them, as far as possible. */
+/* Writes the texts of tags and the addresses of stacks to the file.  As far as possible, these
+ * come before the first event that names the tag or the stack. */
 static void
 write_definitions (gboolean all)
 {
@@ -218,8 +222,8 @@ await_work (void)
   return recorder.is_ending;
 }
 
-/* Gets a list of what is full, and adds buffers that are not to an array: those that come behind
- * them in their streams. */
+/* Takes the list of full buffers.  Adds the buffers that streams are still filling to @unfinished;
+ * a stream's full buffers are older than this one. */
 static TarnRecordBuffer *
 take_work (GPtrArray *unfinished)
 {
@@ -301,9 +305,10 @@ lock_file (gint file)
   return flock (file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-/* Opens the file, which no other process may be writing to, and makes it empty.  A new one is the
- * user's alone: it says what the program does.  A symbolic link is not followed: in a folder that
- * others can write to, it may be theirs, and name a file of the user's. */
+/* Opens the file and makes it empty.  Fails if another process is writing to it.  Only the user
+ * can read a new file, because it says what the program does.  Fails for a symbolic link: in a
+ * folder that other users can write to, another user may have made it, and it may name one of the
+ * user's own files. */
 static gboolean
 open_file (const gchar *path, GError **error)
 {
@@ -348,8 +353,8 @@ init_changed (void)
   _tarn_cond_init (&changed);
 }
 
-/* Stops a recording at exit, and logs what is missing in it, because no call of the program does.
- */
+/* Stops a recording when the process exits, and logs what is missing in it, because no call of the
+ * program gets an error for that. */
 static void
 stop_at_exit (void)
 {
@@ -366,8 +371,8 @@ stop_at_exit (void)
                recorder.path, stats.lost, stats.lost + stats.events);
 }
 
-/* A child of fork () does not keep others from the file, which is locked as long as anybody has it
- * open. */
+/* Closes the file in a child of fork ().  It is locked as long as any process has it open, so the
+ * child would keep other processes from it. */
 static void
 close_in_child (void)
 {
@@ -450,7 +455,8 @@ _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError 
 
 /* Stop */
 
-/* Makes the recorder's thread write what each stream has.  Nobody is inside the door. */
+/* Makes the recorder's thread write the last buffer of each stream, and end.  The caller has
+ * closed the door. */
 static void
 end_streams (void)
 {
@@ -466,7 +472,8 @@ end_streams (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Writes what each stream has lost that it has not said, and the end. */
+/* Writes an event for the lost events of each stream that no event says yet, and the event that
+ * ends the recording. */
 static void
 write_end (void)
 {
@@ -530,8 +537,8 @@ stop (GError **error)
   return FALSE;
 }
 
-/* Ends what _tarn_record_start () began, once all is in the file.  Returns FALSE if nothing was
- * being recorded, or some could not be written. */
+/* Ends the recording that _tarn_record_start () began.  Returns when all events are in the file.
+ * Returns FALSE with an error if there was no recording, or if events could not be written. */
 gboolean
 _tarn_record_stop (GError **error)
 {

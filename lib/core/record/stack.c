@@ -14,13 +14,13 @@
 #endif
 #endif
 
-/* The most frames of a stack, and the most different stacks.  Stacks that differ beyond the former
- * are one; those beyond the latter are not kept. */
+/* The most frames of a stack, and the most different stacks.  Stacks whose first MAX_DEPTH frames
+ * are equal count as the same stack.  If there are MAX_STACKS stacks, new ones are not kept. */
 #define MAX_DEPTH 64
 #define MAX_STACKS (1U << 16)
 
-/* The number of innermost frames that are left out: that of _tarn_stack_take () itself.  Its
- * callers in this library stay. */
+/* The number of innermost frames that a stack leaves out: the frame of _tarn_stack_take ().  Frames
+ * of its callers in this library are in the stack. */
 #define N_OWN 1
 
 typedef struct
@@ -159,7 +159,8 @@ add_module (GByteArray *bytes, const TarnModule *module)
   _tarn_bytes_add_text (bytes, module->build_id);
 }
 
-/* Adds the module of an address and the offset in it, once.  Tools look up its symbol later. */
+/* Adds an event with the module of an address and the address's offset in it, unless the file has
+ * one.  Tools look up the symbol later. */
 static void
 add_frame (GByteArray *bytes, gpointer address)
 {
@@ -193,7 +194,7 @@ add_stack (GByteArray *bytes, const Stack *stack)
     _tarn_bytes_add_number (bytes, GPOINTER_TO_SIZE (stack->frames[i]));
 }
 
-/* Returns a stack that is not in the file yet.  Returns NULL if all are. */
+/* Returns a stack that is not in the file yet, or NULL if all stacks are. */
 static const Stack *
 get_next (void)
 {
@@ -206,9 +207,9 @@ get_next (void)
   return stack;
 }
 
-/* Adds the stacks that are not in the file as yet, or all, if it is a new one.  Only the recorder
- * does so.  The lock is not held while modules are looked up, for which the loader has locks of its
- * own. */
+/* Adds events for the stacks that are not in the file yet; if the file is new, for all stacks.
+ * Only the recorder's thread calls this.  It does not hold the lock while it looks up modules,
+ * because the loader then takes locks of its own. */
 void
 _tarn_stacks_add_new (GByteArray *bytes, gboolean all)
 {

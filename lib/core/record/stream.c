@@ -15,8 +15,8 @@
 
 #include "base/fork-private.h"
 
-/* The most bytes of an event, without its texts and properties, and with all that goes before it.
- */
+/* The most bytes of an event with the events that must precede it, without texts and
+ * properties. */
 #define MAX_EVENT 512
 
 /* Bytes of a name: what is longer is cut. */
@@ -27,8 +27,8 @@
 
 G_STATIC_ASSERT (MAX_EVENT + 2 * MAX_TEXT + 20 * MAX_PROPERTIES < TARN_RECORD_BUFFER_BYTES);
 
-/* How the numbers of events are written: as they are, or as differences from the latest block or
- * address. */
+/* How the numbers of each kind of event are written.  n: as they are; b: as the difference from
+ * the latest block; a: as the difference from the latest address. */
 static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_END] = "n",
   [TARN_TRACE_BLOCK] = "bnnan",
@@ -57,8 +57,8 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* The stream of threads without a record: they are ending, or have yet to make a call that gives
- * them one. */
+/* The stream that threads without a TarnThread share: a thread has none while it ends, and before
+ * its first call that makes one. */
 static TarnMutex others_lock = TARN_MUTEX_INIT;
 static TarnStream *others;
 
@@ -165,7 +165,7 @@ _tarn_record_get_thread (void)
   return (guint32) thread->system_number;
 }
 
-/* Begins an event: the byte that says what it is, and its time. */
+/* Begins an event: writes the byte of its kind, and its time. */
 static inline guchar *
 put_kind (TarnStream *stream, guchar *next, TarnTraceKind kind, guint64 time)
 {
@@ -206,7 +206,7 @@ begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
   return next;
 }
 
-/* Finds room for an event.  Returns NULL if there is none, and it is lost. */
+/* Finds room for an event.  If there is none, counts the event as lost, and returns NULL. */
 static inline guchar *
 find_room (TarnStream *stream, guint64 time, gsize size)
 {
@@ -291,7 +291,8 @@ leave (const Writer *self)
     _tarn_mutex_unlock (&others_lock);
 }
 
-/* Returns TRUE if events of a kind say what the program did, and not what came of it. */
+/* Returns TRUE if events of a kind tell what the program asked for.  Other events tell what Tarn
+ * did. */
 static inline gboolean
 is_step (TarnTraceKind kind)
 {
@@ -309,7 +310,8 @@ is_step (TarnTraceKind kind)
     }
 }
 
-/* Notes the time of a step.  A replay has the same number, from the same events. */
+/* Notes the time of the latest step, which is a request of the program.  A replay of the recording
+ * computes the same number, because it has the same events. */
 static inline void
 note_step (const Writer *writer)
 {
@@ -318,9 +320,9 @@ note_step (const Writer *writer)
         = (gint64) (_tarn_recorder_get_start () / 1000 + writer->time / 1000);
 }
 
-/* Gets microseconds of the latest step of the calling thread, for what goes by time while events
- * are recorded.  What time does would differ in a replay whose steps come a little earlier or
- * later: between two events time stands still. */
+/* Gets the time of the calling thread's latest step, in microseconds.  While events are recorded,
+ * decisions that depend on the time use this one, which stands still between two events.  Otherwise
+ * a replay, whose steps come a little earlier or later, could decide differently. */
 gint64
 _tarn_record_get_step_time (void)
 {
@@ -329,7 +331,7 @@ _tarn_record_get_step_time (void)
   return time != 0 ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
-/* Begins an event that may have @size bytes.  Returns FALSE if it is not recorded. */
+/* Begins an event of at most @size bytes.  Returns FALSE if the event is not recorded. */
 static inline gboolean
 begin (Writer *self, gsize size)
 {
@@ -393,8 +395,8 @@ _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
   leave (&writer);
 }
 
-/* Records a request: of a queue (NULL: of none), by the thread's tag, from a stack (0: not known).
- */
+/* Records the result of a request: with its queue (NULL: none), the calling thread's tag, and its
+ * call stack (0: not known). */
 guint64
 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, guint32 stack,
                       const guint64 *numbers)
@@ -440,7 +442,7 @@ put_properties (guchar *next, const guint64 *properties, gsize n_properties)
   return next;
 }
 
-/* Records that an object was made, or that it was there when recording began.  Properties are pairs
+/* Records an object that was just made, or that existed when recording began.  @properties: pairs
  * of a TarnTraceProperty and a number. */
 void
 _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,

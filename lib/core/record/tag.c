@@ -61,7 +61,8 @@ _tarn_tag_get_text (guint32 tag)
   return text;
 }
 
-/* Quotes the text of a tag for a message.  Returns NULL if there is none.  Callers free it. */
+/* Quotes the text of a tag for a message.  Returns NULL if there is no tag.  The caller frees the
+ * text. */
 gchar *
 _tarn_tag_quote (guint32 tag)
 {
@@ -70,7 +71,7 @@ _tarn_tag_quote (guint32 tag)
   return text != NULL ? _tarn_shorten (text) : NULL;
 }
 
-/* Adds the tags that are not in the file as yet; all, if it is a new one. */
+/* Adds events for the tags that are not in the file yet; if the file is new, for all tags. */
 void
 _tarn_tags_add_new (GByteArray *bytes, gboolean all)
 {
