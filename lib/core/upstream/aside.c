@@ -32,8 +32,8 @@ add (TarnPool *pool, TarnBlock *block)
   __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
 }
 
-/* Sets a block aside that is being freed.  Returns FALSE if the caller has to free it, because it
- * is not in use, or because the pool's last reference is gone. */
+/* Sets aside a block that is being freed.  Returns FALSE if the caller has to free the block,
+ * because the block is not active, or because the pool's last reference is gone. */
 gboolean
 _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
 {
@@ -79,8 +79,8 @@ end (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Sets a block aside again that the program still retains.  Returns FALSE if the caller has to free
- * it, because the pool's last reference is gone. */
+/* Sets aside again a block that the program still retains.  Returns FALSE if the caller has to
+ * free the block, because the pool's last reference is gone. */
 static gboolean
 put_back (TarnPool *pool, TarnBlock *block)
 {

@@ -12,8 +12,8 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Counts the finished calls that have returned memory, of this pool and of its group. The lock is
- * held. */
+/* Counts the finished calls that have returned memory, of this pool and of its group.  The caller
+ * holds the pool's lock. */
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
 {
@@ -48,7 +48,7 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
 
 /* Notes that the pool holds memory again that it could not return.  Requests may have reserved its
  * bytes meanwhile, so they check again.  Until they do, the pool may have more than its limit.  The
- * lock is held. */
+ * caller holds the pool's lock. */
 static void
 note_stuck (TarnPool *pool)
 {
@@ -58,7 +58,7 @@ note_stuck (TarnPool *pool)
 }
 
 /* Ends a call that has returned blocks to upstream.  Frees their structs, except those of stuck
- * blocks, which the pool holds again. The lock is held. */
+ * blocks, which the pool holds again.  The caller holds the pool's lock. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -160,8 +160,8 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
 /* Returns retired blocks to the upstream allocator, as _tarn_pool_begin_give_back () announced.
  * @is_wanted: a request needs the memory now, so the host waits for commands that still use it.
  * This may free the pool, unless the caller has a reference.  Returns the bytes that are stuck and
- * held again, because the driver cannot tell whether commands still use them.  The lock is not
- * held. */
+ * held again, because the driver cannot tell whether commands still use them.  The caller does not
+ * hold the pool's lock. */
 gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
@@ -188,8 +188,9 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   return stuck_bytes;
 }
 
-/* Returns held blocks of at least the wanted bytes in total to upstream, or all held blocks if they
- * have fewer.  Returns the number of bytes, 0 if none was held.  The lock is not held. */
+/* Returns held blocks of at least the wanted bytes in total to upstream, or all held blocks if
+ * they have fewer.  Returns the number of bytes, 0 if none was held.  The caller does not hold the
+ * pool's lock. */
 gsize
 _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -215,8 +216,8 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 
 /* Returns held blocks to upstream, the largest first, until at most @keep_bytes are held.  Then
  * upstream returns memory that it does not use, until this and the held blocks have at most
- * @keep_bytes together.  @stop_holding: the pool also holds no block from now on.  The lock is not
- * held. */
+ * @keep_bytes together.  @stop_holding: the pool also holds no block from now on.  The caller does
+ * not hold the pool's lock. */
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {

@@ -30,7 +30,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* How often a request waits for reservations of other threads, who may make new ones for ever. */
+/* The number of times that a request waits for reservations of other threads.  There is a bound,
+ * because these threads may go on to make new ones. */
 #define MAX_WAITS 100
 
 /* The bytes that a request takes beyond those that were left. */
@@ -38,7 +39,8 @@ typedef struct
 {
   gboolean has_taken; /* held blocks, to be returned */
   TarnGiveBack give_back;
-  guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
+  guint64 last_awaited; /* the serial number of the last call of another thread that this request
+                           has to wait for; 0: none */
 } Taken;
 
 /* Gets the limit, or G_MAXSIZE if there is none. */
@@ -49,7 +51,7 @@ get_limit (const TarnPool *pool)
 }
 
 /* Counts the bytes that have to be freed before @size bytes fit within the limit.  Returns
- * G_MAXSIZE if a gsize cannot count them. The lock is held. */
+ * G_MAXSIZE if a gsize cannot count them.  The caller holds the pool's lock. */
 static gsize
 bytes_above (const TarnPool *pool, gsize size)
 {
@@ -63,7 +65,8 @@ bytes_above (const TarnPool *pool, gsize size)
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
-/* Sets the ceiling to the limit, or to what the pool has if that is more.  The lock is held. */
+/* Sets the ceiling to the limit, or to what the pool has if that is more.  The caller holds the
+ * pool's lock. */
 void
 _tarn_pool_fit_ceiling (TarnPool *pool)
 {
@@ -118,8 +121,8 @@ get_returning (const TarnPool *pool, gsize wanted)
   return may_wait ? MIN (wanted, pool->returning.bytes) : 0;
 }
 
-/* Reserves bytes for a request, and returns 0.  If there are too few, reserves none and returns how
- * many are missing. The lock is held. */
+/* Reserves bytes for a request, and returns 0.  If there are too few, reserves none and returns
+ * how many are missing.  The caller holds the pool's lock. */
 static gsize
 try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -145,8 +148,8 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
 }
 
 /* Waits until a reservation ends.  Returns FALSE at once if all reservations together have fewer
- * than the wanted bytes, or if this thread must not wait.  The lock is held, and is released
- * meanwhile. */
+ * than the wanted bytes, or if this thread must not wait.  The caller holds the pool's lock; this
+ * function releases it meanwhile. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
 {
@@ -163,8 +166,8 @@ await_reservation (TarnPool *pool, gsize wanted)
   return TRUE;
 }
 
-/* Reserves bytes for a request.  Waits for other threads' reservations to end if that may help. The
- * lock is held. */
+/* Reserves bytes for a request.  Waits for other threads' reservations to end if that may help.
+ * The caller holds the pool's lock. */
 static gboolean
 reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -178,7 +181,8 @@ reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
   return TRUE;
 }
 
-/* Formats the charged bytes for an error.  Returns "" if there are none.  The lock is held. */
+/* Formats the charged bytes for an error.  Returns "" if there are none.  The caller holds the
+ * pool's lock. */
 static gchar *
 describe_charge (const TarnPool *pool)
 {
@@ -197,7 +201,7 @@ append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
                             bytes);
 }
 
-/* Subtracts, at least to 0: threads change the counters of their caches meanwhile. */
+/* Subtracts, but not below 0, because threads change the counters of their caches meanwhile. */
 static gsize
 subtract (gsize bytes, gsize less)
 {
@@ -205,7 +209,7 @@ subtract (gsize bytes, gsize less)
 }
 
 /* Lists what counts within the limit and leaves no room for a request, for an error.  Returns the
- * sum.  Held blocks are in it only if they are stuck. The lock is held. */
+ * sum.  Held blocks are in it only if they are stuck.  The caller holds the pool's lock. */
 static gsize
 describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
 {
@@ -226,9 +230,9 @@ describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
   return sum;
 }
 
-/* Sets the error of a request that would exceed the limit.  Its figures add up: the parts, and what
- * is left beside them, are the limit.  @is_stuck: the held blocks could not be returned.  The lock
- * is held. */
+/* Sets the error of a request that would exceed the limit.  Its figures add up: the parts, and
+ * what is left beside them, are the limit.  @is_stuck: the held blocks could not be returned.  The
+ * caller holds the pool's lock. */
 static void
 set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
 {
@@ -247,7 +251,8 @@ set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
                parts->str);
 }
 
-/* Sets the error of a request whose bytes no counter could hold. The lock is held. */
+/* Sets the error of a request whose bytes no counter could hold.  The caller holds the pool's
+ * lock. */
 static void
 set_size_error (const TarnPool *pool, gsize size, GError **error)
 {
@@ -260,7 +265,7 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
                size, _tarn_pool_get_managed (pool), charge);
 }
 
-/* Wakes the calls that wait for a reservation to end.  The lock is held. */
+/* Wakes the calls that wait for a reservation to end.  The caller holds the pool's lock. */
 static void
 tell_awaiting (TarnPool *pool)
 {
@@ -271,7 +276,7 @@ tell_awaiting (TarnPool *pool)
 }
 
 /* Wakes requests that wait for reservations, or for memory, because there is more room within the
- * limit.  The lock is held. */
+ * limit.  The caller holds the pool's lock. */
 void
 _tarn_pool_note_limit_room (TarnPool *pool)
 {
@@ -280,7 +285,7 @@ _tarn_pool_note_limit_room (TarnPool *pool)
 }
 
 /* Ends a reservation.  Either the bytes were allocated, and the caller counts them as managed in
- * the same critical section; or the allocation failed.  The lock is held. */
+ * the same critical section; or the allocation failed.  The caller holds the pool's lock. */
 void
 _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
@@ -291,7 +296,7 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 }
 
 /* Gives up a reservation, because blocks that were to make room for it are stuck, and the pool is
- * above its limit.  The lock is held. */
+ * above its limit.  The caller holds the pool's lock. */
 static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {
@@ -303,7 +308,8 @@ give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError 
 
 /* Reserves bytes before the caller asks the upstream allocator for them; they are the caller's
  * until _tarn_pool_end_reservation ().  Returns FALSE if there is no room: with TARN_ERROR_LIMIT,
- * or in a pool without a limit with TARN_ERROR_INVALID_SIZE. The lock is not held. */
+ * or in a pool without a limit with TARN_ERROR_INVALID_SIZE.  The caller does not hold the pool's
+ * lock. */
 gboolean
 _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
 {
@@ -344,8 +350,8 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
 }
 
 /* Asks upstream once for reserved bytes.  Asks a heap for memory of an in-order queue (NULL: of no
- * queue), and sets *owner to the heap's number for the queue if the memory belongs to it.  The lock
- * is not held. */
+ * queue), and sets *owner to the heap's number for the queue if the memory belongs to it.  The
+ * caller does not hold the pool's lock. */
 gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsize alignment,
                          const TarnQueue *queue, TarnMemory *memory, guint64 *owner, GError **error)
@@ -378,7 +384,7 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
 }
 
 /* Takes held blocks, the largest first, if a pool has more bytes than its limit.  Returns a chain
- * of blocks whose bytes are enough, or all that it found.  The lock is held. */
+ * of blocks whose bytes are enough, or all that it found.  The caller holds the pool's lock. */
 static TarnBlock *
 take_above_limit (TarnPool *pool)
 {

@@ -34,7 +34,8 @@ typedef struct
 {
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* the alloc_size of its bin */
-  gsize alignment;    /* wanted of a heap's memory; 0: any, so that a held block will do, too */
+  gsize alignment;    /* alignment that the request wants of a heap's memory; 0: any, so that a
+                         held block will do, too */
   guint32 bin;
   TarnQueue *queue;            /* in order, that the caller has a reference on; NULL: nobody */
   TarnReservation reservation; /* the last attempt's */
@@ -99,7 +100,7 @@ has_run_out (const Request *request, const GError *error)
 }
 
 /* Makes a block of fresh memory.  @owner: a heap's number for the request's queue, if the memory
- * belongs to it; 0: it belongs to no queue.  The lock is held. */
+ * belongs to it; 0: it belongs to no queue.  The caller holds the pool's lock. */
 static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
 {
@@ -138,7 +139,7 @@ try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *own
   return has_memory;
 }
 
-/* Counts a request's latest calls of the driver.  The lock is held. */
+/* Counts a request's latest calls of the driver.  The caller holds the pool's lock. */
 static void
 count_driver_calls (TarnPool *pool, const Request *request)
 {
@@ -146,8 +147,8 @@ count_driver_calls (TarnPool *pool, const Request *request)
   pool->stats.driver_calls += request->n_uncounted;
 }
 
-/* Notes that a block serves a request, and whether the driver was called for that.  The lock is
- * held. */
+/* Notes that a block serves a request, and whether the driver was called for that.  The caller
+ * holds the pool's lock. */
 static void
 note_served (TarnPool *pool, const Request *request, TarnBlock *block)
 {
@@ -202,7 +203,8 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   return NULL;
 }
 
-/* Asks upstream once more, after an attempt that left *error, which is replaced. */
+/* Asks upstream once more, after an attempt that failed with *error.  Replaces *error if this one
+ * fails, too. */
 static TarnBlock *
 ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -210,8 +212,8 @@ ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return ask_upstream (pool, request, alloc_size, error);
 }
 
-/* Takes a block of the request's bin that other threads, or reclaim functions, have freed since
- * it was looked at. */
+/* Takes a block that other threads or reclaim functions have freed into the request's bin since
+ * the request last looked there. */
 static TarnBlock *
 look_again (TarnPool *pool, const Request *request)
 {
@@ -331,8 +333,8 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
 }
 
 /* Allocates a block for a request that no held block serves, from memory that the heap has for its
- * queue (NULL: for no queue).  Returns NULL if the heap has none that suits, or if the pool's limit
- * forbids it.  The lock is not held. */
+ * queue (NULL: for no queue).  Returns NULL if the heap has none that suits, or if the pool's
+ * limit forbids it.  The caller does not hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
 {
@@ -357,7 +359,7 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
 /* Allocates a block for a request that no held block serves, or only blocks of other queues would.
  * An aligned block (@alignment is not 0) has an exact size, and is returned upstream when it is
  * freed.  @queue: the request's queue if it is in order, else NULL.  Sets *was_short if there was
- * too little memory beside the held blocks.  The lock is not held. */
+ * too little memory beside the held blocks.  The caller does not hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                           TarnQueue *queue, gboolean *was_short, GError **error)

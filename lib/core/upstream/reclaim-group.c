@@ -82,7 +82,7 @@ note_level (TarnReclaimGroup *group, guint level)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Puts a pool that is in no group in one.  Returns FALSE if another thread was faster. */
+/* Puts a pool into a group.  Returns FALSE if another thread has put it into one meanwhile. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {

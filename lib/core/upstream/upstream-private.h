@@ -48,11 +48,11 @@ gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
-/* Frees all blocks that were set aside and are not retained any more.  Returns TRUE if there were
- * any. */
+/* Frees all blocks that were set aside and whose memory the program does not retain any more.
+ * Returns TRUE if it has freed any. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of them, and frees by @free_block those not retained any more.  @free_block must not
- * look for more. */
+/* Checks a few of the blocks that were set aside.  Calls @free_block for each whose memory the
+ * program does not retain any more.  @free_block must not check such blocks itself. */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
