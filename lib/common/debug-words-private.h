@@ -73,8 +73,8 @@ _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
   return TRUE;
 }
 
-/* Applies a word of the form NAME=NUMBER.  @word: the name.  Returns FALSE if there is no such
- * word, or the number is invalid. */
+/* Applies a word of the form NAME=NUMBER.  @word: the part before "=".  Returns FALSE if no word
+ * has this name, or if the number is invalid. */
 static inline gboolean
 _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize number)
 {

@@ -30,9 +30,9 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the table of bins for a queue's share, the blocks that only this queue uses.  @queue: NULL
- * if the blocks are not in a queue's share.  @ages: the list by age that gets the blocks in these
- * bins; NULL if no list gets them. */
+/* Makes a table of bins: for the share of @queue, which are the blocks that only this queue uses,
+ * or for blocks in no share (@queue is NULL).  @ages: the list by age to which blocks in these
+ * bins also belong; NULL: none. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {

@@ -7,10 +7,10 @@
 
 #include "pool/cache-private.h"
 
-/* Gets the higher of a peak and a count of active bytes.  Ignores a count that is negative: the
- * pool has counted frees whose allocations a thread's cache has not reported yet.  As a gsize such
- * a count exceeds the managed bytes.  Its sign bit would tell less, because a pool may have more
- * than half of the bytes that a gsize can count. */
+/* Gets the higher of a peak and a count of active bytes.  Ignores a negative count, which means
+ * that the pool has counted frees whose allocations a thread's cache has not reported yet.  The
+ * function knows it by the fact that, as a gsize, it exceeds the managed bytes.  The sign bit
+ * would not do, because a pool may have more than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {

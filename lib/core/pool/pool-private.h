@@ -140,8 +140,9 @@ typedef struct
 typedef struct
 {
   gsize bytes; /* the limit; 0: there is none */
-  /* The effective limit.  It exceeds bytes if the pool had more when the limit was lowered, or when
-   * blocks could not be returned, until a request fits within bytes again. */
+  /* The effective limit.  It exceeds @bytes after the limit was lowered below what the pool had,
+   * or after the pool could not return blocks.  This lasts until a request fits within @bytes
+   * again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
   gsize charged_bytes;  /* bytes that the program allocates without the pool, and charges to it */

@@ -206,7 +206,8 @@ _tarn_group_get_ended (TarnReclaimGroup *group)
   return ended;
 }
 
-/* Waits for the members' calls that began before this one, if this thread may wait for them. */
+/* Waits for the calls that are returning memory of members and that began before this one.  Returns
+ * at once if this thread must not wait for them. */
 void
 _tarn_group_await_give_backs (TarnReclaimGroup *group)
 {

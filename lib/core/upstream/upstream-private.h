@@ -7,9 +7,9 @@
  *     give-back.c      returns memory to upstream
  *     limit.c          keeps a pool within its limit
  *     budget.c         tells how much memory there is for a pool
- *     charge.c         counts memory that the program takes beside the pool within that limit
+ *     charge.c         counts toward that limit the memory that the program takes beside the pool
  *     aside.c          keeps freed blocks whose memory the program still retains
- *     reclaim.c        reclaim functions
+ *     reclaim.c        calls reclaim functions
  *     reclaim-group.c  returns held blocks of other pools of a group */
 
 #ifndef TARN_UPSTREAM_PRIVATE_H

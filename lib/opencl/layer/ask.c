@@ -76,7 +76,8 @@ make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
                                              status);
 }
 
-/* Asks the driver for the flags of a buffer that is made with @asked. */
+/* Makes a buffer with the flags @asked, and gets the flags that the driver then says the buffer
+ * has. */
 static cl_int
 ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -86,8 +87,8 @@ ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
   return buffer != NULL ? get_flags (buffer, flags) : status;
 }
 
-/* Asks the driver for the flags of a sub-buffer that is made with @asked, of a buffer that is made
- * with @whole. */
+/* Makes a buffer with the flags @whole and a sub-buffer of it with the flags @asked, and gets the
+ * flags that the driver then says the sub-buffer has. */
 static cl_int
 ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
 {

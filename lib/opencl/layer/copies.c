@@ -298,8 +298,8 @@ get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
 }
 
 /* Replaces a sub-buffer by its piece if the driver cannot copy between sub-buffers and images.
- * Returns FALSE if the region ends after the end of the program's buffer.  The driver might accept
- * such a region, because its sub-buffer may be larger than the program's buffer. */
+ * Returns FALSE if the region ends after the end of the program's buffer.  The driver cannot tell:
+ * the driver's sub-buffer may be larger than the program's buffer. */
 static gboolean
 place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
 {

@@ -769,8 +769,9 @@ LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlo
 /* Makes the record of an image that was made of a buffer.  Returns a borrowed record. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
-/* Returns cached memory to the driver if @status, from a call of the driver, says that the driver
- * had no memory.  Returns TRUE if it did, and the caller should repeat the call. */
+/* If @status, the result of a call of the driver, says that the driver had no memory, returns
+ * cached memory to the driver, and returns TRUE: the caller should repeat the call.  Otherwise
+ * returns FALSE. */
 gboolean _tarn_layer_try_make_room (cl_context handle, cl_int status);
 
 /* image-pool.c */

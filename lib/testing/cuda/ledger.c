@@ -540,8 +540,8 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds bytes for a call on the legacy default stream of the current context, after it has waited
- * until the memory is ready.  Waits even if @size is 0. */
+/* For a call on the legacy default stream of the current context: waits until the memory is ready,
+ * even if @size is 0, and then finds its bytes. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {
