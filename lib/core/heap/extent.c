@@ -206,7 +206,8 @@ begin_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, extent->size);
 }
 
-/* Notes that the queue's commands may use an idle piece until the queue's next event is done. */
+/* Notes, for a piece that has just become idle, that commands of the queue might still be using it
+ * until the queue's next event is done. */
 static void
 note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {

@@ -129,9 +129,10 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Returns TRUE if the heap may return fresh memory to upstream before that memory is ready.  It may
- * if the driver frees memory while commands use it; if upstream is a pool, which knows the queue
- * that uses the memory; or if upstream is a heap, because a heap's memory is ready. */
+/* Returns TRUE if the heap may return fresh memory to upstream before the queue that makes it
+ * ready has done so.  It may if the driver accepts a free while commands use the memory; if
+ * upstream is a pool, which knows the queue; or if upstream is a heap, whose memory is always
+ * ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
@@ -431,8 +432,9 @@ parts_get_max_shared (const TarnHeap *heap)
   return MAX (1, MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE)));
 }
 
-/* The functions of heaps whose pieces cannot move.  .max_held: if a pool cached a larger block, the
- * block would keep a piece in use that the heap could return or split. */
+/* The functions of heaps whose pieces cannot move.  .max_held bounds the blocks that a pool
+ * caches, because a larger block would keep a piece in use that the heap could otherwise return or
+ * split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,

@@ -27,8 +27,8 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
   _tarn_pool_add_met (pool, handle, queue, ref);
 }
 
-/* Makes a block the own block of its queue's arena, if only that queue has used it.  The free of
- * the block then returns it to the arena, so that the pool need not hold it.  The caller has just
+/* Assigns a block to its queue's arena, if only that queue has used the block.  The free of the
+ * block then returns it to the arena, so that the pool need not hold it.  The caller has just
  * allocated the block, so no other thread uses it. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
@@ -49,8 +49,9 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Makes a pool meet the arenas of a queue (NULL: of no queue), for whose request it has just
- * allocated @block. */
+/* Adds the arenas of a queue (NULL: those for no queue) to the pool's table, unless they are in it.
+ * From then on threads allocate from them without a lock.  Then assigns @block, which the caller
+ * has just allocated for a request of the queue, to its arena if it can. */
 void
 _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 {

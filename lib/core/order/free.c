@@ -130,10 +130,10 @@ note_free (const TarnPool *pool, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
-/* Puts a block into the thread's cache in the cases that the fast path excludes: the read section
- * needs a fence (the system has no membarrier (), or the pool redirects requests), or blocks are
- * traced.  Sets *is_noted if it has recorded the free in the trace.  Returns FALSE if the caller
- * has to free the block otherwise. */
+/* Tries to put a block into the thread's cache in the cases that the fast path excludes: the read
+ * section needs a fence (the system has no membarrier (), or the pool redirects requests), or
+ * blocks are traced.  Sets *is_noted if it has recorded the free in the trace.  Returns FALSE if
+ * it could not: then the caller frees the block in another way. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {

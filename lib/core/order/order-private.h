@@ -24,10 +24,11 @@
  *                    for commands that were put on the first queue after the free.
  *
  *     late events    A request may find suitable blocks only in the shares of other queues.  Then
- * it takes fresh memory, and asks for an event on those queues.  The next request or free that
- * names such a queue and takes the lock records one event for all blocks of its share that are
- * wanted, because the queue is alive then.  If the backend keeps queues alive, the request that
- * asks records the event itself. The event may also stand for commands that came after the free.
+ *                    it takes fresh memory, and asks for an event on those queues.  The next
+ *                    request or free that names such a queue and takes the lock records one event
+ *                    for all blocks of its share that are wanted, because the queue is alive then.
+ *                    If the backend keeps queues alive, the request that asks records the event
+ *                    itself.  The event may also stand for commands that came after the free.
  *
  * A request does not make its queue wait for a late event.  The event may stand for commands that
  * came after the free.  These commands may wait for the host, and the host may wait for the

@@ -4,12 +4,13 @@
  * Requests, from top to bottom:
  *
  *     1. the thread's cache            pool/cache-private.h, without a lock
- *     2. the arena of the queue        pool/arenas.c, without a lock; over a heap
+ *     2. the arena of the queue        pool/arenas.c, without a lock; only if the pool is over a
+ *                                      heap
  *     3. the pool's free lists         held.c
- *     4. memory of other queues        others.c: requested, for a later request
- *     5. new memory from upstream      upstream/miss.c: reserved, then allocated; if there is none,
- *                                      frees cached blocks and retries, until it succeeds or no
- *                                      block is cached */
+ *     4. memory of other queues        others.c: asks for it; only a later request can get it
+ *     5. new memory from upstream      upstream/miss.c: reserves bytes, then allocates; if that
+ *                                      fails, frees cached blocks and retries, until it succeeds
+ *                                      or no block is cached */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"

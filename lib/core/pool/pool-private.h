@@ -293,8 +293,8 @@ struct _TarnPool
   /* Atomic: the function that chooses the pool for a request; NULL: none.  While it is set, the
    * door is open to fenced read sections only, so that no request bypasses the function. */
   TarnRedirect *redirect;
-  /* Atomic: a pool that redirects requests to this one, with a reference; NULL: none yet.  Its
-   * index also has this pool's blocks in use. */
+  /* Atomic: the pool that redirects its requests to this pool, which has a reference to it; NULL:
+   * none yet.  The index of that pool also has the blocks in use of this pool. */
   TarnPool *finder;
 
   TarnTransfers transfers;

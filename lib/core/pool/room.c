@@ -40,9 +40,9 @@ begin (TarnPool *pool)
     _tarn_pool_flush_closed (pool);
 }
 
-/* Opens a pool's door again if this was the last waiting request.  Otherwise wakes the others,
- * because memory that this one used for a while may be free again.  The caller holds the pool's
- * lock. */
+/* Ends the wait of a request.  If no other request waits, opens the pool's door again.  Otherwise
+ * wakes the other requests, because this request may have held memory that is free again.  The
+ * caller holds the pool's lock. */
 static void
 end (TarnPool *pool)
 {

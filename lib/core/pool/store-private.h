@@ -100,9 +100,10 @@ typedef struct
 
   /* The lists by age have all blocks in bins, if there is a bound on the bytes that the pool holds.
    *
-   * ready: blocks that the pool can return at any time: those of no queue.  Over a heap also the
-   * blocks in queues' shares, because a heap orders frees itself.  If upstream orders frees, also
-   * the blocks in queues' shares and the recorded blocks. */
+   * ready: blocks that the pool can return at any time.  These are the blocks of no queue.  Over a
+   * heap they are also the blocks in queues' shares, because the heap itself makes other queues
+   * wait.  If upstream frees memory in the order of commands, they are also the blocks in queues'
+   * shares and the recorded blocks. */
   TarnAges ready;
   /* Blocks in queues' shares, if not in ready.  To return one, the host must wait for its queue. */
   TarnAges shares;
