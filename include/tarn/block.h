@@ -100,8 +100,8 @@ gboolean tarn_block_wait (TarnBlock *block, GError **error);
  *
  * @param block  a block in use; any thread may call it, while none moves the block or records a use
  * @return (transfer none): the queue that it was allocated for, moved to or first recorded with;
- *         NULL: none. Of CUDA's default streams, only tarn_cuda_block_get_stream() tells which it
- * is.
+ *         NULL: none. Of CUDA's default streams, only tarn_cuda_block_get_stream() tells which
+ *         it is.
  * @since 0.1
  */
 gpointer tarn_block_get_queue (const TarnBlock *block);

@@ -527,8 +527,8 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  * @param pool   a pool; any thread may call it
  * @param bytes  how many; 0: nothing is done
  * @param queue  nullable: the queue whose requests get the memory, as for
- *               tarn_pool_allocate_ordered(); NULL: requests that name no queue. Other queues get
- * it when it is idle.
+ *               tarn_pool_allocate_ordered(); NULL: requests that name no queue. Other queues
+ *               get it when it is idle.
  * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), where there is no memory
  *               for so many bytes; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not
  *               hold them: see TarnPoolOptions.hold_bytes
