@@ -87,4 +87,15 @@ has_none () {
   [ ! -s "$scratch/found" ]
 }
 check "no wordings that cost a second reading" has_none
+
+# clang-format joins a list in a comment with what it breaks off the end of a line that is too long.
+has_no_joined_list () {
+  # shellcheck disable=SC2046  # no name has a blank
+  awk 'FNR == 1 { before = "" }
+       before ~ /^ \*   .*[^.:\/]$/ && /^ \* [a-z]/ { print FILENAME ":" FNR ": " $0 }
+       { before = $0 }' $(list_files) >"$scratch/joined"
+  cat "$scratch/joined"
+  [ ! -s "$scratch/joined" ]
+}
+check "no list whose lines a formatter has joined" has_no_joined_list
 done_testing
