@@ -21,8 +21,8 @@
 #include "common/shorten-private.h"
 #include "record/stream-private.h"
 
-/* The time between two writes to the file.  If the program is killed, only the events since the last
- * write are lost. */
+/* The time between two writes to the file.  If the program is killed, only the events since the
+ * last write are lost. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
 G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
