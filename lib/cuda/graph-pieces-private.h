@@ -22,7 +22,8 @@ void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
 /* Returns the queued memory, unless a capture is in progress.  Before that the host waits for the
  * device, which may still run graphs that are gone.  If the host cannot wait, the memory stays
- * queued, and the next call tries again. */
+ * queued, and the next call tries again.  If another thread is returning memory just now, that
+ * thread also returns what this one has queued, and this call does not wait for it. */
 void _tarn_cuda_graph_pieces_settle (void);
 
 /* Returns TRUE if an allocator was made by _tarn_cuda_graph_pieces_new (). */

@@ -20,6 +20,7 @@
 /* The pool that lends memory, and its heap's functions for virtual memory. */
 typedef struct
 {
+  gint ref_count; /* atomic */
   TarnPool *pool; /* a reference */
   TarnAllocatorOps ops;
   gpointer data; /* the heap's data, an argument of the functions in ops */
@@ -45,9 +46,12 @@ typedef struct
   GHashTable *known; /* a set of TarnMemory.address: memory of cuMemCreate () that was mapped */
 } Pieces;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* guards leaving; to take it, hold no other lock */
-static GArray *leaving;                  /* Leavings, in the order in which they were freed */
-static guint n_leaving; /* atomic: the length of leaving, which can be read without the lock */
+/* Memory is given back in the order of the list, because an address must be unmapped before it is
+ * released.  So only one thread at a time gives memory back. */
+static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes it holds no other lock */
+static GArray *leaving;      /* guarded by the lock: Leavings, in the order of their frees */
+static gboolean is_settling; /* guarded by the lock: a thread is giving memory back */
+static guint n_leaving;      /* atomic: the length of leaving, which can be read without the lock */
 
 static GArray *
 leaving_new (void)
@@ -59,25 +63,27 @@ static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_n
 
 /* Freeing */
 
-static void
-clear_lender (gpointer data)
+static Lender *
+lender_ref (Lender *lender)
 {
-  Lender *lender = data;
-
-  tarn_pool_unref (lender->pool);
+  g_atomic_int_inc (&lender->ref_count);
+  return lender;
 }
 
 static void
 lender_unref (Lender *lender)
 {
-  g_atomic_rc_box_release_full (lender, clear_lender);
+  if (!g_atomic_int_dec_and_test (&lender->ref_count))
+    return;
+  tarn_pool_unref (lender->pool);
+  g_free (lender);
 }
 
 static void
 leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize size),
        TarnMemory memory, gsize size)
 {
-  Leaving entry = { give_back, g_atomic_rc_box_acquire (self->lender), memory, size };
+  Leaving entry = { give_back, lender_ref (self->lender), memory, size };
 
   _tarn_mutex_lock (&lock);
   g_array_append_val (leaving, entry);
@@ -109,30 +115,23 @@ synchronize (const Lender *lender)
 static GArray *
 take_leaving (void)
 {
-  GArray *taken = NULL;
+  GArray *taken = leaving;
 
-  if (__atomic_load_n (&n_leaving, __ATOMIC_ACQUIRE) == 0 || _tarn_cuda_is_anything_captured ())
+  _tarn_assert_locked (&lock);
+  if (taken->len == 0 || _tarn_cuda_is_anything_captured ())
     return NULL;
-  _tarn_mutex_lock (&lock);
-  if (leaving->len > 0)
-    {
-      taken = leaving;
-      leaving = leaving_new ();
-      __atomic_store_n (&n_leaving, 0, __ATOMIC_RELEASE);
-    }
-  _tarn_mutex_unlock (&lock);
+  leaving = leaving_new ();
+  __atomic_store_n (&n_leaving, 0, __ATOMIC_RELEASE);
   return taken;
 }
 
-/* Puts entries back into the list, before newer entries.  The order matters, because an address
- * must be unmapped before it is released. */
+/* Puts entries back into the list, before newer entries. */
 static void
 put_back (const GArray *taken)
 {
-  _tarn_mutex_lock (&lock);
+  _tarn_assert_locked (&lock);
   g_array_prepend_vals (leaving, taken->data, taken->len);
   __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
-  _tarn_mutex_unlock (&lock);
 }
 
 /* Makes the host wait for the context of each entry.  Returns FALSE if a wait fails. */
@@ -152,25 +151,59 @@ synchronize_all (const GArray *entries)
   return TRUE;
 }
 
-void
-_tarn_cuda_graph_pieces_settle (void)
+/* Gives the memory of entries back, after the host has waited for the device.  Returns FALSE with
+ * nothing done if a wait fails. */
+static gboolean
+give_back (const GArray *entries)
 {
-  g_autoptr (GArray) taken = take_leaving ();
-
-  if (taken == NULL)
-    return;
-  if (!synchronize_all (taken))
+  if (!synchronize_all (entries))
+    return FALSE;
+  for (guint i = 0; i < entries->len; i++)
     {
-      put_back (taken);
-      return;
-    }
-  for (guint i = 0; i < taken->len; i++)
-    {
-      const Leaving *entry = &g_array_index (taken, Leaving, i);
+      const Leaving *entry = &g_array_index (entries, Leaving, i);
 
       entry->give_back (entry->lender, entry->memory, entry->size);
       lender_unref (entry->lender);
     }
+  return TRUE;
+}
+
+/* Gives the listed memory back, until the list is empty.  Stops earlier if a capture is in progress
+ * or a wait fails. */
+static void
+settle (void)
+{
+  g_autoptr (GArray) taken = NULL;
+  gboolean is_given;
+
+  _tarn_assert_locked (&lock);
+  while ((taken = take_leaving ()) != NULL)
+    {
+      _tarn_mutex_unlock (&lock);
+      is_given = give_back (taken);
+      _tarn_mutex_lock (&lock);
+      if (!is_given)
+        {
+          put_back (taken);
+          return;
+        }
+      g_clear_pointer (&taken, g_array_unref);
+    }
+}
+
+void
+_tarn_cuda_graph_pieces_settle (void)
+{
+  if (__atomic_load_n (&n_leaving, __ATOMIC_ACQUIRE) == 0)
+    return;
+  _tarn_mutex_lock (&lock);
+  if (!is_settling) /* else that thread also gives back what this one has added to the list */
+    {
+      is_settling = TRUE;
+      settle ();
+      is_settling = FALSE;
+    }
+  _tarn_mutex_unlock (&lock);
 }
 
 /* Captures */
@@ -494,10 +527,11 @@ pieces_end (gpointer user_data)
 static Lender *
 lender_new (TarnPool *pool)
 {
-  Lender *lender = g_atomic_rc_box_new0 (Lender);
+  Lender *lender = g_new0 (Lender, 1);
   TarnAllocator *upstream = tarn_pool_get_upstream (pool);
   TarnHeapStats stats = TARN_HEAP_STATS_INIT;
 
+  lender->ref_count = 1;
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
   /* Only virtual memory of a heap counts towards the pool's limit. */

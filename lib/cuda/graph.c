@@ -26,15 +26,18 @@ typedef struct
 {
   guint64 id;            /* never reused */
   TarnPool *pool;        /* the program's pool; a reference */
-  gpointer handle;       /* the stream of the capture; the program keeps it alive while is_open */
+  gpointer handle;       /* the stream of the capture; the program keeps it alive until it has
+                            ended the graph, which waits while n_asking > 0 */
   guint64 capture;       /* the driver's number of the capture; 0: not known yet, or it is over */
   gboolean is_open;      /* the capture was begun, and not ended */
+  guint n_asking;        /* threads that are asking the driver about the handle */
   TarnAllocator *pieces; /* a reference */
   TarnPool *own;         /* a reference */
 } Graph;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes it holds no pool's lock */
-static GPtrArray *graphs;                /* Graphs that were not released */
+static TarnMutex lock = TARN_MUTEX_INIT;       /* a thread that takes it holds no pool's lock */
+static TarnCond asking_ended = TARN_COND_INIT; /* a Graph.n_asking became 0 */
+static GPtrArray *graphs;                      /* Graphs that were not released */
 static guint64 latest_id;
 
 static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_array_new (); }
@@ -89,31 +92,21 @@ find_by_capture (const TarnPool *pool, guint64 capture)
 
 /* Finds a graph of a pool whose capture's number Tarn does not know yet: the one with the lowest id
  * above @after.  Returns NULL if there is none. */
-static const Graph *
+static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
-  const Graph *found = NULL;
+  Graph *found = NULL;
 
   _tarn_assert_locked (&lock);
   for (guint i = 0; i < graphs->len; i++) /* the ids are in no order */
     {
-      const Graph *graph = graphs->pdata[i];
+      Graph *graph = graphs->pdata[i];
 
       if (graph->is_open && graph->pool == pool && graph->capture == 0 && graph->id > after
           && (found == NULL || graph->id < found->id))
         found = graph;
     }
   return found;
-}
-
-/* Stores the driver's number of a graph's capture, unless the capture has ended by now. */
-static void
-set_capture (const TarnPool *pool, guint64 id, guint64 capture)
-{
-  Graph *graph = find_by_id (pool, id);
-
-  if (graph != NULL && graph->is_open && graph->capture == 0)
-    graph->capture = capture;
 }
 
 /* Captures */
@@ -139,25 +132,37 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
              : 0;
 }
 
+/* Asks the driver for the number of a graph's capture.  Releases the lock meanwhile.  The graph
+ * stays in the list, and its stream alive, because await_askers () waits for this function. */
+static void
+learn_capture (Graph *graph, const TarnCudaContext *context)
+{
+  guint64 capture;
+
+  _tarn_assert_locked (&lock);
+  graph->n_asking++;
+  _tarn_mutex_unlock (&lock);
+  capture = ask_capture (context, graph->handle);
+  _tarn_mutex_lock (&lock);
+  if (graph->is_open && graph->capture == 0)
+    graph->capture = capture;
+  if (--graph->n_asking == 0)
+    _tarn_cond_broadcast (&asking_ended);
+}
+
 /* Asks the driver for each capture of a pool whose number Tarn does not know yet.  The driver has
  * no number before the program begins the capture, after tarn_cuda_pool_begin_graph (). */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
-  const Graph *graph;
+  Graph *graph;
+  guint64 id = 0;
 
   _tarn_mutex_lock (&lock);
-  graph = find_unknown (pool, 0);
-  while (graph != NULL)
+  while ((graph = find_unknown (pool, id)) != NULL)
     {
-      guint64 id = graph->id, capture;
-      gpointer handle = graph->handle;
-
-      _tarn_mutex_unlock (&lock);
-      capture = ask_capture (context, handle);
-      _tarn_mutex_lock (&lock);
-      set_capture (pool, id, capture);
-      graph = find_unknown (pool, id);
+      id = graph->id; /* read now, because the graph may be freed after learn_capture () */
+      learn_capture (graph, context);
     }
   _tarn_mutex_unlock (&lock);
 }
@@ -213,17 +218,38 @@ update_redirect (TarnPool *pool)
   tarn_pool_set_redirect_func (pool, is_captured ? find_pool : NULL, NULL, NULL);
 }
 
-/* Ends a graph's capture, unless it has ended already. */
-static void
+/* Waits until no thread is asking the driver about the stream of a graph.  Releases the lock
+ * meanwhile.  Returns the graph, or NULL if another thread has released it by then. */
+static Graph *
+await_askers (Graph *graph)
+{
+  const TarnPool *pool = graph->pool;
+  guint64 id = graph->id;
+
+  _tarn_assert_locked (&lock);
+  while (graph != NULL && graph->n_asking > 0)
+    {
+      _tarn_cond_wait (&asking_ended, &lock);
+      graph = find_by_id (pool, id);
+    }
+  return graph;
+}
+
+/* Ends a graph's capture, unless it has ended already.  Then the program may destroy the stream.
+ * May release the lock meanwhile.  Returns the graph, or NULL if another thread has released it by
+ * then. */
+static Graph *
 close_graph (Graph *graph)
 {
   _tarn_assert_locked (&lock);
-  if (!graph->is_open)
-    return;
-  graph->is_open = FALSE;
-  graph->capture = 0;
-  _tarn_cuda_count_captures (-1);
-  update_redirect (graph->pool);
+  if (graph->is_open)
+    {
+      graph->is_open = FALSE;
+      graph->capture = 0;
+      _tarn_cuda_count_captures (-1);
+      update_redirect (graph->pool);
+    }
+  return await_askers (graph);
 }
 
 /* Life */
@@ -406,10 +432,9 @@ tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **error)
   _tarn_mutex_lock (&lock);
   found = find_by_id (pool, graph);
   if (found != NULL)
-    {
-      close_graph (found);
-      g_ptr_array_remove_fast (graphs, found);
-    }
+    found = close_graph (found);
+  if (found != NULL)
+    g_ptr_array_remove_fast (graphs, found);
   _tarn_mutex_unlock (&lock);
   if (found == NULL)
     return set_unknown (graph, error);

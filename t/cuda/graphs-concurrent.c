@@ -238,6 +238,82 @@ test_threads (const TarnCudaTest *test, gconstpointer way)
   world_clear (&world);
 }
 
+/* A thread that ends a graph, and destroys its stream, while another asks the driver about it. */
+typedef struct
+{
+  TarnPool *pool;
+  CUstream stream;
+  guint64 graph;
+  guint n_calls; /* of cuStreamGetCaptureInfo () before the one that asks about the stream */
+  GThread *thread;
+  TarnMutex lock;
+  TarnCond destroyed;
+  gboolean is_destroyed; /* behind the lock */
+} Ending;
+
+static gpointer
+end_in_thread (gpointer data)
+{
+  Ending *self = data;
+
+  end_memory (self->pool, self->graph);
+  release_memory (self->pool, self->graph);
+  order_stream_free (self->stream);
+  _tarn_mutex_lock (&self->lock);
+  self->is_destroyed = TRUE;
+  _tarn_cond_broadcast (&self->destroyed);
+  _tarn_mutex_unlock (&self->lock);
+  return NULL;
+}
+
+/* Gives the other thread time to destroy the stream, which it must not do before this call ends. */
+static void
+end_while_asked (const gchar *function, gpointer data)
+{
+  Ending *self = data;
+  gint64 end = g_get_monotonic_time () + G_TIME_SPAN_SECOND / 10;
+
+  if (strcmp (function, "cuStreamGetCaptureInfo") != 0 || self->thread != NULL
+      || self->n_calls-- > 0)
+    return;
+  self->thread = g_thread_new ("end", end_in_thread, self);
+  _tarn_mutex_lock (&self->lock);
+  while (!self->is_destroyed && _tarn_cond_wait_until (&self->destroyed, &self->lock, end))
+    continue;
+  _tarn_mutex_unlock (&self->lock);
+}
+
+/* A request asks the driver about streams of other threads, and the stream of a graph stays alive
+ * only until its thread has ended the graph: the fake driver ends the test if it is asked about a
+ * stream that was destroyed. */
+static void
+test_asked (const TarnCudaTest *test, gconstpointer unused)
+{
+  Ending ending = { .n_calls = 1 };
+  World world;
+  guint64 graph;
+
+  (void) unused;
+  world_init (&world, test, WHOLE);
+  _tarn_mutex_init (&ending.lock);
+  _tarn_cond_init (&ending.destroyed);
+  ending.pool = world.pool;
+  ending.stream = order_stream_new ();
+  ending.graph = begin_memory (world.pool, ending.stream);
+  graph = begin_graph (world.pool, world.a);
+  fake->set_hook (end_while_asked, &ending);
+  tarn_block_free (take_block (world.pool, MIB, world.a));
+  fake->set_hook (NULL, NULL);
+  g_assert_nonnull (ending.thread);
+  g_thread_join (ending.thread);
+  end_graph (world.pool, graph, world.a);
+  release_memory (world.pool, graph);
+  g_assert_cmpuint (get_used (world.pool), ==, 0);
+  _tarn_cond_clear (&ending.destroyed);
+  _tarn_mutex_clear (&ending.lock);
+  world_clear (&world);
+}
+
 /* Another thread allocates for the stream that captures, as one that computes gradients does. */
 typedef struct
 {
@@ -288,5 +364,7 @@ main (int argc, char **argv)
   add_ways ("random", test_random, N_WAYS);
   add_ways ("threads", test_threads, N_WAYS);
   tarn_cuda_test_add ("graphs/thread", test_thread, NULL);
+  if (fake != NULL)
+    tarn_cuda_test_add ("graphs/asked", test_asked, NULL);
   return g_test_run ();
 }

@@ -136,6 +136,9 @@ _tarn_thread_end_visit (TarnThread *thread, guint visit)
 
 gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 gboolean _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door);
+#ifdef TARN_THREAD_SANITIZER
+gboolean _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnDoor *door);
+#endif
 
 /* Begins a plain visit.  Returns TRUE if the thread is inside; it then calls _tarn_thread_end_visit
  * () later.  Returns FALSE if the door is closed or takes no plain visits; the caller finds out
@@ -144,8 +147,7 @@ static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
 #ifdef TARN_THREAD_SANITIZER
-  return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN_WATCHED
-         && _tarn_thread_begin_fenced_visit (thread, visit, door);
+  return _tarn_thread_begin_sanitized_visit (thread, visit, door);
 #else
   __atomic_store_n (&thread->visits, visit, __ATOMIC_RELAXED);
   __atomic_signal_fence (__ATOMIC_SEQ_CST);
