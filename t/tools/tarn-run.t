@@ -524,6 +524,14 @@ is_fitted_to_limit () {
   [ "$2" -eq 4000 ] && [ "$3" -eq 0 ] && [ "$4" -gt 0 ] && [ "$4" -le 400 ]
 }
 check "... and with few buffers of the driver's" is_fitted_to_limit
+# 100 buffers of 4 MiB, whose commands run long after the release, have one piece of memory in turn.
+is_reused_early () {
+  status_is 0 "$runner" --stats "$promises" --platform "$platform" queue-alone || return
+  # shellcheck disable=SC2046
+  set -- $(numbers)
+  [ "$2" -ge 100 ] && [ "$4" -gt 0 ] && [ "$4" -le 3 ]
+}
+check "one queue again: memory is reused before its commands are done" is_reused_early
 # The most bytes of the driver's buffers at a time.
 most_bytes () { # TRACE
   "$top_builddir/tools/tarn-trace" --print --json --object layer --kind allocated,freed "$1" \

@@ -147,12 +147,12 @@ record_event (LayerQueue *queue)
   return NULL;
 }
 
-/* Advances a context's order.  The caller holds the context's lock. */
+/* Sets a context's order.  The caller holds the context's lock. */
 static void
 set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 {
   _tarn_assert_locked (&self->lock);
-  g_assert (order >= self->order && (order == LAYER_ONE_QUEUE) == (only_queue != NULL));
+  g_assert ((order == LAYER_ONE_QUEUE) == (only_queue != NULL));
   self->order = order;
   self->only_queue = only_queue;
 }
@@ -160,14 +160,15 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 /* Ends the time in which a context has only one queue.  If memory was reused before the commands on
  * that queue were done, new queues must wait for these commands.  In this case, sets
  * LAYER_BECOMING_MANY and returns a reference to the queue; the caller must set LAYER_MANY_QUEUES
- * later.  Otherwise returns NULL.  @queue: if it is neither NULL nor the only queue, nothing
- * changes. */
+ * later.  Otherwise returns NULL.  @queue: as for _tarn_layer_context_end_one_queue (). */
 static LayerQueue *
-begin_many_queues (LayerContext *self, const LayerQueue *queue)
+begin_many_queues (LayerContext *self, LayerQueue *queue)
 {
   LAYER_LOCKED (&self->lock);
   LayerQueue *only = NULL;
 
+  if (queue != NULL)
+    queue->leaves = TRUE;
   while (self->order == LAYER_BECOMING_MANY)
     _tarn_cond_wait (&self->changed, &self->lock);
   if (queue != NULL && queue != self->only_queue)
@@ -183,10 +184,10 @@ begin_many_queues (LayerContext *self, const LayerQueue *queue)
 }
 
 void
-_tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue)
+_tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
 {
   LAYER_AUTO LayerQueue *only = begin_many_queues (self, queue);
-  cl_event event;
+  cl_event event, before;
 
   if (only == NULL)
     return;
@@ -194,11 +195,31 @@ _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue)
   {
     LAYER_LOCKED (&self->lock);
 
-    g_assert (self->order == LAYER_BECOMING_MANY && self->only_event == NULL);
+    g_assert (self->order == LAYER_BECOMING_MANY);
+    before = self->only_event;
     self->only_event = event;
     set_order_locked (self, LAYER_MANY_QUEUES, NULL);
     _tarn_cond_broadcast (&self->changed);
   }
+  if (before != NULL)
+    _tarn_layer_release_event (before);
+}
+
+/* Makes the only queue of a context its only_queue, if the queue is in order, every user event is
+ * complete, and the commands of earlier queues are done.  Does nothing while the context has its
+ * only_queue, or has had no queue. */
+static void
+begin_one_queue (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+  LayerQueue *queue = self->queues->len == 1 ? self->queues->pdata[0] : NULL;
+
+  if (self->order != LAYER_MANY_QUEUES || queue == NULL || queue->leaves
+      || !__atomic_load_n (&queue->in_order, __ATOMIC_ACQUIRE) || self->n_user_events > 0
+      || self->has_lost_queue)
+    return;
+  self->has_reused_early = FALSE;
+  set_order_locked (self, LAYER_ONE_QUEUE, queue);
 }
 
 /* Makes a new queue wait for the commands of the queue that was the only one.  Does nothing if
@@ -211,7 +232,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
   {
     LAYER_LOCKED (&self->lock);
 
-    event = self->only_event; /* constant from now on */
+    event = self->only_event; /* does not change while the context has two queues */
   }
   if (event != NULL
       && _tarn_layer_driver->clEnqueueBarrierWithWaitList (queue->base.handle, 1, &event, NULL)
@@ -241,6 +262,7 @@ _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean i
     return;
   _tarn_layer_context_end_one_queue (self, NULL);
   wait_for_only (self, queue);
+  begin_one_queue (self);
 }
 
 void
@@ -252,24 +274,78 @@ _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
     LAYER_LOCKED (&self->lock);
 
     had = g_ptr_array_remove_fast (self->queues, queue);
+    self->has_lost_queue
+        |= !_tarn_layer_queue_is_done (queue, _tarn_layer_queue_get_enqueued (queue));
   }
   if (!had)
     return;
   _tarn_layer_queue_drop_user (queue);
   _tarn_layer_unref (queue);
+  begin_one_queue (self);
+}
+
+/* Counts a user event more, before the driver makes it. */
+static void
+add_user_event (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  __atomic_store_n (&self->n_user_events, self->n_user_events + 1, __ATOMIC_RELEASE);
+}
+
+/* Counts a user event less, after it is complete. */
+static void
+drop_user_event (LayerContext *self)
+{
+  {
+    LAYER_LOCKED (&self->lock);
+
+    g_assert (self->n_user_events > 0);
+    __atomic_store_n (&self->n_user_events, self->n_user_events - 1, __ATOMIC_RELEASE);
+  }
+  begin_one_queue (self);
 }
 
 cl_event CL_API_CALL
 layer_clCreateUserEvent (cl_context handle, cl_int *status)
 {
   LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  cl_event event;
 
-  if (self != NULL)
-    {
-      _tarn_layer_context_end_one_queue (self, NULL);
-      __atomic_store_n (&self->has_user_events, TRUE, __ATOMIC_RELEASE);
-    }
-  return _tarn_layer_driver->clCreateUserEvent (handle, status);
+  if (self == NULL)
+    return _tarn_layer_driver->clCreateUserEvent (handle, status);
+  add_user_event (self);
+  _tarn_layer_context_end_one_queue (self, NULL);
+  event = _tarn_layer_driver->clCreateUserEvent (handle, status);
+  if (event == NULL)
+    drop_user_event (self);
+  return event;
+}
+
+/* Returns the context of an event, with a reference, or NULL. */
+static LayerContext *
+find_context_of_event (cl_event event)
+{
+  cl_context handle = NULL;
+
+  return _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_CONTEXT, sizeof handle, &handle, NULL)
+                 == CL_SUCCESS
+             ? _tarn_layer_find (LAYER_CONTEXT, handle)
+             : NULL;
+}
+
+/* A user event that has failed counts as not complete for ever, because a driver may run commands
+ * behind a failed one before earlier commands are done. */
+cl_int CL_API_CALL
+layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
+{
+  /* Find the context first, because the program may release the event when it is complete. */
+  LAYER_AUTO LayerContext *self = find_context_of_event (event);
+  cl_int status = _tarn_layer_driver->clSetUserEventStatus (event, execution_status);
+
+  if (self != NULL && status == CL_SUCCESS && execution_status == CL_COMPLETE)
+    drop_user_event (self);
+  return status;
 }
 
 /* Waiting for commands */
@@ -327,12 +403,12 @@ list_queues (LayerContext *self)
   return queues;
 }
 
-/* Returns TRUE if the host may wait for commands.  It may not if the program has made user events,
+/* Returns TRUE if the host may wait for commands.  It may not if a user event is not complete,
  * because a command may wait for an event that the waiting thread itself would complete. */
 static gboolean
 may_wait (LayerContext *self)
 {
-  return !__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE);
+  return __atomic_load_n (&self->n_user_events, __ATOMIC_ACQUIRE) == 0;
 }
 
 /* The longest time that _tarn_layer_context_finish () polls, in microseconds.  Commands that wait

@@ -43,8 +43,8 @@
  * a marker command on the queue and polls the marker's event.  In two cases the layer keeps the
  * command's own event instead: if its queue is out of order, and if a buffer has destructor
  * callbacks, which must not come late.  Memory need not wait for commands as long as its context
- * has had only one queue, in order, and no user event: the queue runs the next buffer's commands
- * after the released buffer's.
+ * has only one queue, in order, and no user event that is not complete: the queue runs the next
+ * buffer's commands after the released buffer's.
  *
  * Calls that the layer cannot do right are passed on to the driver unchanged: see
  * _tarn_layer_context_find_pool ().  A thread holds no lock while it calls the driver or a function
@@ -282,9 +282,9 @@ typedef struct
 
 /* A context of the program's.
  *
- * Invariants, under the lock: only_queue is set exactly if order is LAYER_ONE_QUEUE; order only
- * advances; only_event is set at most once, when order becomes LAYER_MANY_QUEUES.  A pool, after it
- * is set, stays as long as the context. */
+ * Invariants, under the lock: only_queue is set exactly if order is LAYER_ONE_QUEUE; then queues
+ * has only that queue, and n_user_events is 0.  A pool, after it is set, stays as long as the
+ * context. */
 struct _LayerContext
 {
   LayerObject base;
@@ -304,8 +304,10 @@ struct _LayerContext
   LayerOrder order;
   LayerQueue *only_queue;    /* borrowed; NULL: order is not LAYER_ONE_QUEUE */
   gboolean has_reused_early; /* memory was reused before the queue's commands on it were done */
-  cl_event only_event;       /* done when all commands of the former only queue are; nullable */
-  gboolean has_user_events;  /* atomic: the program has made a user event */
+  cl_event only_event;       /* done when the commands are that the only queue had when it was the
+                                only queue last; nullable; new queues wait for it */
+  guint n_user_events;       /* atomic: the program's user events that are not complete */
+  gboolean has_lost_queue;   /* a queue was dropped, and its commands are not known to be done */
   GPtrArray *queues; /* references to the queues that take commands, or have unfinished commands */
   guint turn;        /* index of the queue that was polled last */
   GPtrArray *pieces; /* the driver's buffers: piece N is at index N - 1; NULL: N is free */
@@ -365,9 +367,10 @@ LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags fla
 gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
 
 /* Ends the state LAYER_ONE_QUEUE: from now on commands may run in another order than that in which
- * the program enqueues them.  @queue: if it is not NULL, and not the only queue, nothing
- * happens. */
-void _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue);
+ * the program enqueues them.  @queue: NULL; or a queue that takes no more commands soon, or will
+ * run them out of order, and so never is the only queue again.  If it is not the only queue, the
+ * state does not end. */
+void _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue);
 
 /* _tarn_layer_context_add_queue () adds a new queue.  _tarn_layer_context_drop_queue () drops a
  * queue that takes no more commands; call it when no buffer waits for the queue's commands any
@@ -395,15 +398,15 @@ TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
 void _tarn_layer_context_trim (LayerContext *self);
 
 /* Returns to the driver all memory that the pools of all contexts cache.  Before that, waits for
- * the commands of this context, unless the context has user events. */
+ * the commands of this context, unless a user event of the context is not complete. */
 void _tarn_layer_context_make_room (LayerContext *self);
 
-/* Waits for all commands of the context.  If the context has user events, does not block in the
+/* Waits for all commands of the context.  If a user event is not complete, does not block in the
  * driver, but polls until no buffer waits for commands, for at most a second. */
 void _tarn_layer_context_finish (LayerContext *self);
 
 /* Waits for the commands that released buffers wait for.  Returns FALSE if there are none, if they
- * failed, or if the context has user events. */
+ * failed, or if a user event of the context is not complete. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
 
 /* debug.c */
@@ -599,8 +602,10 @@ void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 struct _LayerQueue
 {
   LayerObject base;
-  LayerContext *context;       /* a reference */
-  gboolean in_order;           /* atomic: the driver runs commands in order; may become FALSE */
+  LayerContext *context; /* a reference */
+  gboolean in_order;     /* atomic: the driver runs commands in order; may become FALSE */
+  gboolean leaves;       /* guarded by the context's lock: the queue takes no more commands soon,
+                            or will run them out of order */
   guint64 enqueued TARN_WHOLE; /* atomic: number of the latest command that uses buffers */
   guint64 done TARN_WHOLE;     /* atomic: all commands up to this number are done */
   gboolean finishing;          /* atomic: a marker failed, and a thread waits in clFinish () */
@@ -858,6 +863,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clReleaseContext)                                                                             \
   F (clGetContextInfo)                                                                             \
   F (clCreateUserEvent)                                                                            \
+  F (clSetUserEventStatus)                                                                         \
   F (clCreateCommandQueue) /* queue.c */                                                           \
   F (clCreateCommandQueueWithProperties)                                                           \
   F (clSetCommandQueueProperty)                                                                    \

@@ -102,6 +102,51 @@ queues_apart (World *world)
   OK (clReleaseKernel (fill));
 }
 
+/* A gate is open, and a second queue is gone: from then on there is one queue again, which holds
+ * buffers long after their release. */
+static void
+queue_alone (World *world)
+{
+  enum
+  {
+    N = 100
+  };
+  cl_command_queue other = promise_queue (world, 0);
+  cl_kernel fill = promise_kernel (world, "fill");
+  cl_event gate = promise_gate (world);
+  gsize wrong = 0;
+  guchar reads[N][64];
+
+  for (guint i = 0; i < 10; i++)
+    {
+      cl_mem buffer = promise_filled (world, 2000, i);
+
+      OK (clEnqueueReadBuffer (other, buffer, CL_FALSE, 0, 64, reads[i], 1, &gate, NULL));
+      OK (clReleaseMemObject (buffer));
+    }
+  OK (clFlush (other));
+  promise_open (gate);
+  OK (clFinish (other));
+  OK (clReleaseCommandQueue (other));
+  for (guint i = 0; i < 10; i++)
+    wrong += promise_count_wrong (reads[i], 64, i, 0);
+  for (guint i = 0; i < N; i++)
+    {
+      cl_mem buffer = promise_buffer (world, 0, 4 * MIB, NULL);
+
+      promise_run (world->queue, fill, buffer, 4 * MIB, i);
+      OK (clEnqueueReadBuffer (world->queue, buffer, CL_FALSE, 4 * MIB - 64, 64, reads[i], 0, NULL,
+                               NULL));
+      OK (clReleaseMemObject (buffer));
+    }
+  OK (clFinish (world->queue));
+  for (guint i = 0; i < N; i++)
+    for (guint k = 0; k < 64; k++)
+      wrong += reads[i][k] != promise_byte (i, 4 * MIB - 64 + k);
+  printf ("%zu wrong\n", wrong);
+  OK (clReleaseKernel (fill));
+}
+
 /* Chains of events in a queue out of order, many at once. */
 static void
 out_of_order (World *world)
@@ -476,6 +521,7 @@ devices_released (World *world)
 
 const Promise promises_queues[] = { { "queues", queues, FALSE },
                                     { "queues-apart", queues_apart, FALSE },
+                                    { "queue-alone", queue_alone, FALSE },
                                     { "out-of-order", out_of_order, FALSE },
                                     { "threads", threads, FALSE },
                                     { "threads-share", threads_share, FALSE },
