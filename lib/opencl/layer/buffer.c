@@ -22,7 +22,8 @@ buffer_finalize (gpointer record)
 
   _tarn_layer_buffer_forget_uses (self);
   g_free (self->sub);
-  g_slist_free_full (self->callbacks, g_free);
+  if (self->callbacks != NULL)
+    g_slist_free_full (self->callbacks, g_free);
   if (self->maps != NULL)
     g_array_unref (self->maps);
   _tarn_layer_unref (self->whole);

@@ -118,12 +118,15 @@ _tarn_layer_context_trim (LayerContext *self)
 gboolean
 _tarn_layer_context_try_early_reuse (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
-
-  if (_tarn_layer_is_debugged (self))
+  if (__atomic_load_n (&self->order, __ATOMIC_RELAXED) > LAYER_ONE_QUEUE
+      || _tarn_layer_is_debugged (self))
     return FALSE;
-  self->has_reused_early |= self->order == LAYER_ONE_QUEUE;
-  return self->order <= LAYER_ONE_QUEUE;
+  {
+    LAYER_LOCKED (&self->lock);
+
+    self->has_reused_early |= self->order == LAYER_ONE_QUEUE;
+    return self->order <= LAYER_ONE_QUEUE;
+  }
 }
 
 /* Returns an event that is done when all commands that @queue has had are done.  Returns NULL if
@@ -153,7 +156,7 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 {
   _tarn_assert_locked (&self->lock);
   g_assert ((order == LAYER_ONE_QUEUE) == (only_queue != NULL));
-  self->order = order;
+  __atomic_store_n (&self->order, order, __ATOMIC_RELAXED);
   self->only_queue = only_queue;
 }
 

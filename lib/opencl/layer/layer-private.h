@@ -301,7 +301,7 @@ struct _LayerContext
 
   TarnMutex lock; /* guards all fields from here up to answers */
   TarnCond changed;
-  LayerOrder order;
+  LayerOrder order;          /* atomic */
   LayerQueue *only_queue;    /* borrowed; NULL: order is not LAYER_ONE_QUEUE */
   gboolean has_reused_early; /* memory was reused before the queue's commands on it were done */
   cl_event only_event;       /* done when the commands are that the only queue had when it was the

@@ -188,10 +188,11 @@ _tarn_layer_count_spares (LayerContext *context)
   return context->spares_by_age.length;
 }
 
-/* Adds a spare.  Returns FALSE if the context keeps no spares any more, because it has ended or
- * because the layer is blind (_tarn_layer_is_blind ()). */
+/* Adds a spare, and sets *bytes to the size of all spares, in bytes.  Returns FALSE if the context
+ * keeps no spares any more, because it has ended or because the layer is blind
+ * (_tarn_layer_is_blind ()). */
 static gboolean
-put (LayerContext *context, LayerSub *spare)
+put (LayerContext *context, LayerSub *spare, gsize *bytes)
 {
   LAYER_LOCKED (&context->spares_lock);
 
@@ -204,6 +205,7 @@ put (LayerContext *context, LayerSub *spare)
   g_hash_table_insert (context->spares, &spare->place, spare);
   g_queue_push_head_link (&context->spares_by_age, &spare->by_age);
   context->spare_bytes += spare->place.size;
+  *bytes = context->spare_bytes;
   g_assert (are_counts_valid_locked (context));
   return TRUE;
 }
@@ -211,9 +213,10 @@ put (LayerContext *context, LayerSub *spare)
 void
 _tarn_layer_keep_spare (LayerContext *context, LayerSub *sub)
 {
-  if (!put (context, sub))
+  gsize bytes, most = OVERLAP * __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED);
+
+  if (!put (context, sub, &bytes))
     spare_free (sub);
-  else
-    _tarn_layer_drop_spares (context,
-                             OVERLAP * __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED));
+  else if (bytes > most)
+    _tarn_layer_drop_spares (context, most);
 }

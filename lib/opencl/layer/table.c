@@ -3,9 +3,11 @@
  *
  * The table of the layer's records of the driver's objects, by handle.  Every command looks up its
  * queue and its buffers, from any thread.  So that threads seldom wait for each other, the table
- * consists of shards, each with a lock of its own.
+ * consists of shards, each with a lock of its own.  A shard keeps its latest record outside its
+ * hash table, because many buffers end before another one begins.
  *
- * Invariant: each record is stored under its own handle, and the table has a reference to it. */
+ * Invariant: the table has a reference to each record, which is either the latest of its shard, or
+ * in the shard's hash table under its own handle. */
 
 #include "layer-private.h"
 
@@ -15,7 +17,8 @@
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *objects; /* handle -> LayerObject, a reference; NULL: none yet */
+  LayerObject *latest; /* a reference; nullable */
+  GHashTable *others;  /* handle -> LayerObject, a reference; NULL: none yet */
 } __attribute__ ((aligned (64))) Shard;
 
 static Shard shards[N_SHARDS]; /* zeros are a valid mutex */
@@ -30,14 +33,44 @@ get_shard (gconstpointer handle)
   return &shards[(bits ^ bits >> 6 ^ bits >> 12) & (N_SHARDS - 1)];
 }
 
+/* Finds the record of a handle.  Returns NULL if the shard has none.  The caller holds the shard's
+ * lock. */
+static LayerObject *
+find_locked (Shard *shard, gconstpointer handle)
+{
+  _tarn_assert_locked (&shard->lock);
+  if (shard->latest != NULL && shard->latest->handle == handle)
+    return shard->latest;
+  return shard->others != NULL ? g_hash_table_lookup (shard->others, handle) : NULL;
+}
+
 gpointer
 _tarn_layer_find (LayerKind kind, gconstpointer handle)
 {
   Shard *shard = get_shard (handle);
   LAYER_LOCKED (&shard->lock);
-  LayerObject *found = shard->objects != NULL ? g_hash_table_lookup (shard->objects, handle) : NULL;
+  LayerObject *found = find_locked (shard, handle);
 
   return found != NULL && found->kind == kind ? _tarn_layer_ref (found) : NULL;
+}
+
+/* Adds a reference to each record of a kind in a shard to an array.  The caller holds the shard's
+ * lock. */
+static void
+list_locked (Shard *shard, LayerKind kind, GPtrArray *records)
+{
+  GHashTableIter iter;
+  gpointer record;
+
+  _tarn_assert_locked (&shard->lock);
+  if (shard->latest != NULL && shard->latest->kind == kind)
+    g_ptr_array_add (records, _tarn_layer_ref (shard->latest));
+  if (shard->others == NULL)
+    return;
+  g_hash_table_iter_init (&iter, shard->others);
+  while (g_hash_table_iter_next (&iter, NULL, &record))
+    if (((LayerObject *) record)->kind == kind)
+      g_ptr_array_add (records, _tarn_layer_ref (record));
 }
 
 GPtrArray *
@@ -48,58 +81,67 @@ _tarn_layer_list_all (LayerKind kind)
   for (guint i = 0; i < N_SHARDS; i++)
     {
       LAYER_LOCKED (&shards[i].lock);
-      GHashTableIter iter;
-      gpointer record;
 
-      if (shards[i].objects == NULL)
-        continue;
-      g_hash_table_iter_init (&iter, shards[i].objects);
-      while (g_hash_table_iter_next (&iter, NULL, &record))
-        if (((LayerObject *) record)->kind == kind)
-          g_ptr_array_add (records, _tarn_layer_ref (record));
+      list_locked (&shards[i], kind, records);
     }
   return records;
 }
 
-/* Puts a record into the table.  Returns the record that had the handle before, or NULL if none had
- * it. */
-static LayerObject *
-exchange (gconstpointer handle, LayerObject *record)
+/* Removes a record from a shard.  Returns FALSE if the shard does not have it, for example because
+ * another record has replaced it.  The caller holds the shard's lock. */
+static gboolean
+take_out_locked (Shard *shard, const LayerObject *record)
 {
-  Shard *shard = get_shard (handle);
-  LAYER_LOCKED (&shard->lock);
-  LayerObject *older;
+  gpointer found = NULL;
 
-  if (shard->objects == NULL)
-    shard->objects = g_hash_table_new (NULL, NULL);
-  older = g_hash_table_lookup (shard->objects, handle);
-  g_hash_table_insert (shard->objects, (gpointer) handle, record);
+  _tarn_assert_locked (&shard->lock);
+  if (shard->latest == record)
+    {
+      shard->latest = NULL;
+      return TRUE;
+    }
+  if (shard->others == NULL
+      || !g_hash_table_steal_extended (shard->others, record->handle, NULL, &found))
+    return FALSE;
+  if (found != record)
+    g_hash_table_insert (shard->others, record->handle, found);
+  return found == record;
+}
+
+/* Makes a record the latest of its shard.  Returns the record that had the handle before, or NULL
+ * if none had it. */
+static LayerObject *
+exchange (LayerObject *record)
+{
+  Shard *shard = get_shard (record->handle);
+  LAYER_LOCKED (&shard->lock);
+  LayerObject *older = find_locked (shard, record->handle);
+
+  if (older != NULL)
+    take_out_locked (shard, older);
+  if (shard->latest != NULL)
+    {
+      if (shard->others == NULL)
+        shard->others = g_hash_table_new (NULL, NULL);
+      g_hash_table_insert (shard->others, shard->latest->handle, shard->latest);
+    }
+  shard->latest = record;
   return older;
 }
 
 void
 _tarn_layer_list (gpointer record)
 {
-  LayerObject *self = record;
-
-  _tarn_layer_unref (exchange (self->handle, _tarn_layer_ref (self)));
+  _tarn_layer_unref (exchange (_tarn_layer_ref (record)));
 }
 
-/* Removes a record from the table.  Returns FALSE if the table does not have it, for example
- * because another record has replaced it. */
 static gboolean
 take_out (const LayerObject *self)
 {
   Shard *shard = get_shard (self->handle);
   LAYER_LOCKED (&shard->lock);
-  gpointer found = NULL;
 
-  if (shard->objects == NULL
-      || !g_hash_table_steal_extended (shard->objects, self->handle, NULL, &found))
-    return FALSE;
-  if (found != self)
-    g_hash_table_insert (shard->objects, self->handle, found);
-  return found == self;
+  return take_out_locked (shard, self);
 }
 
 void

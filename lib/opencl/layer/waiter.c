@@ -101,30 +101,40 @@ on_done (cl_event event, cl_int status, void *ticket)
     }
 }
 
-/* Returns the first waiter, with a reference to the buffer that has it.  Moves the waiter to the
- * end of the list.  Returns NULL if the list is empty. */
+/* Returns the first waiter, with a reference to the buffer that has it.  Returns NULL if the list
+ * is empty. */
 static LayerUse *
-get_next (LayerQueue *queue)
+get_first (LayerQueue *queue)
 {
   LAYER_LOCKED (&queue->lock);
   LayerUse *first = g_queue_peek_head (&queue->waiters);
 
-  if (first == NULL)
-    return NULL;
-  g_queue_unlink (&queue->waiters, &first->link);
-  g_queue_push_tail_link (&queue->waiters, &first->link);
-  _tarn_layer_ref (first->buffer);
+  if (first != NULL)
+    _tarn_layer_ref (first->buffer);
   return first;
+}
+
+/* Moves a waiter to the end of its queue's list, unless another thread has removed it. */
+static void
+postpone (LayerUse *self)
+{
+  LAYER_LOCKED (&self->queue->lock);
+
+  if (!self->is_waiter)
+    return;
+  g_queue_unlink (&self->queue->waiters, &self->link);
+  g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
 /* Asks the driver about a waiter's command.  Returns FALSE if the command is not done. */
 static gboolean
 poll_waiter (LayerUse *self)
 {
-  cl_int state = _tarn_layer_get_state (self->event);
-
-  if (state > CL_COMPLETE)
-    return FALSE;
+  if (_tarn_layer_get_state (self->event) > CL_COMPLETE)
+    {
+      postpone (self);
+      return FALSE;
+    }
   if (take (self))
     settle (self);
   return TRUE;
@@ -137,7 +147,7 @@ _tarn_layer_poll_waiters (LayerQueue *queue)
 
   for (guint i = 0; i < MAX_POLLS && n_running < 2; i++)
     {
-      LayerUse *waiter = get_next (queue);
+      LayerUse *waiter = get_first (queue);
       G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = waiter != NULL ? waiter->buffer : NULL;
 
       if (waiter == NULL)
