@@ -190,7 +190,8 @@ typedef enum
   LAYER_CONTEXT,
   LAYER_QUEUE,
   LAYER_BUFFER,
-  LAYER_KERNEL
+  LAYER_KERNEL,
+  LAYER_N_OBJECT_KINDS
 } LayerKind;
 
 /* The record that the layer keeps of an object of the program's.  It is the first member of the
@@ -688,7 +689,8 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* Makes a use's buffer wait for the one command of the use, by its event.  When the command is
  * done, the layer calls _tarn_layer_buffer_commands_done ().  @notify: the driver shall call back,
- * because no thread may poll any more. */
+ * because no thread may poll any more.  The caller has a reference to the buffer, because another
+ * thread may end the wait at once. */
 void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
 
 /* Takes the waiters with numbers up to @number out of their list, and adds their links to @taken.

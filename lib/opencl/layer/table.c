@@ -1,19 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The table of the layer's records of the driver's objects, by handle.  Every command looks up its
- * queue and its buffers, from any thread.  So that threads seldom wait for each other, the table
- * consists of shards, each with a lock of its own.  A shard keeps its latest record outside its
- * hash table, because many buffers end before another one begins.
+ * The tables of the layer's records of the driver's objects, by handle: one table for each kind of
+ * object.  Every command looks up its queue and its buffers, from any thread.  So that threads
+ * seldom wait for each other, a table consists of shards, each with a lock of its own.  A shard
+ * keeps its latest record outside its hash table, because many buffers end before another one
+ * begins, and most programs have few contexts and queues.
  *
- * Invariant: the table has a reference to each record, which is either the latest of its shard, or
- * in the shard's hash table under its own handle. */
+ * Invariant: a table has a reference to each record, which is either the latest of its shard, or in
+ * the shard's hash table under its own handle. */
 
 #include "layer-private.h"
 
 #define N_SHARDS 64 /* a power of two */
 
-/* A shard: the part of the table that has some of the handles. */
+/* A shard: the part of a table that has some of the handles. */
 typedef struct
 {
   TarnMutex lock;
@@ -21,16 +22,16 @@ typedef struct
   GHashTable *others;  /* handle -> LayerObject, a reference; NULL: none yet */
 } __attribute__ ((aligned (64))) Shard;
 
-static Shard shards[N_SHARDS]; /* zeros are a valid mutex */
+static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS]; /* zeros are a valid mutex */
 
 /* Returns the shard of a handle.  Handles are addresses, whose lowest bits are all equal, so these
  * bits do not count. */
 static Shard *
-get_shard (gconstpointer handle)
+get_shard (LayerKind kind, gconstpointer handle)
 {
   guintptr bits = (guintptr) handle >> 4;
 
-  return &shards[(bits ^ bits >> 6 ^ bits >> 12) & (N_SHARDS - 1)];
+  return &tables[kind][(bits ^ bits >> 6 ^ bits >> 12) & (N_SHARDS - 1)];
 }
 
 /* Finds the record of a handle.  Returns NULL if the shard has none.  The caller holds the shard's
@@ -47,30 +48,28 @@ find_locked (Shard *shard, gconstpointer handle)
 gpointer
 _tarn_layer_find (LayerKind kind, gconstpointer handle)
 {
-  Shard *shard = get_shard (handle);
+  Shard *shard = get_shard (kind, handle);
   LAYER_LOCKED (&shard->lock);
   LayerObject *found = find_locked (shard, handle);
 
-  return found != NULL && found->kind == kind ? _tarn_layer_ref (found) : NULL;
+  return found != NULL ? _tarn_layer_ref (found) : NULL;
 }
 
-/* Adds a reference to each record of a kind in a shard to an array.  The caller holds the shard's
- * lock. */
+/* Adds a reference to each record in a shard to an array.  The caller holds the shard's lock. */
 static void
-list_locked (Shard *shard, LayerKind kind, GPtrArray *records)
+list_locked (Shard *shard, GPtrArray *records)
 {
   GHashTableIter iter;
   gpointer record;
 
   _tarn_assert_locked (&shard->lock);
-  if (shard->latest != NULL && shard->latest->kind == kind)
+  if (shard->latest != NULL)
     g_ptr_array_add (records, _tarn_layer_ref (shard->latest));
   if (shard->others == NULL)
     return;
   g_hash_table_iter_init (&iter, shard->others);
   while (g_hash_table_iter_next (&iter, NULL, &record))
-    if (((LayerObject *) record)->kind == kind)
-      g_ptr_array_add (records, _tarn_layer_ref (record));
+    g_ptr_array_add (records, _tarn_layer_ref (record));
 }
 
 GPtrArray *
@@ -80,9 +79,9 @@ _tarn_layer_list_all (LayerKind kind)
 
   for (guint i = 0; i < N_SHARDS; i++)
     {
-      LAYER_LOCKED (&shards[i].lock);
+      LAYER_LOCKED (&tables[kind][i].lock);
 
-      list_locked (&shards[i], kind, records);
+      list_locked (&tables[kind][i], records);
     }
   return records;
 }
@@ -113,7 +112,7 @@ take_out_locked (Shard *shard, const LayerObject *record)
 static LayerObject *
 exchange (LayerObject *record)
 {
-  Shard *shard = get_shard (record->handle);
+  Shard *shard = get_shard (record->kind, record->handle);
   LAYER_LOCKED (&shard->lock);
   LayerObject *older = find_locked (shard, record->handle);
 
@@ -138,7 +137,7 @@ _tarn_layer_list (gpointer record)
 static gboolean
 take_out (const LayerObject *self)
 {
-  Shard *shard = get_shard (self->handle);
+  Shard *shard = get_shard (self->kind, self->handle);
   LAYER_LOCKED (&shard->lock);
 
   return take_out_locked (shard, self);

@@ -160,21 +160,17 @@ _tarn_layer_poll_waiters (LayerQueue *queue)
 void
 _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
 {
-  /* Another thread may end the wait as soon as the use is in the list, and free the buffer and the
-   * use. */
-  LAYER_AUTO LayerQueue *queue = _tarn_layer_ref (self->queue);
-  G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self->buffer);
   gpointer ticket = notify ? _tarn_layer_ticket_new (self->buffer) : NULL;
 
   self->ticket = ticket;
-  add (self);
+  add (self); /* from now on another thread may end the wait */
   if (notify)
     {
       if (_tarn_layer_driver->clSetEventCallback (self->event, CL_COMPLETE, on_done, ticket)
           != CL_SUCCESS)
-        _tarn_layer_queue_put_marker (queue, TRUE);
+        _tarn_layer_queue_put_marker (self->queue, TRUE);
     }
   /* If the context has ended meanwhile, no thread may poll it, so the driver has to call back. */
-  else if (__atomic_load_n (&queue->context->ended, __ATOMIC_ACQUIRE))
-    _tarn_layer_queue_put_marker (queue, TRUE);
+  else if (__atomic_load_n (&self->queue->context->ended, __ATOMIC_ACQUIRE))
+    _tarn_layer_queue_put_marker (self->queue, TRUE);
 }
