@@ -1,33 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The text of a selection as entries of names: what the two syntaxes have in common once they are
- * read. */
+ * The entries of a selection (a text that chooses devices).  An entry consists of the name of a
+ * platform and names of devices.  Both syntaxes of selections (entry.c) are read into it. */
 
 #ifndef TARN_ENTRY_PRIVATE_H
 #define TARN_ENTRY_PRIVATE_H
 
 #include <tarn/selection.h>
 
-/* A name of a platform or device.  Quotation marks around it are removed. */
+/* The name of a platform or device in an entry, without the quotation marks around it. */
 typedef struct
 {
   gchar *text;
-  gboolean is_quoted; /* then only its letters count */
+  gboolean is_quoted; /* the name had quotation marks, so "0" or "*" is plain text */
 } TarnSelectionName;
 
-/* An entry.
+/* An entry of a selection.
  *
- * Invariants, once it is parsed:
+ * Invariants of an entry that has been parsed:
  *
- *     the platform and each device have a text
- *     in the strict syntax no text is empty, or has quotation marks
- *     in PyOpenCL's no name is quoted */
+ *     the text of each name is not NULL
+ *     in the strict syntax, no name is empty or contains a quotation mark
+ *     in PyOpenCL's syntax, no name has is_quoted */
 typedef struct
 {
-  gchar *text; /* all of it, for messages */
+  gchar *text; /* the whole entry as it was written, for messages */
   TarnSelectionName platform;
-  GArray *devices; /* of TarnSelectionName; NULL: all */
+  GArray *devices; /* of TarnSelectionName; NULL: all devices of the platform */
 } TarnSelectionEntry;
 
 #define TARN_SELECTION_ENTRY_INIT                                                                  \

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The two syntaxes of selections: PyOpenCL's, and the strict one, which has quotation marks and
- * properties. */
+ * Reads selections, texts that choose devices, into entries.  There are two syntaxes: PyOpenCL's,
+ * and the strict one, which also has quotation marks and properties (uuid=VALUE, pci=VALUE). */
 
 #include "select/entry-private.h"
 
@@ -14,7 +14,7 @@
 
 typedef struct
 {
-  const gchar *selection; /* all of it, for messages */
+  const gchar *selection; /* the whole text, for messages */
   TarnSelectionSyntax syntax;
 } Reader;
 
@@ -42,7 +42,7 @@ names_new (void)
   return names;
 }
 
-/* Sets the error of a text that cannot be read. */
+/* Sets an error that states a problem of the syntax, and quotes @text.  Returns FALSE. */
 static gboolean
 refuse_syntax (const Reader *reader, const gchar *problem, const gchar *text, GError **error)
 {
@@ -54,11 +54,11 @@ refuse_syntax (const Reader *reader, const gchar *problem, const gchar *text, GE
   return FALSE;
 }
 
-/* The characters that Python's int () skips around a number.  GLib's blanks lack the vertical
- * tab. */
+/* Characters that Python's int () skips before and after a number.  They include the vertical tab,
+ * which g_strstrip () would leave. */
 #define BLANKS " \t\n\v\f\r"
 
-/* Removes blanks from both ends of a text.  Vertical tabs are blanks, as in Python. */
+/* Returns a copy of a text without the BLANKS at both ends. */
 gchar *
 _tarn_selection_strip (const gchar *text)
 {
@@ -78,7 +78,7 @@ add_name (GArray *names, const gchar *text, gboolean is_quoted)
   g_array_append_val (names, name);
 }
 
-/* Splits a text as Python's str.split() does: an empty text has one empty part. */
+/* Splits a text as Python's str.split () does: an empty text has one part, which is empty. */
 static GStrv
 split (const gchar *text, const gchar *separator)
 {
@@ -87,8 +87,8 @@ split (const gchar *text, const gchar *separator)
   return text[0] != '\0' ? g_strsplit (text, separator, -1) : g_strdupv ((GStrv) empty);
 }
 
-/* Reads a selection as PyOpenCL does, where an empty name is a part of every name, and finds the
- * first. */
+/* Reads an entry as PyOpenCL does.  A name may be empty.  An empty name finds the first platform or
+ * device, because every name contains the empty text. */
 static gboolean
 parse_pyopencl (const Reader *reader, const gchar *text, TarnSelectionEntry *entry, GError **error)
 {
@@ -123,7 +123,7 @@ find_unquoted (const gchar *text, gchar wanted)
   return NULL;
 }
 
-/* Splits a text at a character outside quotation marks. */
+/* Splits a text at each separator that is outside quotation marks. */
 static GPtrArray *
 split_unquoted (const gchar *text, gchar separator)
 {
@@ -136,15 +136,15 @@ split_unquoted (const gchar *text, gchar separator)
   return parts;
 }
 
-/* Returns TRUE if a device is named by a property, whose value may have any characters. */
+/* Returns TRUE if a name is a property: uuid=VALUE or pci=VALUE.  VALUE may contain colons. */
 static gboolean
 is_property (const gchar *text)
 {
   return g_str_has_prefix (text, "uuid=") || g_str_has_prefix (text, "pci=");
 }
 
-/* Removes the quotation marks around a name, or around the value of a property.  They must be
- * around all of it. */
+/* Reads a name in the strict syntax.  Removes quotation marks around the whole name, or around the
+ * whole value of a property.  Fails if the name is empty, or has quotation marks elsewhere. */
 static gboolean
 parse_name (const Reader *reader, const gchar *text, TarnSelectionName *name, GError **error)
 {
@@ -167,7 +167,7 @@ parse_name (const Reader *reader, const gchar *text, TarnSelectionName *name, GE
   return TRUE;
 }
 
-/* Reads the devices of an entry, in the strict syntax. */
+/* Reads the names of an entry's devices, in the strict syntax. */
 static gboolean
 parse_strict_devices (const Reader *reader, const gchar *text, TarnSelectionEntry *entry,
                       GError **error)
@@ -189,8 +189,8 @@ parse_strict_devices (const Reader *reader, const gchar *text, TarnSelectionEntr
   return TRUE;
 }
 
-/* Reads a selection in the strict syntax, in which no entry or name is empty.  A property alone
- * means a device on any platform. */
+/* Reads an entry in the strict syntax.  Fails if the entry or one of its names is empty.  An entry
+ * that begins with a property names no platform, and chooses devices on all platforms. */
 static gboolean
 parse_strict (const Reader *reader, const gchar *text, TarnSelectionEntry *entry, GError **error)
 {
@@ -207,8 +207,9 @@ parse_strict (const Reader *reader, const gchar *text, TarnSelectionEntry *entry
          && (separator == NULL || parse_strict_devices (reader, separator + 1, entry, error));
 }
 
-/* Splits a selection into the texts of its entries.  A separator between quotation marks is none.
- * To PyOpenCL a quotation mark is a letter.  Returns NULL with an error if a mark is missing. */
+/* Splits a selection at its semicolons into the texts of its entries.  In the strict syntax a
+ * semicolon between quotation marks is part of a name; returns NULL, with an error, if a quotation
+ * mark has no partner.  In PyOpenCL's syntax a quotation mark has no special meaning. */
 GPtrArray *
 _tarn_selection_split (const gchar *selection, TarnSelectionSyntax syntax, GError **error)
 {
@@ -233,7 +234,7 @@ _tarn_selection_split (const gchar *selection, TarnSelectionSyntax syntax, GErro
   return entries;
 }
 
-/* Return TRUE if the invariants of TarnSelectionEntry hold. */
+/* The next two functions return TRUE if the invariants of TarnSelectionEntry hold. */
 
 static gboolean
 name_is_valid (const TarnSelectionName *name, TarnSelectionSyntax syntax)
@@ -252,7 +253,7 @@ entry_is_valid (const TarnSelectionEntry *entry, TarnSelectionSyntax syntax)
   return name_is_valid (&entry->platform, syntax);
 }
 
-/* Reads an entry, which is empty before, from its text. */
+/* Reads an entry from @text.  The caller has set @entry to TARN_SELECTION_ENTRY_INIT. */
 gboolean
 _tarn_selection_entry_parse (TarnSelectionEntry *entry, const gchar *selection,
                              TarnSelectionSyntax syntax, const gchar *text, GError **error)

@@ -1,15 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bank conflicts in local memory.  Work items that are neighbours along one axis of an array access
- * its elements at the same time.  If several of them are in one bank, the accesses take turns. */
+ * Computes bank conflicts in local memory (CUDA: shared memory), for neighbouring work items that
+ * access neighbouring elements of an array at the same time.  If several of these elements are in
+ * one bank of the memory, the accesses take turns. */
 
 #include <string.h>
 #include <tarn/local-memory.h>
 
 #include "common/struct-private.h"
 
-/* An array in C order, with padding after each row, plane and so on. */
+/* An array in C order.  There may be padding after each row, plane and so on: stored_shape has the
+ * elements along each axis with padding, shape without. */
 typedef struct
 {
   gsize item_size;
@@ -26,8 +28,10 @@ typedef struct
   gchar *text; /* owned */
 } Conflict;
 
-/* Finds the element that a work item accesses, where work items are counted along an axis and those
- * to its left: its offset in bytes, and its index along each axis if @place is not NULL. */
+/* Finds the element that a work item accesses.  Work items are numbered along @axis first, and then
+ * along the axes to the left of @axis; the index along all other axes is 0.  Stores the element's
+ * offset in bytes, and, if @place is not NULL, its index along each axis.  Returns FALSE if the
+ * array has no element for the work item. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {
@@ -65,7 +69,8 @@ find_bank (const TarnLocalMemory *memory, const Array *array, guint axis, guint 
   return TRUE;
 }
 
-/* Writes "w.item 1 -> [1, 0]" for all work items that access a bank. */
+/* Returns a text for g_free () that describes the conflict in a bank.  For each work item that
+ * accesses the bank it has the indices of the element, such as "w.item 1 -> [1, 0]". */
 static gchar *
 write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
                    guint multiplicity)
@@ -93,7 +98,8 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Keeps the worse of two conflicts.  Of equal ones it keeps the one with the greater text. */
+/* Replaces @worst with the conflict in a bank if that conflict has a greater multiplicity.  Of two
+ * conflicts with the same multiplicity, keeps the one whose text is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)
@@ -109,11 +115,12 @@ consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *
   *worst = (Conflict){ multiplicity, (gint) axis, (gint) bank, g_steal_pointer (&text) };
 }
 
-/* Finds the worst conflict of work items that are counted along an axis. */
+/* Replaces @worst if there is a worse conflict when work items are numbered along @axis first, as
+ * find_element () does. */
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {
-  g_autoptr (GHashTable) counts = g_hash_table_new (NULL, NULL); /* bank -> work items */
+  g_autoptr (GHashTable) counts = g_hash_table_new (NULL, NULL); /* bank -> number of work items */
   GHashTableIter iter;
   gpointer bank, count;
 
@@ -122,7 +129,7 @@ check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, 
       guint at;
 
       if (!find_bank (memory, array, axis, item, &at))
-        break; /* as are all that follow */
+        break; /* this work item and all later ones are outside the array */
       count = g_hash_table_lookup (counts, GUINT_TO_POINTER (at));
       g_hash_table_insert (counts, GUINT_TO_POINTER (at),
                            GUINT_TO_POINTER (GPOINTER_TO_UINT (count) + 1));

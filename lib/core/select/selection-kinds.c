@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of platforms.  Each library chooses among platforms of its own kind.  Its texts also
- * contain entries for other kinds, which it can tell from a wrong name only if it knows the kinds.
- * So the process has a list of them. */
+ * The list of the kinds of platforms other than "opencl": "cuda", and kinds that backends add.  A
+ * selection, such as 0:0;cuda:0, may have entries for several backends.  Each backend resolves the
+ * whole selection, but has only platforms of its own kind.  It passes over an entry such as cuda:0
+ * because "cuda" is in the list; a name that is not in the list is an error. */
 
 #include "select/selection-private.h"
 
@@ -12,23 +13,20 @@
 #define OPENCL "opencl"
 
 static GSList cuda = { (gpointer) "cuda", NULL };
-static GSList *kinds = &cuda; /* atomic; of strings; it only grows, at its head */
+static GSList *kinds = &cuda; /* atomic; of strings; new ones become the head, none is removed */
 
-/* Returns TRUE if a platform is of a kind. */
 gboolean
 _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)
 {
   return g_ascii_strcasecmp (platform->kind != NULL ? platform->kind : OPENCL, kind) == 0;
 }
 
-/* Returns TRUE if a platform is OpenCL's, which NULL stands for, too. */
 gboolean
 _tarn_selection_is_opencl (const TarnSelectionPlatform *platform)
 {
   return _tarn_selection_is_of_kind (platform, OPENCL);
 }
 
-/* Returns TRUE if a name is that of a kind of some backend. */
 gboolean
 _tarn_selection_is_kind (const gchar *name)
 {

@@ -1,9 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses devices by a text, such as PYOPENCL_TEST=0:0,1;intel:i5.  Each syntax splits the text
- * into entries of names (entry.c).  How a name finds platforms or devices is the same for both.
- * Pure: no driver, nothing shared. */
+ * Resolves a selection, a text that chooses devices.  "0:0,1;intel:i5", for example, chooses
+ * devices 0 and 1 of platform 0, and the first device whose name contains "i5" of the first
+ * platform whose name contains "intel".  entry.c reads the text, in one of two syntaxes, into
+ * entries; this file finds the platforms and devices that the names in entries mean, for both
+ * syntaxes.  Calls no driver. */
 
 #include "select/selection-private.h"
 
@@ -12,28 +14,30 @@
 #include "common/shorten-private.h"
 #include "select/entry-private.h"
 
-/* A platform or device that a name may find.  Its number is its index in the array of choices. */
+/* A choice: a platform or device that a name in a selection may find.  A name that is a number
+ * finds the choice with that index in an array of choices. */
 typedef struct
 {
-  TarnSelectionItem item; /* indices into the caller's arrays; a platform's device is 0 */
+  TarnSelectionItem item; /* indices into the caller's arrays; of a platform, device is 0 */
   const gchar *name, *vendor, *uuid, *pci;
 } Choice;
 
 typedef struct
 {
-  const gchar *selection; /* all of it, for messages */
+  const gchar *selection; /* the whole text */
   TarnSelectionSyntax syntax;
   const TarnSelectionPlatform *platforms;
   gsize n_platforms;
   GArray *items; /* TarnSelectionItems: the result */
 } Resolver;
 
-/* Errors.  Those of the PyOpenCL syntax begin with PyOpenCL's own words. */
+/* Errors.  In PyOpenCL's syntax, messages begin with the words of PyOpenCL's own messages. */
 
 #define MAX_LISTED 10 /* choices in a message */
 
-/* Lists choices: "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without numbers if
- * no number finds them. */
+/* Returns a list of choices for a message, such as "platforms: 0 = 'Portable Computing Language',
+ * 1 = 'rusticl'".  Leaves out the numbers if @has_places is FALSE: the choices are of several
+ * platforms, so a selection cannot use these numbers. */
 static gchar *
 describe (const gchar *title, const GArray *choices, gboolean has_places)
 {
@@ -56,8 +60,8 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
 
 /* The meaning of a name */
 
-/* Reads a decimal number, perhaps with a sign and blanks around it.  A number beyond any index
- * counts as G_MAXINT. */
+/* Reads a decimal number, which may have a sign, and blanks around it.  Reads numbers greater than
+ * G_MAXINT as G_MAXINT.  Returns FALSE if the text is not a number. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
@@ -74,8 +78,8 @@ parse_number (const gchar *text, gint *number)
   return TRUE;
 }
 
-/* Makes letters small, as Python does.  It is the same in every locale: g_utf8_strdown () makes the
- * "I" of NVIDIA a letter without a dot for Turkish. */
+/* Returns a copy of a text in lower case, as Python makes it, in any locale.  g_utf8_strdown ()
+ * depends on the locale: in a Turkish one it makes a dotless letter of the "I" in NVIDIA. */
 static gchar *
 fold_case (const gchar *text)
 {
@@ -95,7 +99,7 @@ fold_case (const gchar *text)
   return g_string_free (folded, FALSE);
 }
 
-/* Returns TRUE if a text contains a name, ignoring case. */
+/* Returns TRUE if the name and vendor of a choice contain a text, ignoring case. */
 static gboolean
 text_matches (const Choice *choice, const gchar *text)
 {
@@ -106,7 +110,7 @@ text_matches (const Choice *choice, const gchar *text)
   return strstr (folded, wanted) != NULL;
 }
 
-/* Skips the prefix that nvidia-smi writes before a UUID. */
+/* Skips the prefix GPU- or MIG-, which nvidia-smi writes before a UUID. */
 static const gchar *
 skip_prefix (const gchar *uuid)
 {
@@ -121,7 +125,8 @@ uuid_matches (const gchar *uuid, const gchar *wanted)
   return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
-/* Returns TRUE if a UUID begins with a text that is not empty. */
+/* Returns TRUE if a UUID begins with @beginning, ignoring case and prefixes.  An empty @beginning
+ * begins no UUID. */
 static gboolean
 uuid_begins (const gchar *uuid, const gchar *beginning)
 {
@@ -131,7 +136,7 @@ uuid_begins (const gchar *uuid, const gchar *beginning)
          && g_ascii_strncasecmp (skip_prefix (uuid), digits, strlen (digits)) == 0;
 }
 
-/* Reads "0000:65:00.0"; domain and function may be left out, as 0. */
+/* Reads a PCI address, such as 0000:65:00.0.  A missing domain (0000) or function (.0) is 0. */
 static gboolean
 parse_pci (const gchar *text, guint64 *address)
 {
@@ -160,7 +165,8 @@ pci_matches (const gchar *pci, const gchar *wanted)
   return parse_pci (pci, &left) && parse_pci (wanted, &right) && left == right;
 }
 
-/* Returns TRUE if a name finds a choice, depending on the kind of name. */
+/* Returns TRUE if a name, which is not a number or a star, finds a choice: by UUID, by PCI address,
+ * or because the choice's name or vendor contains it. */
 static gboolean
 choice_matches (const Resolver *resolver, const Choice *choice, const TarnSelectionName *name)
 {
@@ -181,8 +187,8 @@ is_star (const Resolver *resolver, const TarnSelectionName *name)
          && strcmp (name->text, "*") == 0;
 }
 
-/* Appends the index that a number means; -1 means the last.  Returns FALSE if it is out of
- * range. */
+/* Appends to @found the index that a number in a selection means.  Negative numbers count from the
+ * end: -1 is the last choice.  Returns FALSE if no choice has that index. */
 static gboolean
 find_place (const GArray *choices, gint number, GArray *found)
 {
@@ -195,8 +201,8 @@ find_place (const GArray *choices, gint number, GArray *found)
   return TRUE;
 }
 
-/* Appends the indices of the choices that a name finds: the first, or all if @every or if the name
- * is a star.  Returns FALSE if there is none. */
+/* Appends to @found the index of the first choice that a name finds, or the indices of all of them
+ * if @every is TRUE or the name is a star.  Returns FALSE if the name finds no choice. */
 static gboolean
 find_choices (const Resolver *resolver, const TarnSelectionName *name, const GArray *choices,
               gboolean every, GArray *found)
@@ -213,7 +219,8 @@ find_choices (const Resolver *resolver, const TarnSelectionName *name, const GAr
   return found->len > n_before;
 }
 
-/* Sets an error with the name that was not found, and the choices, as @list. */
+/* Sets an error: a name finds no choice.  @noun: "platform" or "device".  @list: a text that lists
+ * the choices.  Returns FALSE. */
 static gboolean
 refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionName *name,
              const gchar *list, GError **error)
@@ -234,11 +241,12 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
   return FALSE;
 }
 
-/* Platforms and devices as choices.  A platform of OpenCL's is chosen by its place among OpenCL's,
- * or by a part of its name.  Those of any other kind are chosen by the name of the kind, as if they
- * were one. */
+/* Platforms and devices as choices.  A selection names an OpenCL platform by its index among the
+ * OpenCL platforms, or by a part of its name.  It names platforms of any other kind, such as
+ * "cuda", by their kind, which means all platforms of that kind as if they were one platform. */
 
-/* Returns TRUE if a name is that of a kind other than OpenCL's. */
+/* Returns TRUE if a name is a kind of platforms other than "opencl": a kind of the caller's
+ * platforms, or a known one. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
@@ -257,7 +265,7 @@ or_empty (const gchar *text)
   return text != NULL ? text : "";
 }
 
-/* Lists the platforms of a kind.  NULL: all of them. */
+/* Returns the platforms of a kind, or all platforms if @kind is NULL, as an array of Choice. */
 static GArray *
 platform_choices (const Resolver *resolver, const gchar *kind)
 {
@@ -292,7 +300,7 @@ append_devices (const Resolver *resolver, guint platform, GArray *choices)
     }
 }
 
-/* Lists the devices of platforms that were found, one after the other. */
+/* Returns the devices of some platforms as an array of Choice, one platform after the other. */
 static GArray *
 device_choices (const Resolver *resolver, const GArray *platforms)
 {
@@ -303,7 +311,7 @@ device_choices (const Resolver *resolver, const GArray *platforms)
   return choices;
 }
 
-/* Adds the devices that were found to the result. */
+/* Adds to the result the choices whose indices are in @found. */
 static void
 add_found (Resolver *resolver, const GArray *choices, const GArray *found)
 {
@@ -319,7 +327,8 @@ add_all (Resolver *resolver, const GArray *choices)
     g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
 }
 
-/* Finds devices of some platforms by names.  Without names it finds all of them. */
+/* Adds to the result the device of some platforms that each name finds, or all devices of these
+ * platforms if @names is NULL.  Fails if a name finds no device. */
 static gboolean
 resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
 {
@@ -343,7 +352,8 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   return TRUE;
 }
 
-/* Finds devices by names on all platforms.  Each name must find one on some platform. */
+/* Adds to the result all devices that names find, on each platform; a number means a device of each
+ * platform.  Fails if a name finds no device on any platform. */
 static gboolean
 resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
@@ -371,7 +381,7 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
   return TRUE;
 }
 
-/* Reduces OpenCL's platforms to the one that a name finds. */
+/* Reduces @choices, the OpenCL platforms, to the one that a name finds. */
 static gboolean
 resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray **choices,
                   GError **error)
@@ -391,7 +401,7 @@ resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArra
   return TRUE;
 }
 
-/* Sets the error for a beginning of a UUID that several devices have. */
+/* Sets an error: the UUIDs of two devices, @one and @other, begin with @beginning. */
 static gboolean
 refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, GError **error)
 {
@@ -404,8 +414,9 @@ refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, 
   return FALSE;
 }
 
-/* Finds the only UUID among the choices that begins with a text.  Returns NULL if there is none.  A
- * device may be among them several times, under several platforms. */
+/* Stores the UUID that is @beginning, or else the only UUID of the choices that begins with it;
+ * NULL if there is none.  The same UUID may be there several times, because several platforms may
+ * have the same device.  Fails if different UUIDs begin with @beginning. */
 static gboolean
 find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
 {
@@ -433,7 +444,7 @@ find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GE
   return TRUE;
 }
 
-/* Replaces beginnings of UUIDs with the whole ones. */
+/* Replaces the beginning of a UUID in each name uuid=BEGINNING with the whole UUID. */
 static gboolean
 complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names, GError **error)
 {
@@ -457,7 +468,7 @@ complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names
   return TRUE;
 }
 
-/* Resolves an entry: its platforms, then its devices on them. */
+/* Adds to the result the devices that an entry chooses: finds its platforms, then their devices. */
 static gboolean
 resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **error)
 {
@@ -466,7 +477,8 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   const gchar *kind = is_kind ? entry->platform.text : "opencl";
   g_autoptr (GArray) platforms = platform_choices (resolver, star ? NULL : kind);
 
-  /* An entry with platforms of another kind is for another library. */
+  /* The caller has no platform of the kind that the entry names: the entry is for another backend,
+   * which resolves the same text. */
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
       && (is_kind || resolver->n_platforms > 0))
     return TRUE;
@@ -480,7 +492,7 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
-/* Resolves a selection that is a valid text. */
+/* Adds to the result the devices that the selection, which is not empty, chooses. */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {

@@ -1,17 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Texts that choose a device permanently.  Properties that tell it from all others are found by
- * trying: by choosing with them.  Pure: no driver, nothing shared. */
+ * Makes selectors: selections that choose one device, and still choose it after other devices have
+ * come or gone.  To find out if a property (UUID, PCI address or name) tells the device from all
+ * others, resolves a selection that has the property.  Calls no driver. */
 
 #include "select/selection-private.h"
 
 #include <string.h>
 
-/* Characters that need no quotation marks.  UUIDs and PCI addresses consist of them. */
+/* The characters of UUIDs and PCI addresses.  In a selection they need no quotation marks. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
-/* Returns TRUE if a name, as written in a selection, finds that device and no other. */
+/* Returns TRUE if a name, written as in a selection, finds the device at @index and no other. */
 static gboolean
 finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
 {
@@ -24,7 +25,8 @@ finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, co
          && g_array_index (items, TarnSelectionItem, 0).device == index;
 }
 
-/* Puts a name in quotation marks.  Returns NULL if that is impossible. */
+/* Returns a name in quotation marks, or NULL if no selection can have the name: it is NULL or
+ * empty, or contains a quotation mark. */
 static gchar *
 quote (const gchar *name)
 {
@@ -33,8 +35,9 @@ quote (const gchar *name)
   return g_strdup_printf ("\"%s\"", name);
 }
 
-/* Names one of OpenCL's platforms, by name, or by number.  Names are found among platforms as among
- * devices. */
+/* Returns a name for an OpenCL platform: its own name if that finds no other OpenCL platform, or
+ * else its index among these.  finds_only () gets the platforms as if they were devices, because a
+ * name finds a platform by the same rules as a device. */
 static gchar *
 name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
@@ -56,7 +59,8 @@ name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms,
   return g_strdup_printf ("%" G_GSIZE_FORMAT, place);
 }
 
-/* Names a device by a property.  Returns NULL if it has no suitable one. */
+/* Returns PROPERTY=VALUE, which names a device in a selection.  Returns NULL if the value is NULL
+ * or empty, or has characters that are not PLAIN. */
 static gchar *
 name_property (const gchar *property, const gchar *value)
 {
@@ -65,8 +69,9 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* Names a device by a property that no other has, or by number if there is none: the parts of one
- * device may share its UUID and address. */
+/* Returns a name for a device: its UUID, PCI address or name, the first of these that finds no
+ * other device.  If all of them do, returns its index.  For example, devices that are parts of one
+ * GPU may have the same UUID and PCI address. */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
 {
@@ -82,8 +87,8 @@ name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
   return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
 }
 
-/* Names a device by its kind, and by a property that no other device of that kind has, on any
- * platform. */
+/* Returns a selector such as cuda:uuid=...: the kind of the device's platform, and a name for the
+ * device that finds no other device on any platform of that kind. */
 static gchar *
 name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
                      TarnSelectionItem item)
