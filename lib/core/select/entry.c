@@ -42,7 +42,7 @@ names_new (void)
   return names;
 }
 
-/* Sets an error that states a problem of the syntax, and quotes @text.  Returns FALSE. */
+/* Sets an error with a problem, such as "there is an empty name", and the text that has it. */
 static gboolean
 refuse_syntax (const Reader *reader, const gchar *problem, const gchar *text, GError **error)
 {

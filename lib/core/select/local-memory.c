@@ -98,8 +98,8 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Replaces @worst with the conflict in a bank if that conflict has a greater multiplicity.  Of two
- * conflicts with the same multiplicity, keeps the one whose text is greater by strcmp (). */
+/* Replaces @worst with the conflict in a bank if more work items access that bank.  Of conflicts of
+ * equally many work items, keeps the one whose text is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)
@@ -115,8 +115,8 @@ consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *
   *worst = (Conflict){ multiplicity, (gint) axis, (gint) bank, g_steal_pointer (&text) };
 }
 
-/* Replaces @worst if there is a worse conflict when work items are numbered along @axis first, as
- * find_element () does. */
+/* Finds the worst conflict of work items that are numbered along @axis first (see find_element ()).
+ * Stores it in @worst if it is worse than the conflict there. */
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {

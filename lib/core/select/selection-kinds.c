@@ -3,8 +3,8 @@
  *
  * The list of the kinds of platforms other than "opencl": "cuda", and kinds that backends add.  A
  * selection, such as 0:0;cuda:0, may have entries for several backends.  Each backend resolves the
- * whole selection, but has only platforms of its own kind.  It passes over an entry such as cuda:0
- * because "cuda" is in the list; a name that is not in the list is an error. */
+ * whole selection, but has only platforms of its own kind.  OpenCL's backend, for example, passes
+ * over cuda:0 because "cuda" is in the list; otherwise that would be the name of a platform. */
 
 #include "select/selection-private.h"
 

@@ -36,8 +36,8 @@ typedef struct
 #define MAX_LISTED 10 /* choices in a message */
 
 /* Returns a list of choices for a message, such as "platforms: 0 = 'Portable Computing Language',
- * 1 = 'rusticl'".  Leaves out the numbers if @has_places is FALSE: the choices are of several
- * platforms, so a selection cannot use these numbers. */
+ * 1 = 'rusticl'".  Leaves out the numbers if @has_places is FALSE, for devices of several
+ * platforms, because a number in a selection counts the devices of one platform. */
 static gchar *
 describe (const gchar *title, const GArray *choices, gboolean has_places)
 {
@@ -60,8 +60,8 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
 
 /* The meaning of a name */
 
-/* Reads a decimal number, which may have a sign, and blanks around it.  Reads numbers greater than
- * G_MAXINT as G_MAXINT.  Returns FALSE if the text is not a number. */
+/* Reads a decimal number, which may have a sign, and blanks around it.  Limits its magnitude to
+ * G_MAXINT.  Returns FALSE if the text is not a number. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
@@ -79,7 +79,7 @@ parse_number (const gchar *text, gint *number)
 }
 
 /* Returns a copy of a text in lower case, as Python makes it, in any locale.  g_utf8_strdown ()
- * depends on the locale: in a Turkish one it makes a dotless letter of the "I" in NVIDIA. */
+ * depends on the locale: in a Turkish one, the "I" of NVIDIA becomes a letter without a dot. */
 static gchar *
 fold_case (const gchar *text)
 {
@@ -99,7 +99,7 @@ fold_case (const gchar *text)
   return g_string_free (folded, FALSE);
 }
 
-/* Returns TRUE if the name and vendor of a choice contain a text, ignoring case. */
+/* Returns TRUE if "NAME VENDOR" of a platform or device contains a text, ignoring case. */
 static gboolean
 text_matches (const Choice *choice, const gchar *text)
 {
@@ -165,8 +165,8 @@ pci_matches (const gchar *pci, const gchar *wanted)
   return parse_pci (pci, &left) && parse_pci (wanted, &right) && left == right;
 }
 
-/* Returns TRUE if a name, which is not a number or a star, finds a choice: by UUID, by PCI address,
- * or because the choice's name or vendor contains it. */
+/* Returns TRUE if a name in a selection finds a platform or device by UUID or PCI address, or as a
+ * part of its name and vendor.  find_choices () handles numbers and "*". */
 static gboolean
 choice_matches (const Resolver *resolver, const Choice *choice, const TarnSelectionName *name)
 {
@@ -187,8 +187,8 @@ is_star (const Resolver *resolver, const TarnSelectionName *name)
          && strcmp (name->text, "*") == 0;
 }
 
-/* Appends to @found the index that a number in a selection means.  Negative numbers count from the
- * end: -1 is the last choice.  Returns FALSE if no choice has that index. */
+/* Appends to @found the index of the choice that a number in a selection means; -1 means the last
+ * choice.  Returns FALSE if no choice has that index. */
 static gboolean
 find_place (const GArray *choices, gint number, GArray *found)
 {
@@ -201,8 +201,8 @@ find_place (const GArray *choices, gint number, GArray *found)
   return TRUE;
 }
 
-/* Appends to @found the index of the first choice that a name finds, or the indices of all of them
- * if @every is TRUE or the name is a star.  Returns FALSE if the name finds no choice. */
+/* Appends to @found the index of the first choice that a name finds, or the indices of all that the
+ * name finds if @every is TRUE or the name is "*".  Returns FALSE if the name finds no choice. */
 static gboolean
 find_choices (const Resolver *resolver, const TarnSelectionName *name, const GArray *choices,
               gboolean every, GArray *found)
@@ -219,8 +219,8 @@ find_choices (const Resolver *resolver, const TarnSelectionName *name, const GAr
   return found->len > n_before;
 }
 
-/* Sets an error: a name finds no choice.  @noun: "platform" or "device".  @list: a text that lists
- * the choices.  Returns FALSE. */
+/* Sets an error: a name finds no @noun ("platform" or "device").  @list is a text that lists the
+ * choices. */
 static gboolean
 refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionName *name,
              const gchar *list, GError **error)
@@ -245,8 +245,8 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
  * OpenCL platforms, or by a part of its name.  It names platforms of any other kind, such as
  * "cuda", by their kind, which means all platforms of that kind as if they were one platform. */
 
-/* Returns TRUE if a name is a kind of platforms other than "opencl": a kind of the caller's
- * platforms, or a known one. */
+/* Returns TRUE if a name is a kind of platforms, other than "opencl", that one of the caller's
+ * platforms has, or that is in the list of kinds. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
@@ -327,8 +327,8 @@ add_all (Resolver *resolver, const GArray *choices)
     g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
 }
 
-/* Adds to the result the device of some platforms that each name finds, or all devices of these
- * platforms if @names is NULL.  Fails if a name finds no device. */
+/* For each name, adds to the result the first device of @platforms that the name finds; fails if
+ * there is none.  If @names is NULL, adds all devices of @platforms. */
 static gboolean
 resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
 {
@@ -352,8 +352,8 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   return TRUE;
 }
 
-/* Adds to the result all devices that names find, on each platform; a number means a device of each
- * platform.  Fails if a name finds no device on any platform. */
+/* For each name, adds to the result all devices that the name finds on all platforms; fails if
+ * there is none.  A number means the device with that index on each platform. */
 static gboolean
 resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
@@ -444,7 +444,7 @@ find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GE
   return TRUE;
 }
 
-/* Replaces the beginning of a UUID in each name uuid=BEGINNING with the whole UUID. */
+/* In each name uuid=BEGINNING, replaces the beginning of a UUID with the whole UUID. */
 static gboolean
 complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names, GError **error)
 {
@@ -492,7 +492,8 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
-/* Adds to the result the devices that the selection, which is not empty, chooses. */
+/* Adds to the result the devices that the selection chooses.  The caller has checked that the
+ * selection is not empty, because an empty one chooses all devices. */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The characters of UUIDs and PCI addresses.  In a selection they need no quotation marks. */
+/* The characters of UUIDs and PCI addresses, which in a selection need no quotation marks. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
 /* Returns TRUE if a name, written as in a selection, finds the device at @index and no other. */
@@ -25,8 +25,8 @@ finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, co
          && g_array_index (items, TarnSelectionItem, 0).device == index;
 }
 
-/* Returns a name in quotation marks, or NULL if no selection can have the name: it is NULL or
- * empty, or contains a quotation mark. */
+/* Returns a name in quotation marks.  Returns NULL if the name is NULL or empty, or contains a
+ * quotation mark, because a selection cannot have such a name. */
 static gchar *
 quote (const gchar *name)
 {
@@ -36,8 +36,8 @@ quote (const gchar *name)
 }
 
 /* Returns a name for an OpenCL platform: its own name if that finds no other OpenCL platform, or
- * else its index among these.  finds_only () gets the platforms as if they were devices, because a
- * name finds a platform by the same rules as a device. */
+ * else its index among the OpenCL platforms.  Passes the platforms to finds_only () as if they were
+ * devices, because a name finds a platform by the same rules as a device. */
 static gchar *
 name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
@@ -69,9 +69,8 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* Returns a name for a device: its UUID, PCI address or name, the first of these that finds no
- * other device.  If all of them do, returns its index.  For example, devices that are parts of one
- * GPU may have the same UUID and PCI address. */
+/* Returns a name that finds only this device: its UUID, PCI address or name, or else its index.
+ * The UUID and PCI address may find several devices, if these are parts of one GPU. */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
 {
