@@ -414,9 +414,9 @@ refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, 
   return FALSE;
 }
 
-/* Stores the UUID that is @beginning, or else the only UUID of the choices that begins with it;
- * NULL if there is none.  The same UUID may be there several times, because several platforms may
- * have the same device.  Fails if different UUIDs begin with @beginning. */
+/* Stores the UUID of the device whose UUID is @beginning, or else begins with @beginning; NULL if
+ * there is no such device.  Fails if different UUIDs begin with @beginning.  One UUID may be in
+ * @choices several times, because several platforms may have the same device. */
 static gboolean
 find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
 {
@@ -492,8 +492,8 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
-/* Adds to the result the devices that the selection chooses.  The caller has checked that the
- * selection is not empty, because an empty one chooses all devices. */
+/* Adds to the result the devices that the selection chooses.  The caller handles an empty
+ * selection, which chooses all devices. */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {

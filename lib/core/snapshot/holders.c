@@ -1,20 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Names the largest holders of a pool's memory, by tag. */
+ * Adds to an error's message the tags (tarn_tag_push ()) whose blocks take most of a pool. */
 
 #include "snapshot/snapshot-private.h"
 
 #include "allocator/block-private.h"
 #include "record/record-private.h"
 
-/* The number of holders that a message names. */
+/* The most tags that a message names. */
 #define N_NAMED 3
 
 typedef struct
 {
   guint32 tag;
-  gsize bytes; /* bytes of blocks in use, as they were requested */
+  gsize bytes; /* requested bytes of the tag's blocks in use */
   gsize n_blocks;
 } Holder;
 
@@ -61,7 +61,8 @@ compare_holders (gconstpointer a, gconstpointer b)
   return left->tag < right->tag ? -1 : left->tag > right->tag;
 }
 
-/* Names the largest holders.  Returns NULL if no block has a tag. */
+/* Returns a text with the tags whose blocks have the most bytes, such as "'weights' has 300 bytes
+ * in 2 blocks".  Returns NULL if no block has a tag. */
 static gchar *
 name_holders (GHashTable *holders)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Writes snapshots that no call asks for at that moment: when memory has run out, and on a signal,
- * by a thread of the library's that the signal's handler wakes. */
+ * Writes snapshots when memory has run out, and when the process receives a signal.  The signal's
+ * handler wakes a thread of the library, which writes the snapshot. */
 
 #include "snapshot/snapshot-private.h"
 
@@ -17,7 +17,7 @@
 #include "base/thread-private.h"
 #include "record/record-private.h"
 
-/* The nanoseconds to the next snapshot if memory runs out again and again. */
+/* The shortest time from one snapshot to the next if memory keeps running out, in nanoseconds. */
 #define PAUSE G_GUINT64_CONSTANT (1000000000)
 
 static void
@@ -61,11 +61,11 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
 
 /* On a signal */
 
-/* The watch for a signal, under the lock, except the semaphore.  The thread runs until
- * is_ending. */
+/* The signal that the library handles, and the thread that writes the snapshots.  watch_lock guards
+ * all fields except is_ending.  The thread ends when it is woken and finds is_ending TRUE. */
 static struct
 {
-  gint number; /* 0: none */
+  gint number; /* the signal; 0: none */
   gchar *pattern;
   GThread *thread;
   gboolean is_ending; /* atomic */
@@ -112,7 +112,7 @@ run (gpointer data)
   return NULL;
 }
 
-/* Returns TRUE if a signal has no handler, or ours.  Otherwise sets an error. */
+/* Returns TRUE if a signal has no handler, or only the library's.  Otherwise sets an error. */
 static gboolean
 is_free (gint number, GError **error)
 {
@@ -155,7 +155,7 @@ begin_watch (gint number, const gchar *path, GError **error)
 
   _tarn_assert_locked (&watch_lock);
   while (sem_trywait (&wake_up) == 0)
-    ; /* drops signals of an earlier watch */
+    ; /* forgets signals that arrived before this call */
   __atomic_store_n (&watch.is_ending, FALSE, __ATOMIC_RELEASE);
   watch.pattern = g_strdup (path);
   watch.thread = _tarn_own_thread_new ("tarn-snapshot", run, watch.pattern, error);

@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Snapshots: what all allocators have at one moment, as JSON (doc/guide/trace-format.md).
+ * Snapshots: files with the memory of all allocators at one moment (doc/guide/trace-format.md).
  *
- *     snapshot.c  the file
- *     occasion.c  when one is written without being asked for: out of memory, and on a signal
- *     holders.c   who has most of a pool, for messages */
+ *     snapshot.c  writes a snapshot to a file
+ *     occasion.c  starts snapshots when memory has run out, and when a signal arrives
+ *     holders.c   finds the tags whose blocks take most of a pool, for messages */
 
 #ifndef TARN_SNAPSHOT_PRIVATE_H
 #define TARN_SNAPSHOT_PRIVATE_H
@@ -14,16 +14,17 @@
 
 #include "allocator/allocator-private.h"
 
-/* Writes a snapshot.  @reason: "asked", "signal" or "out-of-memory".  @message: more about it;
- * nullable.  No lock of an allocator is held. */
+/* Writes a snapshot, with @reason ("asked", "signal" or "out-of-memory") and @message, the error of
+ * the failed request or NULL.  The caller holds neither an allocator's lock nor the registry's. */
 gboolean _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *message,
                                GError **error);
 
-/* Writes a snapshot if TARN_SNAPSHOT_ON_OOM asks for it. */
+/* Writes a snapshot if the environment variable TARN_SNAPSHOT_ON_OOM has the path of a file; at
+ * most one each second.  @message: the error of the failed request.  The caller holds no lock. */
 void _tarn_snapshot_note_out_of_memory (const gchar *message);
 
-/* Adds the largest holders of a pool's blocks to a message, if they are known.  The pool's lock is
- * not held. */
+/* Adds to an error's message the tags (tarn_tag_push ()) whose blocks take most of a pool.  Does
+ * nothing if no block has a tag.  The caller does not hold the pool's lock. */
 void _tarn_holders_append (TarnAllocator *pool, GError *error);
 
 #endif

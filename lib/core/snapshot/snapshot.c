@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The file of a snapshot.  Its text is made once all allocators go on.  Making text takes far
- * longer than reading the allocators, and finding the modules of stack frames needs a lock of the
- * loader, which a thread may hold that waits for an allocator's. */
+ * Writes a snapshot to a file.  Copies the state of all allocators while they are locked, and makes
+ * the text after they are unlocked.  Making the text takes far longer than copying.  It also takes
+ * a lock of the dynamic loader, to find the files of stack frames.  A thread with the loader's lock
+ * may wait for an allocator's lock, so making the text under allocators' locks could deadlock. */
 
 #define _GNU_SOURCE 1 /* program_invocation_short_name */
 
@@ -24,7 +25,7 @@
 #include "common/trace-names-private.h"
 #include "record/record-private.h"
 
-/* A block, as copied while all allocators are frozen.  The text is made afterwards. */
+/* A copy of a block's state, made while all allocators are locked. */
 typedef struct
 {
   guint64 address;
@@ -40,7 +41,7 @@ typedef struct
   guint64 start;
   gsize size;
   guint64 queue; /* for a piece; 0: none */
-  guint64 part;  /* for an extent: its user's address; 0: start */
+  guint64 part;  /* for an extent: the address that the program sees; 0: the same as start */
 } ToldStretch;
 
 typedef struct
@@ -48,11 +49,11 @@ typedef struct
   guint64 id, upstream; /* 0: none */
   TarnTraceClass class;
   gchar *name;      /* nullable */
-  GArray *options;  /* guint64: pairs */
-  GArray *counters; /* the same; NULL: it has none */
+  GArray *options;  /* guint64: each property, then its value */
+  GArray *counters; /* the same for counters; NULL: the allocator has none */
   GArray *blocks;   /* ToldBlock */
   GArray *pieces;   /* ToldStretch */
-  GArray *extents;  /* in use */
+  GArray *extents;  /* of ToldStretch: extents in use */
 } Told;
 
 typedef struct
@@ -168,7 +169,7 @@ typedef struct
 {
   TarnJson json;
   guint64 time;        /* the time of the snapshot */
-  GHashTable *stacks;  /* a set of their numbers */
+  GHashTable *stacks;  /* a set: the numbers of the stacks of blocks */
   GHashTable *modules; /* TarnModule, by load address and path */
 } Writer;
 
@@ -273,7 +274,7 @@ add_allocator (Writer *self, const Told *told)
 
 /* Stacks */
 
-/* Adds a module to the list of modules, unless it is there. */
+/* Adds a module to self->modules if it is not there. */
 static void
 keep_module (Writer *self, const TarnModule *module)
 {
@@ -358,9 +359,10 @@ add_modules (Writer *self)
   _tarn_json_close (json, ']');
 }
 
-/* The whole */
+/* The whole text, and the file */
 
-/* Returns the program's name, which GLib knows only if the program has set it. */
+/* Returns the program's name: the one that the program has set with g_set_prgname (), or else the
+ * C library's; NULL if there is neither. */
 static const gchar *
 get_program (void)
 {
@@ -415,8 +417,8 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
   return json->text;
 }
 
-/* Writes to an existing file that is not regular: a device, or a pipe with a reader.  Replacing it
- * would, for example, take /dev/null away from all programs. */
+/* Writes to an existing device or pipe.  Does not replace the file, because a regular file in place
+ * of /dev/null, for example, would harm all programs.  Fails if a pipe has no reader. */
 static gboolean
 write_in_place (const gchar *path, const GString *text)
 {
@@ -428,7 +430,7 @@ write_in_place (const gchar *path, const GString *text)
   if (file < 0)
     return FALSE;
   fcntl (file, F_SETFL,
-         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* there is a reader, but it may be slow */
+         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* from here on, waits for a pipe's slow reader */
   while (done < text->len)
     {
       n = write (file, text->str + done, text->len - done);
@@ -442,8 +444,8 @@ write_in_place (const gchar *path, const GString *text)
   return done == text->len;
 }
 
-/* Replaces the file, or makes one.  Only its owner may read it, because it describes the
- * program. */
+/* Replaces or creates a regular file.  Only its owner may read the file, because a snapshot
+ * describes the program. */
 static gboolean
 replace_file (const gchar *path, const GString *text, GError **error)
 {
@@ -459,8 +461,8 @@ replace_file (const gchar *path, const GString *text, GError **error)
   return FALSE;
 }
 
-/* Writes the file.  It does not follow a symbolic link, which may be another user's in a folder
- * that others can write to. */
+/* Writes the text to a file.  Fails if the path is a symbolic link, because in a shared folder such
+ * as /tmp another user may have made the link, so that the program overwrites another file. */
 static gboolean
 write_file (const gchar *path, const GString *text, GError **error)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The public functions that start and stop recordings. */
+ * The public functions that start and stop recordings (files with all requests, frees and other
+ * events of a program), and get the counters of a recording. */
 
 #include <tarn/error.h>
 #include <tarn/trace.h>
@@ -11,7 +12,8 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* Makes all allocators record their state and trace their blocks, or stop that. */
+/* Starts or stops tracing of blocks for a recording.  At the start, also describes all allocators
+ * and their blocks in the recording. */
 static void
 follow (gboolean follows)
 {
@@ -55,7 +57,7 @@ tarn_trace_stop (GError **error)
 
   is_stopped = _tarn_record_stop (error);
   if (!_tarn_forked ()
-      && !_tarn_records ()) /* in a child of fork (), another thread may have held the locks */
+      && !_tarn_records ()) /* not in a child of fork (): its parent's threads may hold the locks */
     follow (FALSE);
   return is_stopped;
 }
