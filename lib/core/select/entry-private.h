@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The entries of a selection (a text that chooses devices).  An entry consists of the name of a
- * platform and names of devices.  entry.c reads both syntaxes of selections into entries. */
+ * platform and names of devices.  entry.c reads entries in either syntax of selections. */
 
 #ifndef TARN_ENTRY_PRIVATE_H
 #define TARN_ENTRY_PRIVATE_H

@@ -23,7 +23,7 @@ typedef struct
 typedef struct
 {
   guint multiplicity;
-  gint axis; /* counted from the right */
+  gint axis; /* counted from the right, from 0 on; -1: no conflict */
   gint bank;
   gchar *text; /* owned */
 } Conflict;
@@ -98,8 +98,8 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Replaces @worst with the conflict in a bank if more work items access that bank.  If the number
- * of work items is the same, keeps the conflict whose text is greater by strcmp (). */
+/* Replaces @worst, the worst conflict so far, with that of a bank that more work items access.  If
+ * the number of work items is the same, keeps the conflict whose text is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * The list of the kinds of platforms other than "opencl": "cuda", and kinds that backends add.  A
- * selection, such as 0:0;cuda:0, may have entries for several backends.  Each backend resolves the
- * whole selection, but has only platforms of its own kind.  OpenCL's backend, for example, passes
- * over cuda:0 because "cuda" is in the list; otherwise that would be the name of a platform. */
+ * selection, such as 0:0;cuda:0, may have entries for several backends, each of which resolves the
+ * whole selection with only its own platforms.  OpenCL's backend, for example, passes over cuda:0
+ * because "cuda" is in the list, and does not look for an OpenCL platform of that name. */
 
 #include "select/selection-private.h"
 

@@ -1,11 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Resolves a selection, a text that chooses devices.  "0:0,1;intel:i5", for example, chooses
- * devices 0 and 1 of platform 0, and the first device whose name contains "i5" of the first
- * platform whose name contains "intel".  entry.c reads the text, in one of two syntaxes, into
- * entries; this file finds the platforms and devices that the names in entries mean, for both
- * syntaxes.  Calls no driver. */
+ * Resolves a selection, a text that chooses devices, such as 0:0,1;intel:i5: devices 0 and 1 of
+ * platform 0, and the first i5 of the first platform whose name contains "intel".  entry.c reads
+ * the entries of the text, in one of two syntaxes.  This file finds the platforms and devices that
+ * the names in entries mean, in the same way for both syntaxes.  Calls no driver. */
 
 #include "select/selection-private.h"
 
@@ -33,7 +32,7 @@ typedef struct
 
 /* Errors.  In PyOpenCL's syntax, messages begin with the words of PyOpenCL's own messages. */
 
-#define MAX_LISTED 10 /* choices in a message */
+#define MAX_LISTED 10 /* the most choices that a message lists */
 
 /* Returns a list of choices for a message, such as "platforms: 0 = 'Portable Computing Language',
  * 1 = 'rusticl'".  Leaves out the numbers if @has_places is FALSE, for devices of several
@@ -125,8 +124,8 @@ uuid_matches (const gchar *uuid, const gchar *wanted)
   return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
-/* Returns TRUE if a UUID begins with @beginning, ignoring case and prefixes.  An empty @beginning
- * begins no UUID. */
+/* Returns TRUE if a UUID begins with @beginning, ignoring case and the prefixes GPU- and MIG-.
+ * Returns FALSE if @beginning is empty. */
 static gboolean
 uuid_begins (const gchar *uuid, const gchar *beginning)
 {
@@ -477,8 +476,7 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   const gchar *kind = is_kind ? entry->platform.text : "opencl";
   g_autoptr (GArray) platforms = platform_choices (resolver, star ? NULL : kind);
 
-  /* The caller has no platform of the kind that the entry names: the entry is for another backend,
-   * which resolves the same text. */
+  /* The entry is for another backend, because the caller has no platform of the entry's kind. */
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
       && (is_kind || resolver->n_platforms > 0))
     return TRUE;
@@ -492,8 +490,7 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
-/* Adds to the result the devices that the selection chooses.  The caller handles an empty
- * selection, which chooses all devices. */
+/* Resolves a selection.  The caller handles an empty selection, which chooses all devices. */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {

@@ -12,7 +12,8 @@
 /* The characters of UUIDs and PCI addresses, which in a selection need no quotation marks. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
-/* Returns TRUE if a name, written as in a selection, finds the device at @index and no other. */
+/* Returns TRUE if a name, written as in a selection, finds only the device at @index of @devices.
+ */
 static gboolean
 finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
 {
@@ -70,7 +71,7 @@ name_property (const gchar *property, const gchar *value)
 }
 
 /* Returns a name that finds only this device: its UUID, PCI address or name, or else its index.
- * The UUID and PCI address may find several devices, if these are parts of one GPU. */
+ * The UUID and PCI address may find several devices, because parts of one GPU may share them. */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
 {

@@ -31,7 +31,7 @@ typedef struct
   guint64 address;
   gsize size; /* as requested; 0 for a cached block */
   gsize alloc_size;
-  guint64 queue; /* 0: none */
+  guint64 queue; /* the handle of the block's first queue; 0: none */
   TarnOrigin origin;
   gboolean is_active;
 } ToldBlock;
@@ -40,13 +40,13 @@ typedef struct
 {
   guint64 start;
   gsize size;
-  guint64 queue; /* for a piece; 0: none */
+  guint64 queue; /* for a piece: the handle of its queue; 0: none */
   guint64 part;  /* for an extent: the address that the program sees; 0: the same as start */
 } ToldStretch;
 
 typedef struct
 {
-  guint64 id, upstream; /* 0: none */
+  guint64 id, upstream; /* ids of the allocator and of its upstream; 0: none */
   TarnTraceClass class;
   gchar *name;      /* nullable */
   GArray *options;  /* guint64: each property, then its value */
