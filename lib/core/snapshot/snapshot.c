@@ -31,7 +31,7 @@ typedef struct
   guint64 address;
   gsize size; /* as requested; 0 for a cached block */
   gsize alloc_size;
-  guint64 queue; /* the handle of the block's first queue; 0: none */
+  guint64 queue; /* the handle of a queue that has used the block; 0: none */
   TarnOrigin origin;
   gboolean is_active;
 } ToldBlock;
