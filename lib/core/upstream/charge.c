@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bytes that the program takes from a device beside a pool, and that count within the pool's limit:
- * a charge.  Making one is a request that reserves its bytes (limit.c), and ends the reservation
- * without asking the upstream allocator. */
+ * Charges.  A program that allocates device memory without a pool can charge the bytes to a pool,
+ * so that they count toward the pool's limit.  To charge bytes, a thread reserves them as a request
+ * for memory does (limit.c), and then ends the reservation without asking the upstream
+ * allocator. */
 
 #include "base/fork-private.h"
 #include "pool/cache-private.h"
@@ -11,8 +12,9 @@
 #include "snapshot/snapshot-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds bytes to the charge if there is room, and frees held blocks to make room.  *is_limited: the
- * pool has a limit, which is why there is no room if this fails. */
+/* Charges bytes to a pool if they fit within its limit.  Frees cached blocks to make room.  If this
+ * fails, *is_limited tells why.  TRUE: the bytes would exceed the pool's limit.  FALSE: the pool
+ * has no limit, but a gsize cannot count all its bytes. */
 static gboolean
 try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
 {
@@ -34,7 +36,8 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Adds the holders of the pool's memory to the error of a charge that would exceed the limit. */
+/* Adds the tags that have the most bytes of the pool to the error of a charge that would exceed the
+ * limit.  Writes a snapshot if TARN_SNAPSHOT_ON_OOM asks for it. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

@@ -1,31 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reclaim groups: pools that free cached memory for each other. */
+ * Reclaim groups.  A pool that runs out of memory frees cached blocks of the other pools of its
+ * group. */
 
 #ifndef TARN_RECLAIM_GROUP_PRIVATE_H
 #define TARN_RECLAIM_GROUP_PRIVATE_H
 
 #include "pool/pool-private.h"
 
-/* A group of pools with memory of one device.
+/* A group of pools whose memory is on the same device.
  *
- * Invariant: a pool is among the members exactly if this is the pool's group.  A thread that
- * changes either holds the lock of the group and the lock of the pool.  It takes the group's lock
- * before those of pools, and give_backs_lock after them.
+ * Invariant: the array members has a pool if and only if the pool's reclaim.group is this group.  A
+ * thread that changes members or reclaim.group holds the group's lock and the pool's lock.  A
+ * thread takes the group's lock before the locks of pools, and give_backs_lock after the locks of
+ * pools.
  *
- * A pool has a reference to its group.  A group has none to its members: a pool leaves its group
- * when the last reference to the pool is gone. */
+ * A pool has a reference to its group.  A group has no references to its members: a pool leaves its
+ * group when the last reference to the pool is dropped. */
 struct _TarnReclaimGroup
 {
   gint ref_count; /* atomic */
 
   TarnMutex lock;
-  GPtrArray *members; /* in the order of their ids */
+  GPtrArray *members; /* of TarnPool, sorted by the pools' ids */
 
   TarnMutex give_backs_lock;
-  TarnTickets give_backs; /* those of all members */
-  guint level;            /* the highest that a member ever had */
+  TarnTickets give_backs; /* running calls that return memory of any member to upstream */
+  guint level;            /* the highest level (base/duty-private.h) of a member so far */
 };
 
 void _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket);

@@ -1,12 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reclaim groups: a pool that runs out of memory returns held blocks of other pools of its group.
+ * Reclaim groups: a pool that runs out of memory returns cached blocks of other pools of its group
+ * to their upstream allocators.
  *
- * A call takes blocks of another pool with the locks of all members held, so that it knows for one
- * moment whether any pool holds a block.  It returns them without any lock.  It has no reference on
- * the other pool, so the end of that pool's last reference waits for it; all that the pool held has
- * been returned afterwards. */
+ * For this, a thread locks all pools of the group, so that it sees at one moment which pools have
+ * cached blocks.  It takes blocks of one pool out of the bins, unlocks all pools, and then returns
+ * the blocks to upstream without holding a lock.  The thread has no reference to that pool.  So if
+ * the pool's last reference is dropped meanwhile, pool_dispose () waits until the thread has
+ * returned the blocks. */
 
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
@@ -49,7 +51,7 @@ tarn_reclaim_group_unref (TarnReclaimGroup *group)
   g_free (group);
 }
 
-/* Gets a pool's group, with a reference.  Returns NULL if there is none. */
+/* Returns a reference to a pool's group, or NULL if the pool is in no group. */
 TarnReclaimGroup *
 _tarn_pool_get_group (TarnPool *pool)
 {
@@ -61,10 +63,11 @@ _tarn_pool_get_group (TarnPool *pool)
   return group;
 }
 
-/* Members.  A pool's group is read under its lock, and changed with the group's as well. */
+/* Members.  A thread that reads a pool's reclaim.group holds the pool's lock; a thread that changes
+ * it also holds the group's lock. */
 
-/* Compares pools by their ids.  The locks of members are taken in this order, as a snapshot takes
- * those of all pools. */
+/* Compares pools by their ids.  A thread that locks all members takes their locks in this order, in
+ * which a snapshot also locks all pools. */
 static gint
 compare_members (gconstpointer a, gconstpointer b)
 {
@@ -73,7 +76,7 @@ compare_members (gconstpointer a, gconstpointer b)
   return left->base.id < right->base.id ? -1 : left->base.id > right->base.id;
 }
 
-/* Notes the level of a member. */
+/* Raises the group's level to the level of a new member if that is higher. */
 static void
 note_level (TarnReclaimGroup *group, guint level)
 {
@@ -82,7 +85,8 @@ note_level (TarnReclaimGroup *group, guint level)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Puts a pool into a group.  Returns FALSE if another thread has put it into one meanwhile. */
+/* Puts a pool into a group.  Returns FALSE if another thread has put the pool into a group
+ * meanwhile. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -103,7 +107,7 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
   return joins;
 }
 
-/* Takes a pool out of a group, unless another thread was faster. */
+/* Removes a pool from a group, unless another thread has already removed it. */
 static void
 leave_group (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -150,12 +154,13 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
   return _tarn_forked () ? NULL : _tarn_pool_get_group (pool);
 }
 
-/* Removes a pool whose last reference is gone from its group.  In the same critical section, in
- * which no member can ask it any more, retires its held blocks and announces their return. */
+/* Removes a pool from its group after the pool's last reference was dropped.  In the same critical
+ * section, takes all cached blocks out of the pool's bins, so that no other member takes them, and
+ * announces that the caller returns them to upstream with @give_back. */
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
-  TarnReclaimGroup *group = pool->reclaim.group; /* nobody else changes it any more */
+  TarnReclaimGroup *group = pool->reclaim.group; /* no other thread changes it any more */
 
   _tarn_assert_not_locked (&pool->lock);
   if (group != NULL)
@@ -174,9 +179,9 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
   tarn_reclaim_group_unref (group);
 }
 
-/* Returning memory for one another */
+/* Returning memory of other members */
 
-/* Adds a call to the group's calls that return memory. */
+/* Adds a call that returns memory of a member to the group's list of such calls. */
 void
 _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 {
@@ -185,7 +190,8 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Removes a finished call from the group's calls that return memory. */
+/* Removes a finished call from the group's list of calls that return memory.  @has_given: the call
+ * has returned memory. */
 void
 _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given)
 {
@@ -194,7 +200,7 @@ _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Counts the finished calls of all members that have returned memory. */
+/* Returns the number of finished calls that have returned memory of any member. */
 guint64
 _tarn_group_get_ended (TarnReclaimGroup *group)
 {
@@ -206,8 +212,8 @@ _tarn_group_get_ended (TarnReclaimGroup *group)
   return ended;
 }
 
-/* Waits for the calls that are returning memory of members and that began before this one.  Returns
- * at once if this thread must not wait for them. */
+/* Waits until every call that is now returning memory of a member has ended.  Returns at once if
+ * the calling thread must not wait for such calls (base/duty-private.h). */
 void
 _tarn_group_await_give_backs (TarnReclaimGroup *group)
 {
@@ -223,13 +229,14 @@ get_member (const TarnReclaimGroup *group, guint i)
   return g_ptr_array_index (group->members, i);
 }
 
-/* Adds the members of a group to a list, with references. */
+/* Adds the members of a group to a list, with references.  Omits a member whose last reference is
+ * gone, because that member is about to leave the group. */
 void
 _tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools)
 {
   _tarn_mutex_lock (&group->lock);
   for (guint i = 0; i < group->members->len; i++)
-    if (_tarn_allocator_try_ref (&get_member (group, i)->base)) /* else it is about to leave */
+    if (_tarn_allocator_try_ref (&get_member (group, i)->base))
       g_ptr_array_add (pools, get_member (group, i));
   _tarn_mutex_unlock (&group->lock);
 }
@@ -244,8 +251,9 @@ lock_members (TarnReclaimGroup *group)
     _tarn_mutex_lock (&get_member (group, i)->lock);
 }
 
-/* Flushes the threads' caches of all members. No door opens before all are closed, so there is one
- * moment at which every held block is in a bin. */
+/* Moves the blocks in the threads' caches of all members into the members' bins.  Closes the doors
+ * of all members, the readers-writer locks of these caches, before it opens the first of them
+ * again.  So there is one moment at which every cached block of the group is in a bin. */
 static void
 flush_members (TarnReclaimGroup *group)
 {
@@ -262,7 +270,7 @@ flush_members (TarnReclaimGroup *group)
     }
 }
 
-/* Gives up the locks of a group and all its members. */
+/* Releases the locks of all members of a group, and then the group's lock. */
 static void
 unlock_members (TarnReclaimGroup *group)
 {
@@ -272,7 +280,7 @@ unlock_members (TarnReclaimGroup *group)
   _tarn_mutex_unlock (&group->lock);
 }
 
-/* Adds up the managed bytes of all members, as far as a size can count. */
+/* Returns the sum of the managed bytes of all members; G_MAXSIZE: a gsize cannot count them. */
 gsize
 _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
 {
@@ -286,7 +294,8 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
   return bytes;
 }
 
-/* Finds the member that holds most.  Returns NULL if none holds anything. */
+/* Finds the member that has the most bytes of cached blocks.  Returns NULL if no member has a
+ * cached block. */
 static TarnPool *
 find_richest (const TarnReclaimGroup *group)
 {
@@ -302,8 +311,8 @@ find_richest (const TarnReclaimGroup *group)
   return richest;
 }
 
-/* Makes the members' upstream allocators return unused memory, until they have returned the wanted
- * bytes.  Returns the number of bytes. */
+/* Makes the members' upstream allocators, one after another, return unused memory to the driver,
+ * until they have returned @wanted bytes.  Returns the number of bytes that they returned. */
 static gsize
 trim_upstreams (TarnReclaimGroup *group, gsize wanted)
 {
@@ -320,10 +329,11 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
   return bytes;
 }
 
-/* Returns held blocks of the member that holds most, as _tarn_pool_give_back_held () does, and
- * trims its upstream allocator.  If no member holds a block, trims the upstream allocators of all.
- * Returns the number of bytes.  The member lives until this is done, because pool_dispose () waits.
- */
+/* Returns cached blocks of at least @wanted bytes, or all cached blocks, of the member that has the
+ * most bytes of them.  Then trims that member's upstream allocator.  If no member has a cached
+ * block, trims the upstream allocators of all members instead.  Returns the bytes of the returned
+ * blocks, or else the bytes that the upstream allocators returned.  The member lives until its
+ * blocks are returned, because a pool's struct is not freed before that (give-back.c). */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reclaim functions, by which a program frees memory when it has run out.  They run without any
- * lock, on a snapshot of the list, so they may add and remove one another, free blocks of the very
- * pool that asks, and run in several threads at a time. */
+ * Reclaim functions: the program adds them to a pool, and the pool calls them when it has run out
+ * of memory, so that the program frees some.  The pool calls them from a copy of its list, without
+ * holding a lock.  So a reclaim function may add and remove reclaim functions and free blocks of
+ * the same pool, and several threads may call a function at the same time. */
 
 #include "base/fork-private.h"
 #include "record/record-private.h"
@@ -15,8 +16,8 @@ typedef struct
   TarnReclaimFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
-  gint removed;   /* atomic: not called any more, even if a snapshot still has it */
-  gint ref_count; /* atomic: the pool's list, and each snapshot */
+  gint removed;   /* atomic: TRUE: no thread calls it any more, even if a copied list has it */
+  gint ref_count; /* atomic: the pool's list and each copy of the list have a reference */
 } ReclaimFunc;
 
 static gpointer
@@ -29,7 +30,7 @@ reclaim_func_ref (gconstpointer item, gpointer unused)
   return func;
 }
 
-/* Drops a reference; with the last one the function's user_data is destroyed. */
+/* Drops a reference to a reclaim function.  If it is the last one, destroys user_data. */
 static void
 reclaim_func_unref (gpointer item)
 {
@@ -74,7 +75,8 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   return id;
 }
 
-/* Takes a function out of the list by its number.  Returns NULL if it is not there. */
+/* Removes the function with a number from a list, and returns it.  Returns NULL if the list has no
+ * such function. */
 static ReclaimFunc *
 steal_by_id (GPtrArray *funcs, guint id)
 {
@@ -107,10 +109,10 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   return TRUE;
 }
 
-/* Frees blocks that were set aside and that the program does not retain any more; asks the upstream
- * allocator to reclaim memory if @ask_upstream; and then calls the pool's reclaim functions, each
- * once.  Returns TRUE if any of these freed memory.  Returns FALSE at once inside a reclaim
- * function. */
+/* Frees the blocks that were set aside (aside.c) and that the program does not retain any more.  If
+ * @ask_upstream, also asks the upstream allocator to reclaim memory.  Then calls each reclaim
+ * function of the pool once.  Returns TRUE if any of these steps freed memory.  Does nothing and
+ * returns FALSE if the calling thread is inside a reclaim function already. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {

@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Between a pool and its upstream allocator:
+ * Functions with which a pool uses its upstream allocator, the one that the pool gets its memory
+ * from:
  *
- *     miss.c           allocates from upstream, and recovers when memory has run out
+ *     miss.c           allocates from upstream, and recovers when upstream is out of memory
  *     give-back.c      returns memory to upstream
- *     limit.c          keeps a pool within its limit
- *     budget.c         tells how much memory there is for a pool
- *     charge.c         counts toward that limit the memory that the program takes beside the pool
+ *     limit.c          keeps a pool's bytes within the limit that the program sets
+ *     budget.c         tells how much memory a pool can have
+ *     charge.c         counts bytes that the program allocates itself toward a pool's limit
  *     aside.c          keeps freed blocks whose memory the program still retains
- *     reclaim.c        calls reclaim functions
- *     reclaim-group.c  returns held blocks of other pools of a group */
+ *     reclaim.c        calls the program's reclaim functions, which free memory
+ *     reclaim-group.c  returns cached blocks of other pools of the same reclaim group */
 
 #ifndef TARN_UPSTREAM_PRIVATE_H
 #define TARN_UPSTREAM_PRIVATE_H
@@ -18,14 +19,14 @@
 #include "base/duty-private.h"
 #include "pool/pool-private.h"
 
-/* A reservation: the bytes of the limit that a request takes before it asks the upstream
- * allocator. */
+/* A reservation: bytes within a pool's limit that a thread sets apart for a request, before it asks
+ * the upstream allocator for memory. */
 typedef struct
 {
-  gsize size;               /* bytes: set it before */
-  gboolean is_limited;      /* whether there was a limit when it was made, or refused */
-  gboolean was_short;       /* held blocks had to go for it */
-  guint64 ended_give_backs; /* _tarn_pool_get_ended () as it was then */
+  gsize size;               /* bytes; the caller sets them before _tarn_pool_reserve () */
+  gboolean is_limited;      /* TRUE: the pool had a limit during _tarn_pool_reserve () */
+  gboolean was_short;       /* TRUE: an attempt to reserve failed, or took cached blocks */
+  guint64 ended_give_backs; /* result of _tarn_pool_get_ended () during _tarn_pool_reserve () */
 } TarnReservation;
 
 /* miss.c */
@@ -33,26 +34,28 @@ TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, Tar
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
 
-/* give-back.c; the caller of the first two holds the lock */
+/* give-back.c.  The callers of the first two functions hold the pool's lock. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
-/* aside.c; the lock is not held */
-/* In budget.c.  Asks the backend for the device's memory; each number is G_MAXUINT64 if unknown. */
+/* budget.c.  Asks the backend for the device's total and free bytes.  Sets a number to G_MAXUINT64
+ * if the backend does not know it. */
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
+
+/* aside.c.  The callers do not hold the pool's lock. */
 gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
-/* Frees all blocks that were set aside and whose memory the program does not retain any more.
- * Returns TRUE if it has freed any. */
+/* Checks all blocks that were set aside, because the program still retained their memory when it
+ * freed them.  Frees each of them that is not retained any more.  Returns TRUE if it freed any. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of the blocks that were set aside.  Calls @free_block for each whose memory the
- * program does not retain any more.  @free_block must not check such blocks itself. */
+/* Checks a few of the blocks that were set aside.  Calls @free_block for each of them whose memory
+ * the program does not retain any more.  @free_block must not call _tarn_pool_look_aside (). */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
@@ -60,7 +63,8 @@ void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
-void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held, here and in the next */
+/* The callers of the next two functions hold the pool's lock. */
+void _tarn_pool_fit_ceiling (TarnPool *pool);
 void _tarn_pool_note_limit_room (TarnPool *pool);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   gsize alignment, const TarnQueue *queue, TarnMemory *memory,
