@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recording a program that does not ask for it: TARN_TRACE; and snapshots of one that runs out of
- * memory: TARN_SNAPSHOT_ON_OOM.  None of this is read in a set-user-ID program. */
+ * Environment variables for an unmodified program.  TARN_TRACE makes Tarn record the program's
+ * events, and TARN_SNAPSHOT_ON_OOM makes Tarn write a snapshot when the program runs out of memory.
+ * A set-user-ID program ignores these variables. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -15,7 +16,7 @@
 #include "common/variable-private.h"
 #include "record/record-private.h"
 
-static gchar *snapshot_path; /* constant once the environment was read */
+static gchar *snapshot_path; /* constant after begin () has read it */
 
 gchar *
 _tarn_path_expand (const gchar *path)

@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Decides if blocks are traced one by one, and keeps the reasons. */
+ * Keeps the reasons to trace blocks one by one.  Blocks are traced as long as there is a reason. */
 
 #include "record/record-private.h"
 
-gint _tarn_is_following; /* atomic: of TarnFollowReason */
-static guint64 start;    /* atomic */
+gint _tarn_is_following; /* atomic: a set of TarnFollowReason bits */
+static guint64 start;    /* atomic: time when the first of these reasons was added, in ns */
 
 gboolean
 _tarn_follow (TarnFollowReason reason, gboolean follows)

@@ -9,18 +9,18 @@
  *     tag.c            tags: names that threads give to their requests
  *     stack.c          call stacks of requests
  *     module.c         the program and library files that contain the code of stacks
- *     follow.c         decides if blocks are traced one by one
- *     environment.c    TARN_TRACE and TARN_SNAPSHOT_ON_OOM
- *     probe-private.h  static probes, for other programs
+ *     follow.c         keeps the reasons to trace blocks one by one
+ *     environment.c    reads TARN_TRACE and TARN_SNAPSHOT_ON_OOM
+ *     probe-private.h  static probes, for tools such as perf
  *
- * Each thread writes events to its own buffer, without a lock, and takes another buffer when that
- * one is full.  The recorder has one thread that writes the buffers to the file, ten times a second
- * and whenever a buffer is full.  So a thread that records never waits for a disk.  If there is no
- * empty buffer, the thread drops the event, and counts it as lost.
+ * Each thread writes events to its own buffer without a lock, and takes an empty buffer when the
+ * old one is full.  If there is no empty buffer, the thread drops the event, and counts it as lost.
+ * One thread of the recorder writes all buffers to the file, ten times a second and whenever a
+ * buffer is full.  So the other threads never wait for a disk.
  *
- * Each event has a time.  A thread records an event that gives memory away before it does so, and
- * an event that gets memory after it did so.  So events in the order of their times never say that
- * two owners have the same memory. */
+ * Each event has a time.  A thread records a free before it frees the memory, and an allocation
+ * after it has allocated the memory.  So in the order of the events' times, no memory has two
+ * owners at once. */
 
 #ifndef TARN_RECORD_PRIVATE_H
 #define TARN_RECORD_PRIVATE_H
@@ -31,22 +31,22 @@
 #include "common/trace-format-private.h"
 #include "record/probe-private.h"
 
-/* A door that is open while events are recorded.  A thread enters it before it writes to a stream.
- */
+/* The recorder's door, a readers-writer lock (base/thread-private.h), which is open while events
+ * are recorded.  A thread enters it as a reader before it writes an event. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* A set of TarnFollowReasons for which blocks are traced one by one; 0: they are not.  While they
- * are, pools serve requests and frees only in read sections with a fence, so that each of them sees
- * this. */
+/* The set of TarnFollowReason bits for which pools trace blocks one by one; 0: pools do not trace
+ * blocks.  While pools trace blocks, they serve each request and free in a read section with a full
+ * fence, so that the thread sees the current value of this variable. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
 typedef enum
 {
   TARN_FOLLOW_FOR_RECORDING = 1,
-  TARN_FOLLOW_FOR_TAGS = 2,          /* the program wants blocks to have tags */
+  TARN_FOLLOW_FOR_TAGS = 2,          /* the program called tarn_snapshot_set_follow () */
   TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* Tarn writes a snapshot when memory has run out */
   TARN_FOLLOW_FOR_SIGNAL = 8,        /* Tarn writes a snapshot at a signal */
-  TARN_FOLLOW_FOR_CHECKS = 16        /* pools check their invariants now and then */
+  TARN_FOLLOW_FOR_CHECKS = 16        /* pools check their invariants at intervals */
 } TarnFollowReason;
 
 static inline gboolean
@@ -63,14 +63,16 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Adds or removes a reason to trace blocks one by one.  Blocks are traced as long as there is a
- * reason.  Returns TRUE if this was the first reason, or if none is left.  The caller then has to
- * close all pools' doors and open them again. */
+/* Adds a reason to trace blocks one by one if @follows, otherwise removes it.  Pools trace blocks
+ * as long as there is a reason.  Returns TRUE if this was the first reason, or if no reason is
+ * left.  The caller then closes the doors of all pools and opens them again. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
-/* Gets the time since which blocks have been traced; G_MAXUINT64: blocks are not traced. */
+/* Returns the time when pools began to trace blocks, in nanoseconds; G_MAXUINT64: pools do not. */
 guint64 _tarn_follow_get_start (void);
 
-/* recorder.c.  The caller sets all options; there are no defaults. */
+/* recorder.c */
+
+/* The options of a recording.  The caller sets all fields; there are no defaults. */
 typedef struct
 {
   gsize buffer_bytes;
@@ -88,36 +90,38 @@ gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnRecordStats *stats);
 
-/* Sets a function that the recorder calls before it ends a recording, also when the program ends.
- */
+/* Sets a function that the recorder calls before a recording ends.  A recording ends when
+ * _tarn_record_stop () is called, or when the process exits. */
 void _tarn_record_set_last_words (void (*func) (void));
 
 /* environment.c */
 
-/* Begins to record if TARN_TRACE says so, and to trace blocks if TARN_SNAPSHOT_ON_OOM is set.  Only
- * the first call of a process does this. */
+/* Begins to record if TARN_TRACE is set, and to trace blocks if TARN_SNAPSHOT_ON_OOM is set.  Only
+ * the first call in a process does this; later calls do nothing. */
 void _tarn_record_from_environment (void);
 /* Gets the value of TARN_SNAPSHOT_ON_OOM: the path of the snapshots that Tarn writes when memory
  * has run out.  Returns NULL if the variable is not set. */
 const gchar *_tarn_record_get_snapshot_path (void);
-/* Returns a copy of a path that has the number of the process in place of each %p. */
+/* Returns a copy of @path in which the process ID replaces each "%p". */
 gchar *_tarn_path_expand (const gchar *path);
 
-/* stream.c.  These functions do nothing if no recording has started, or in a child of fork ().  The
- * caller may hold any lock, but it must not be in a read section. */
+/* stream.c.  The functions that record do nothing while no recording is active, and in a child of
+ * fork ().  The caller may hold any lock, but must not be in a read section
+ * (base/thread-private.h), because these functions begin one. */
 void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
-/* Records the result of a request.  Returns the time of the event; 0: it was not recorded. */
+/* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
                               guint32 stack, const guint64 *numbers);
 guint32 _tarn_record_get_thread (void); /* the system's number of the calling thread */
 void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                           const gchar *name, const guint64 *properties, gsize n_properties);
 void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
-guint64 _tarn_record_get_time (void); /* nanoseconds, of the clock of events */
+guint64 _tarn_record_get_time (void); /* the current time of the events' clock, in nanoseconds */
 gint64 _tarn_record_get_step_time (void);
 
-/* Call this when a call of the driver begins.  Returns the time, from which TARN_EVENT_SINCE ()
- * computes the duration; 0: no recording has started. */
+/* Call this before a call whose duration is recorded, such as a call of the driver.  Fires the
+ * probe "call".  Returns the current time, which the caller passes to TARN_EVENT_SINCE () as
+ * @start; 0: no recording is active. */
 static inline guint64
 _tarn_record_begin_call (void)
 {
@@ -125,7 +129,8 @@ _tarn_record_begin_call (void)
   return _tarn_records () ? _tarn_record_get_time () : 0;
 }
 
-/* Gets the number that stands for an error in an event; 0 if @error is NULL. */
+/* Returns the number that an event stores for an error: its TarnError code plus 1, or 0 if @error
+ * is NULL. */
 static inline guint64
 _tarn_record_get_code (const GError *error)
 {
@@ -147,8 +152,9 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* Does the same for a call that has ended, and adds its duration to the event.  @start: the result
- * of _tarn_record_begin_call () when the call began; 0: records nothing. */
+/* Fires the probe @name for a call that has ended, and records an event with the same numbers and
+ * the call's duration in nanoseconds.  @start: the result of _tarn_record_begin_call () before the
+ * call; if it is 0, no event is recorded. */
 #define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
   do                                                                                               \
     {                                                                                              \
@@ -166,31 +172,32 @@ guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
 
-/* Keeps the call stack of the caller.  Returns its number; 0: the depth of stacks is 0, or there
- * are too many stacks. */
+/* Stores the call stack of the caller.  Returns the stack's number.  Returns 0 if it stores no
+ * stack, because the depth of stacks is 0 or too many stacks are stored already. */
 guint32 _tarn_stack_take (void);
-/* Sets the most frames that stacks have even if no recording asks for more; at first 0. */
+/* Sets the depth of stacks, which is the most frames of a stored stack.  The depth is initially 0;
+ * while a recording with a larger depth is active, that depth holds. */
 void _tarn_stack_set_depth (guint depth);
-/* Raises that number to @depth if it is less. */
+/* Raises the depth set by _tarn_stack_set_depth () to @depth if it is less. */
 void _tarn_stack_need_depth (guint depth);
-/* Gets the return addresses of a stack, that of the innermost function first.  The addresses stay
- * valid until the program ends. */
+/* Returns the array of a stack's return addresses, the innermost function's first.  The array stays
+ * valid until the process ends. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 
 /* module.c */
 #define TARN_MODULE_PATH_BYTES 1024
 
-/* A file whose code the process has loaded.  An address of that code minus load_address is the
- * address in the file. */
+/* A program or library file whose code the process has loaded.  The address of an instruction in
+ * the process, minus load_address, is the instruction's address in the file. */
 typedef struct
 {
   guint64 load_address;
   gchar path[TARN_MODULE_PATH_BYTES]; /* "": not known */
-  gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": it has none */
+  gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": the file has no build-id */
 } TarnModule;
 
-/* Finds the file that contains the call before @return_address.  This takes microseconds.  Returns
- * FALSE if the address is in no file. */
+/* Finds the file that contains the call instruction just before @return_address.  Takes some
+ * microseconds.  Returns FALSE if the address is in no file. */
 gboolean _tarn_module_find (gconstpointer return_address, TarnModule *module);
 
 /* Returns a text that is different for different modules.  The caller frees it with g_free (). */
