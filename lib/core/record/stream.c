@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events into the buffer of a thread (record-private.h). */
+ * Writes events into the calling thread's buffer (record-private.h). */
 
 #define _GNU_SOURCE 1 /* pthread_getname_np () */
 
@@ -15,11 +15,11 @@
 
 #include "base/fork-private.h"
 
-/* The most bytes of an event with the events that must precede it, without texts and
- * properties. */
+/* The most bytes that an event takes, without texts and properties, but with the events that must
+ * come before it because they tell its thread, object, queue and tag. */
 #define MAX_EVENT 512
 
-/* Bytes of a name: what is longer is cut. */
+/* The most bytes of a name in an event.  Longer names are cut. */
 #define MAX_TEXT 1024
 
 /* The most properties of an object, or counters of a pool. */
@@ -27,8 +27,9 @@
 
 G_STATIC_ASSERT (MAX_EVENT + 2 * MAX_TEXT + 20 * MAX_PROPERTIES < TARN_RECORD_BUFFER_BYTES);
 
-/* How the numbers of each kind of event are written.  n: as they are; b: as the difference from
- * the latest block; a: as the difference from the latest address. */
+/* The formats of the kinds of events: a letter for each number of the event.  n: the number is
+ * written as it is.  b: it is a block, written as the difference from the latest block.  a: it is
+ * an address, written as the difference from the latest address. */
 static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_END] = "n",
   [TARN_TRACE_BLOCK] = "bnnan",
@@ -57,8 +58,8 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* The stream that threads without a TarnThread share: a thread has none while it ends, and before
- * its first call that makes one. */
+/* The stream that is shared by threads without a TarnThread struct, and its lock.  A thread has no
+ * such struct before its first call that registers the thread, nor while the thread is ending. */
 static TarnMutex others_lock = TARN_MUTEX_INIT;
 static TarnStream *others;
 
@@ -98,7 +99,8 @@ put_number (guchar *next, guint64 number)
   return next;
 }
 
-/* A difference modulo 2^64, with its sign in the lowest bit. */
+/* Writes the difference of @number from *latest modulo 2^64, with its sign in the lowest bit
+ * (zigzag).  Then sets *latest to @number. */
 static inline guchar *
 put_difference (guchar *next, guint64 *latest, guint64 number)
 {
@@ -116,7 +118,7 @@ put_text (guchar *next, const gchar *text)
 
   if (text == NULL)
     text = "";
-  /* Up to where it is UTF-8: names are a program's. */
+  /* Only the bytes before the first that is not UTF-8, because a program may set any name. */
   g_utf8_validate (text, (gssize) strnlen (text, MAX_TEXT), &end);
   length = (gsize) (end - text);
   next = put_number (next, length);
@@ -142,7 +144,7 @@ _tarn_bytes_add_text (GByteArray *bytes, const gchar *text)
 
 /* Streams */
 
-/* Gets the system's number of the calling thread. */
+/* Returns the calling thread's number in the system (gettid ()). */
 static guint64
 ask_thread_number (void)
 {
@@ -165,7 +167,7 @@ _tarn_record_get_thread (void)
   return (guint32) thread->system_number;
 }
 
-/* Begins an event: writes the byte of its kind, and its time. */
+/* Begins an event: writes a byte for its kind, and the time since the stream's latest event. */
 static inline guchar *
 put_kind (TarnStream *stream, guchar *next, TarnTraceKind kind, guint64 time)
 {
@@ -187,7 +189,9 @@ put_thread (TarnStream *stream, guchar *next, guint64 number, guint64 time)
   return put_text (next, name);
 }
 
-/* Begins a buffer: a reader knows nothing at its beginning. */
+/* Begins an empty buffer.  Resets the latest values in the stream to 0, because a reader of the
+ * file decodes each buffer without the ones before it.  If events were lost, writes an event that
+ * reports their number. */
 static guchar *
 begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
 {
@@ -206,7 +210,8 @@ begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
   return next;
 }
 
-/* Finds room for an event.  If there is none, counts the event as lost, and returns NULL. */
+/* Returns the place in a buffer for an event of at most @size bytes.  If there is no buffer with so
+ * much room, counts the event as lost and returns NULL. */
 static inline guchar *
 find_room (TarnStream *stream, guint64 time, gsize size)
 {
@@ -222,7 +227,7 @@ find_room (TarnStream *stream, guint64 time, gsize size)
   return NULL;
 }
 
-/* Makes the recorder's thread see an event that is whole. */
+/* Makes a complete event, which ends before @next, visible to the recorder's thread. */
 static inline void
 commit (TarnStream *stream, const guchar *next)
 {
@@ -235,12 +240,12 @@ commit (TarnStream *stream, const guchar *next)
 /* An event that is being written. */
 typedef struct
 {
-  TarnThread *visitor; /* inside the door; NULL: the lock of others' stream is held */
+  TarnThread *visitor; /* the calling thread, inside the door; NULL: it holds others_lock instead */
   TarnStream *stream;
-  guint64 thread;
-  guint64 now;  /* the clock's time, */
-  guint64 time; /* and since the recording began */
-  guchar *next;
+  guint64 thread; /* the calling thread's number in the system */
+  guint64 now;    /* the event's time, as _tarn_record_get_time () counts */
+  guint64 time;   /* the event's time since the recording began, in nanoseconds */
+  guchar *next;   /* the place for the event's next byte; NULL: there is no room */
 } Writer;
 
 static gboolean
@@ -260,7 +265,8 @@ enter_others (Writer *self)
   return TRUE;
 }
 
-/* Finds the stream of the calling thread.  Returns FALSE if nothing is recorded. */
+/* Enters the recorder's door, and finds the stream of the calling thread.  Returns FALSE if no
+ * recording is active; otherwise the caller calls leave () later. */
 static inline gboolean
 enter (Writer *self)
 {
@@ -291,8 +297,9 @@ leave (const Writer *self)
     _tarn_mutex_unlock (&others_lock);
 }
 
-/* Returns TRUE if events of a kind tell what the program asked for.  Other events tell what Tarn
- * did. */
+/* Returns TRUE if an event of this kind is a step: it records a call that the program made.  Other
+ * events record what Tarn did in such a call.  Requests are steps, too, and are recorded by
+ * _tarn_record_request (). */
 static inline gboolean
 is_step (TarnTraceKind kind)
 {
@@ -310,8 +317,8 @@ is_step (TarnTraceKind kind)
     }
 }
 
-/* Notes the time of the latest step, which is a request of the program.  A replay of the recording
- * computes the same number, because it has the same events. */
+/* Stores the event's time, in microseconds, as the time of the thread's latest step (is_step ()).
+ * A replay of the recording computes the same time from the recorded event. */
 static inline void
 note_step (const Writer *writer)
 {
@@ -320,9 +327,10 @@ note_step (const Writer *writer)
         = (gint64) (_tarn_recorder_get_start () / 1000 + writer->time / 1000);
 }
 
-/* Gets the time of the calling thread's latest step, in microseconds.  While events are recorded,
- * decisions that depend on the time use this one, which stands still between two events.  Otherwise
- * a replay, whose steps come a little earlier or later, could decide differently. */
+/* Returns the time of the calling thread's latest step in microseconds, or the current time if the
+ * thread has made no step.  While events are recorded, all code that decides by the time uses this
+ * time, which changes only at a step.  So a replay of the recording decides in the same way, even
+ * if it makes the steps a little earlier or later. */
 gint64
 _tarn_record_get_step_time (void)
 {
@@ -350,7 +358,7 @@ begin (Writer *self, gsize size)
   return TRUE;
 }
 
-/* Makes an object that of the next events. */
+/* Makes @object the current object, to which the stream's later events belong. */
 static inline void
 use (Writer *self, guint64 object)
 {
@@ -363,7 +371,7 @@ use (Writer *self, guint64 object)
   stream->object = object;
 }
 
-/* Writes an event of one of the kinds that have a format. */
+/* Writes an event whose kind has an entry in formats. */
 static inline void
 put_event (Writer *self, TarnTraceKind kind, const guint64 *numbers)
 {
@@ -380,7 +388,7 @@ put_event (Writer *self, TarnTraceKind kind, const guint64 *numbers)
   self->next = next;
 }
 
-/* Records an event of an object, with the numbers that its kind has. */
+/* Records an event of an object.  @numbers: as many numbers as events of this kind have. */
 void
 _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
 {
@@ -395,8 +403,8 @@ _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
   leave (&writer);
 }
 
-/* Records the result of a request: with its queue (NULL: none), the calling thread's tag, and its
- * call stack (0: not known). */
+/* Records the result of a request, the request's queue (NULL: none), the calling thread's tag, and
+ * the number of the thread's call stack (0: not known). */
 guint64
 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, guint32 stack,
                       const guint64 *numbers)
@@ -442,8 +450,8 @@ put_properties (guchar *next, const guint64 *properties, gsize n_properties)
   return next;
 }
 
-/* Records an object that was just made, or that existed when recording began.  @properties: pairs
- * of a TarnTraceProperty and a number. */
+/* Records an allocator, pool or heap that was just made, or that existed when the recording began.
+ * @properties: pairs of a TarnTraceProperty and a number. */
 void
 _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                      const gchar *name, const guint64 *properties, gsize n_properties)
@@ -462,7 +470,7 @@ _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, con
   leave (&writer);
 }
 
-/* Records the counters of an object. */
+/* Records the counters of an object.  @properties: pairs of a TarnTraceProperty and a number. */
 void
 _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties)
 {
