@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The recorder: its beginning and end, its buffers, and the thread that writes them to the file. */
+ * The recorder: functions that start and stop a recording, the buffers of events, and the thread
+ * that writes the buffers to the file. */
 
 #define _GNU_SOURCE 1
 
@@ -21,8 +22,8 @@
 #include "common/shorten-private.h"
 #include "record/stream-private.h"
 
-/* The time between two writes to the file.  If the program is killed, only the events since the
- * last write are lost. */
+/* The most microseconds from one write to the file to the next.  If the program is killed, only the
+ * events since the last write are lost. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
 G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
@@ -30,25 +31,25 @@ G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longe
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
 /* The recorder.  The lock guards the fields, except those that are constant while events are
- * recorded.  Invariant: there are n_buffers buffers, and each is in the list of spare ones, in the
- * list of full ones, in a stream, or in the hands of the recorder's thread. */
+ * recorded.  Invariant: n_buffers buffers exist, and each of them is in the list spare, in the list
+ * full, in a stream, or being written by the recorder's thread. */
 static struct
 {
   guint64 start;
   guint stack_depth; /* atomic: a thread may read it while one recording ends and another begins */
   gint file;
   gchar *path;
-  GThread *thread; /* NULL: nothing is recorded */
+  GThread *thread; /* the recorder's thread; NULL: no recording is active */
 
   gsize n_buffers, max_buffers;
-  TarnRecordBuffer *spare;
-  TarnRecordBuffer *full, **full_end; /* in the order in which they became so */
-  TarnStream *streams;                /* the latest first */
+  TarnRecordBuffer *spare;            /* empty buffers */
+  TarnRecordBuffer *full, **full_end; /* full buffers, the one that became full first at the head */
+  TarnStream *streams;                /* all streams, the newest first */
   guint n_streams;
   gboolean is_ending;
 
-  /* The recorder's thread's, until it has ended */
-  gint failure; /* errno; 0: none */
+  /* While the recorder's thread runs, only that thread uses this field. */
+  gint failure; /* errno of the write that failed; 0: none */
 
   /* Atomic: the numbers of events in the file, of events that could not be written, and of bytes
    * in the file. */
@@ -56,12 +57,13 @@ static struct
 } recorder;
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnCond changed; /* something is full, or the end has come */
+static TarnCond changed; /* signalled when a buffer is full, or the recorder's thread has to end */
 static TarnOnce changed_once = TARN_ONCE_INIT;
 
 static void (*last_words) (void); /* atomic */
 
-/* Guards start and stop.  It is taken before all other locks. */
+/* The lock that a thread holds while it starts or stops a recording.  The thread takes it before
+ * any other lock. */
 static TarnMutex session_lock = TARN_MUTEX_INIT;
 
 guint64
@@ -100,8 +102,8 @@ push_full (TarnRecordBuffer *buffer)
   recorder.full_end = &buffer->next;
 }
 
-/* Gets an empty buffer.  Returns NULL if there is none, and the recorder already has max_buffers
- * buffers. */
+/* Returns an empty buffer, and makes one if need be.  Returns NULL if the recorder already has
+ * max_buffers buffers, or has no memory for a new one. */
 static TarnRecordBuffer *
 take_buffer (void)
 {
@@ -135,10 +137,10 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
   return buffer;
 }
 
-/* The file, in the recorder's thread */
+/* Writing to the file */
 
-/* Writes two pieces of memory, one after the other, to the file.  Returns FALSE if a write has
- * failed. */
+/* Writes two arrays of bytes, one after the other, to the file.  Returns FALSE if this write or an
+ * earlier one has failed. */
 static gboolean
 write_all (struct iovec *parts)
 {
@@ -177,7 +179,7 @@ write_packet (guint32 stream, guint32 flags, guint64 time, gpointer bytes, gsize
   return TRUE;
 }
 
-/* Writes what a buffer has that is not in the file. */
+/* Writes the complete events of a buffer that are not in the file yet. */
 static void
 write_buffer (TarnRecordBuffer *buffer)
 {
@@ -196,8 +198,9 @@ write_buffer (TarnRecordBuffer *buffer)
   buffer->n_written = n_events;
 }
 
-/* Writes the texts of tags and the addresses of stacks to the file.  As far as possible, these
- * come before the first event that names the tag or the stack. */
+/* Writes the texts of tags and the addresses of stacks that are not in the file yet; all of them if
+ * @all.  In the file, the text of a tag usually comes before the first event with that tag, and the
+ * addresses of a stack before the first event with that stack. */
 static void
 write_definitions (gboolean all)
 {
@@ -209,7 +212,8 @@ write_definitions (gboolean all)
     write_packet (0, TARN_TRACE_FIRST, 0, bytes->data, bytes->len);
 }
 
-/* Waits for something to do.  Returns TRUE if the end has come. */
+/* Waits until a buffer is full, WRITE_TIME has passed, or the recorder's thread has to end. Returns
+ * TRUE if it has to end. */
 static gboolean
 await_work (void)
 {
@@ -222,8 +226,8 @@ await_work (void)
   return recorder.is_ending;
 }
 
-/* Takes the list of full buffers.  Adds the buffers that streams are still filling to @unfinished;
- * a stream's full buffers are older than this one. */
+/* Takes and returns the list of full buffers.  Adds the buffers that threads are still filling to
+ * @unfinished.  The caller writes the full buffers first, because they have older events. */
 static TarnRecordBuffer *
 take_work (GPtrArray *unfinished)
 {
@@ -293,8 +297,9 @@ set_file_error (GError **error, const gchar *path)
   return FALSE;
 }
 
-/* Locks a regular file for this process.  It locks nothing else: programs share devices such as
- * /dev/null.  Returns FALSE if another process has locked the file. */
+/* Locks the file for this process if it is a regular file.  Does not lock devices such as
+ * /dev/null, because processes share them.  Returns FALSE if another process has locked the file.
+ */
 static gboolean
 lock_file (gint file)
 {
@@ -305,10 +310,10 @@ lock_file (gint file)
   return flock (file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-/* Opens the file and makes it empty.  Fails if another process is writing to it.  Only the user
- * can read a new file, because it says what the program does.  Fails for a symbolic link: in a
- * folder that other users can write to, another user may have made it, and it may name one of the
- * user's own files. */
+/* Opens the file and makes it empty.  Fails if another process records to the file.  Only the user
+ * can read a new file, because its events show what the program does.  Fails if @path is a symbolic
+ * link: in a folder such as /tmp, another user may have made the link to one of this user's own
+ * files, which would be overwritten. */
 static gboolean
 open_file (const gchar *path, GError **error)
 {
@@ -353,8 +358,8 @@ init_changed (void)
   _tarn_cond_init (&changed);
 }
 
-/* Stops a recording when the process exits, and logs what is missing in it, because no call of the
- * program gets an error for that. */
+/* Stops a recording when the process exits.  Logs write errors and the number of lost events,
+ * because no function of the API returns them to the program any more. */
 static void
 stop_at_exit (void)
 {
@@ -371,8 +376,9 @@ stop_at_exit (void)
                recorder.path, stats.lost, stats.lost + stats.events);
 }
 
-/* Closes the file in a child of fork ().  It is locked as long as any process has it open, so the
- * child would keep other processes from it. */
+/* Closes the file in a child of fork ().  The file stays locked as long as the parent or the child
+ * has it open.  If the child did not close it, other processes could not record to the file even
+ * after the parent has ended. */
 static void
 close_in_child (void)
 {
@@ -455,8 +461,8 @@ _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError 
 
 /* Stop */
 
-/* Makes the recorder's thread write the last buffer of each stream, and end.  The caller has
- * closed the door. */
+/* Makes the recorder's thread write the last buffer of each stream, and then end.  Before this, the
+ * caller closes the recorder's door, so that no thread fills a buffer any more. */
 static void
 end_streams (void)
 {
@@ -472,8 +478,8 @@ end_streams (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Writes an event for the lost events of each stream that no event says yet, and the event that
- * ends the recording. */
+/* For each stream with lost events that no event reports yet, writes an event with their number.
+ * Then writes the event that ends the recording. */
 static void
 write_end (void)
 {
@@ -519,7 +525,7 @@ stop (GError **error)
   g_thread_join (recorder.thread);
   recorder.thread = NULL;
   write_end ();
-  flock (recorder.file, LOCK_UN); /* a child of fork () may not have closed it yet */
+  flock (recorder.file, LOCK_UN); /* a child of fork () may still have the file open */
   if (close (recorder.file) != 0 && recorder.failure == 0)
     recorder.failure = errno;
   while ((buffer = recorder.spare) != NULL)
@@ -538,7 +544,7 @@ stop (GError **error)
 }
 
 /* Ends the recording that _tarn_record_start () began.  Returns when all events are in the file.
- * Returns FALSE with an error if there was no recording, or if events could not be written. */
+ * Returns FALSE with an error if no recording was active, or if not all events could be written. */
 gboolean
 _tarn_record_stop (GError **error)
 {
@@ -555,7 +561,7 @@ _tarn_record_stop (GError **error)
   return is_stopped;
 }
 
-/* Gets the counters of this recording, or of the last one. */
+/* Gets the counters of the active recording, or if none is active, of the last one. */
 void
 _tarn_record_get_stats (TarnRecordStats *stats)
 {
