@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds blocks by their addresses, for frameworks that know memory only by its address.  The blocks
- * are in 64 tables, so two threads seldom use the same table at the same time.  A thread holds a
- * table's lock only during a look-up. */
+ * Finds blocks by their addresses, because a framework passes only the address when it frees
+ * memory.  The blocks are in 64 hash tables, so two threads seldom use the same table at the same
+ * time.  A thread holds a table's lock only while it reads or changes the table. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
@@ -71,7 +71,8 @@ take (gconstpointer address)
   return block;
 }
 
-/* Allocates from a shared pool.  Returns NULL with @error if it fails. */
+/* Allocates from a shared pool.  Returns NULL with @error set if this fails, or without setting
+ * @error if @shared is NULL. */
 static TarnBlock *
 allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {
@@ -110,7 +111,7 @@ _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GEr
   return block;
 }
 
-/* Frees a block that is not in its table any more. */
+/* Frees a block that the caller has removed from its table. */
 static void
 free_block (TarnBlock *block)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory for frameworks whose allocator is a pair of C functions.  The frameworks, PyTorch and
- * CuPy, know memory only by its address. */
+ * Allocators for PyTorch and CuPy.  A program can replace the allocator of such a framework by a
+ * pair of C functions, to which the framework passes memory only by its address. */
 
 #ifndef TARN_CUDA_FRAMEWORKS_PRIVATE_H
 #define TARN_CUDA_FRAMEWORKS_PRIVATE_H
@@ -10,16 +10,18 @@
 #include "cuda/graph-pieces-private.h"
 #include "cuda/shared-pool-private.h"
 
-/* Allocates a block, and stores it under its address.  The block comes from the shared pool of the
- * device or, if the stream is being captured, from the memory of the captured graph. */
+/* Allocates a block, and stores it so that it can be found by its address.  If the stream is being
+ * captured, the block comes from the memory of the captured CUDA graph, otherwise from the shared
+ * pool of the device. */
 TarnBlock *_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream,
                                           GError **error);
 
-/* Frees the block at an address.  Logs a g_critical () if there is none. */
+/* Frees the block at an address.  Calls g_critical () if no block in use has this address.
+ * @function: the caller's name, for that message. */
 void _tarn_cuda_framework_free (const gchar *function, gconstpointer address);
 
 /* Finds the block in use at an address.  Returns NULL if there is none.  The caller ensures that no
- * thread frees the block meanwhile. */
+ * other thread frees the block while the caller uses it. */
 TarnBlock *_tarn_cuda_framework_find (gconstpointer address);
 
 static inline gpointer
@@ -28,29 +30,34 @@ _tarn_cuda_framework_address (const TarnBlock *block)
   return GSIZE_TO_POINTER ((gsize) tarn_block_get_memory (block).address);
 }
 
-/* Returns TRUE if commands on a stream are being captured. */
+/* Returns TRUE if commands on a stream are being captured into a CUDA graph. */
 gboolean _tarn_cuda_is_capturing (CUstream stream);
 
-/* PyTorch's hooks call these functions when a capture begins or ends, or when its graph is gone.
- * @id: PyTorch's name for the capture's memory.  Ends and releases without a begin do nothing. */
+/* The hooks in torch.c call these functions, in this order, when PyTorch begins to capture a CUDA
+ * graph, when it ends the capture, and when it has destroyed the graph.  @id: the two numbers by
+ * which PyTorch names the memory of the capture.  The last two functions do nothing if the first
+ * was not called with the same @id. */
 gboolean _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error);
 void _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id);
 void _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id);
 
-/* Allocates for a stream that is being captured. */
+/* Allocates a block for a stream that is being captured, from the memory of the graph. */
 TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream,
                                              GError **error);
 
-/* Records that several streams of a graph use a block.  After the block is freed, its memory is not
- * reused while the graph lives.  Returns FALSE if the block is not of a graph's memory. */
+/* Records that several streams of a captured graph use a block.  After the program frees the block,
+ * the block's memory is not reused as long as the graph exists.  Returns FALSE if the block's
+ * memory does not belong to a graph. */
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
-/* Takes over a block that is being freed, if _tarn_cuda_graph_memory_record () recorded it, and
- * keeps the block while the graph lives.  Otherwise returns FALSE: the caller frees the block. */
+/* Call this when the program frees a block.  If _tarn_cuda_graph_memory_record () recorded the
+ * block, keeps it as long as the graph exists, and returns TRUE.  Otherwise returns FALSE, and the
+ * caller frees the block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 
-/* Throws PyTorch's exception for out of memory, or for other errors, with a message.  Takes over
- * the message.  Returns only if PyTorch is not in the process. */
+/* Throws a C++ exception of PyTorch with a message: c10::OutOfMemoryError if @is_out_of_memory,
+ * otherwise c10::Error.  Frees the message.  If the process has not loaded PyTorch, logs the
+ * message and returns. */
 void _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message);
 
 #endif

@@ -1,50 +1,52 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory for graphs that PyTorch captures (torch.cuda.graph).  A graph keeps the addresses of its
- * tensors.  Each launch writes there, even after the tensors were freed.  So a request in a capture
- * gets memory of a store, which PyTorch names by two numbers.  Captures with the same name share a
- * store.  No other request gets memory of a store until its last graph is gone.
+ * Memory for CUDA graphs that PyTorch captures (torch.cuda.graph).  A graph contains the addresses
+ * of its tensors.  Each launch of the graph writes to these addresses, even after the program has
+ * freed the tensors.  So memory that is allocated during a capture comes from a store.  PyTorch
+ * names the store by two numbers, and captures with the same two numbers share a store.  A store
+ * serves only these captures until the last of their graphs is destroyed.
  *
- * In a store, memory that a stream frees is allocated again for the same stream, because the
- * graph's commands on a stream run in the order of the capture.  It is not allocated for other
- * streams, because branches of a graph run side by side.  So a store has a pool for each stream.
- * Such a pool is over a heap, which gets memory from the device's shared pool
- * (cuda/graph-pieces.c).  Until the store is freed, this memory stays at its addresses.
+ * Freed memory is reused only for the stream that it was allocated for, because a graph runs the
+ * commands of one stream in the order of the capture, but may run commands of different streams at
+ * the same time.  So a store has a pool for each stream.  Below each of these pools is a heap,
+ * which gets memory from the device's shared pool (cuda/graph-pieces.c).  Until the store is freed,
+ * this memory stays at its addresses.
  *
- * While PyTorch captures, the host must not wait for the device.  So memory is returned only when
- * no capture is in progress. */
+ * Before memory is returned to the shared pool, the host waits for the device.  The host must not
+ * wait during a capture, so memory is returned only when no capture is in progress. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
 
-/* A store: the memory of the captures to which PyTorch gives the same name.
+/* A store: the memory for all captures that PyTorch names by the same two numbers.
  *
- * Invariant: a store is in the list of stores exactly while n_uses > 0. */
+ * Invariant: a store is in the list of stores if and only if n_uses > 0. */
 typedef struct
 {
   CUdevice device;
   TarnCudaTorchPoolId id;
   guint n_uses;          /* captures that have begun, minus captures whose graphs are gone */
-  TarnAllocator *pieces; /* a reference */
-  GHashTable *pools;     /* CUstream -> TarnPool, a reference */
-  GPtrArray *kept;       /* TarnBlocks that were freed, but that other streams of the graph use */
+  TarnAllocator *pieces; /* with a reference: the allocator below the heaps of the pools */
+  GHashTable *pools;     /* CUstream -> TarnPool, with a reference */
+  GPtrArray *kept;       /* of TarnBlock: freed blocks that several streams of a graph use */
 } Store;
 
-/* A capture that PyTorch began and has not ended.  PyTorch does not say when a capture fails.  The
- * entry of a failed capture is removed when its thread begins the next capture on the device. */
+/* A capture that PyTorch has begun and not yet ended.  PyTorch does not report that a capture has
+ * failed.  So the struct of a failed capture stays in the list of captures until the same thread
+ * begins its next capture on the device. */
 typedef struct
 {
   Store *store;
-  const GThread *thread; /* the thread that began it */
+  const GThread *thread; /* the thread that began the capture */
 } Capture;
 
-/* Invariant: the store of each capture is in the list of stores.  The lock guards the lists. */
+/* Guards the variables below.  Invariant: the store of each capture is in the list of stores. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GPtrArray *stores;    /* Stores */
 static GArray *captures;     /* Captures, the oldest first */
 static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
-static guint n_counted;      /* captures, at the latest call of _tarn_cuda_count_captures () */
+static guint n_counted;      /* captures->len at the latest call of _tarn_cuda_count_captures () */
 
 static void __attribute__ ((constructor)) make_lists (void)
 {
@@ -53,7 +55,8 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Reports a new number of captures to _tarn_cuda_count_captures ().  The caller holds the lock. */
+/* Passes the change in the number of captures to _tarn_cuda_count_captures ().  The caller holds
+ * the lock. */
 static void
 count (void)
 {
@@ -104,7 +107,8 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that is out of the list.  Memory of blocks in use stays until they are freed. */
+/* Frees a store that the caller has removed from the list.  If blocks of the store are in use,
+ * their memory stays allocated until they are freed. */
 static void
 store_free (Store *store)
 {
@@ -121,8 +125,8 @@ store_free (Store *store)
   g_free (store);
 }
 
-/* Removes captures from the list: those of @store or, if it is NULL, those that this thread began
- * on a device.  The caller holds the lock. */
+/* Removes the captures of @store from the list.  If @store is NULL, removes the captures that this
+ * thread began on @device instead.  The caller holds the lock. */
 static void
 end_captures (const Store *store, CUdevice device)
 {
@@ -218,9 +222,9 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 /* Allocating */
 
 /* Finds the store of the capture that this thread began on a device.  If this thread began none,
- * finds the store of the device's only capture, because PyTorch computes gradients in other
- * threads.  Returns NULL if there is no capture, or several with different stores.  The caller
- * holds the lock. */
+ * finds the store of the other threads' captures on the device, because PyTorch computes gradients
+ * in a thread that does not begin the capture.  Returns NULL if the device has no capture, or if
+ * its captures have different stores.  The caller holds the lock. */
 static Store *
 find_captured (CUdevice device)
 {
@@ -261,8 +265,9 @@ pool_new (TarnAllocator *pieces, GError **error)
 }
 
 /* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
- * yet, @fresh becomes its pool.  If @fresh is NULL as well, returns NULL.  *@pieces is then a
- * reference to the allocator over which the caller makes a pool, or NULL if no capture is known. */
+ * yet, makes @fresh the stream's pool.  If @fresh is NULL, returns NULL instead, and sets *pieces
+ * to a reference to the allocator from which the caller makes a pool.  If the store of the capture
+ * is not known, returns NULL and does not set *pieces. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pieces)
 {
@@ -317,14 +322,14 @@ _tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, 
   return pool != NULL ? tarn_pool_allocate (pool, size, error) : NULL;
 }
 
-/* Returns TRUE if a block is of a graph's memory, even if the graph's store is gone. */
+/* Returns TRUE if a block's memory belongs to a store, even if that store was freed. */
 static gboolean
 is_of_graph (const TarnBlock *block)
 {
   return _tarn_cuda_is_graph_pieces (tarn_block_get_allocator (block));
 }
 
-/* Finds the store of a block.  Returns NULL if the store is gone.  The caller holds the lock. */
+/* Finds the store of a block.  Returns NULL if the store was freed.  The caller holds the lock. */
 static Store *
 find_owner (const TarnBlock *block)
 {

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Throws PyTorch's exceptions from a C library that is built without PyTorch.  An allocator for
- * PyTorch can report a lack of memory only by an exception, because PyTorch does not check the
- * address that the allocator returns: a tensor would be at address 0.
+ * Throws PyTorch's C++ exceptions from a C library that is built without PyTorch.  An allocator for
+ * PyTorch can report that memory has run out only by an exception.  If the allocator returned NULL,
+ * PyTorch would not check that, and would make a tensor at address 0.
  *
- * So this file makes c10::Error as PyTorch's own compiler would (the Itanium C++ ABI), with
- * functions and types that it finds in the libraries of the process.  The constructor c10::Error
- * (SourceLocation, std::string) has been the same since PyTorch 1.5. c10::OutOfMemoryError is the
- * same struct with another table of virtual functions.  If any function or type cannot be found,
- * nothing is thrown. */
+ * This file makes a c10::Error object as a C++ compiler does by the Itanium C++ ABI, with functions
+ * and types that it finds in the libraries of the process.  The constructor c10::Error
+ * (SourceLocation, std::string) has been the same since PyTorch 1.5.  A c10::OutOfMemoryError
+ * object has the same layout as a c10::Error, but another table of virtual functions.  If a
+ * function or type is not found, nothing is thrown. */
 
 #include <dlfcn.h>
 
@@ -23,20 +23,22 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* The size of std::string in libstdc++'s new ABI.  Only functions of libstdc++ look inside. */
+/* A std::string of libstdc++'s new ABI.  Only functions of libstdc++ access its words. */
 typedef struct
 {
   guint64 words[4];
 } String;
 
-/* The bytes that Tarn allocates for an exception. c10::Error needs 128, with 64-bit pointers. */
+/* The bytes that Tarn allocates for an exception object.  With 64-bit pointers, a c10::Error has
+ * 128 bytes. */
 #define ERROR_BYTES 1024
 
 /* A class that can be thrown. */
 typedef struct
 {
-  void *type;    /* its type_info */
-  void **vtable; /* the address that objects contain: that of the first function, the destructor */
+  void *type;    /* the class's type_info */
+  void **vtable; /* the table's functions, first the destructor; each object begins with this
+                    address */
 } Class;
 
 typedef struct
@@ -50,8 +52,9 @@ typedef struct
   Class out_of_memory;
 } Torch;
 
-/* Libraries in which find () searches for symbols. dlsym () also searches the libraries that these
- * depend on, so it finds the C++ library that libc10.so uses. */
+/* Libraries of PyTorch in which find () searches for symbols.  For each library, dlsym () also
+ * searches the libraries that this library depends on, so in libc10.so it finds the symbols of the
+ * C++ library, too. */
 static const gchar *const cores[] = { "libc10.so", NULL };
 static const gchar *const backends[]
     = { "libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so", NULL };
@@ -88,8 +91,8 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   return class->type != NULL && vtable != NULL;
 }
 
-/* Stores the address of a symbol in a pointer to a function. dlsym () returns a pointer to an
- * object; POSIX makes it valid for functions, too. */
+/* Finds a symbol, and stores its address in a pointer to a function.  Is FALSE if there is no such
+ * symbol.  POSIX allows that the pointer which dlsym () returns is used as a function pointer. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 
@@ -107,7 +110,8 @@ find_torch (Torch *torch)
          && find_class (&torch->out_of_memory, backends, "N3c1016OutOfMemoryErrorE");
 }
 
-/* Looks for PyTorch at each call, because a process may load it late, and calls are rare. */
+/* Looks for PyTorch's libraries in each call, because a process may load them at any time.
+ * Exceptions are rare, so the search may be slow. */
 void
 _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
 {

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The two functions of a torch.cuda.memory.CUDAPluggableAllocator, and the hooks that a program
- * sets on it by their addresses.  An exception passes through the frames of these C functions
- * without cleaning them up, so a function frees everything before it throws. */
+ * The two functions that a program passes to torch.cuda.memory.CUDAPluggableAllocator, and the
+ * hooks that the program sets on that allocator by their addresses.  A C++ exception leaves these C
+ * functions without running their g_autoptr clean-ups, so a function frees everything before it
+ * throws. */
 
 #include "frameworks-private.h"
 
-/* Formats bytes, transfer full. */
+/* Formats a number of bytes.  The caller frees the text. */
 static gchar *
 format (gsize bytes)
 {
@@ -18,11 +19,11 @@ format (gsize bytes)
 
   for (; i + 1 < G_N_ELEMENTS (units) && value >= 1024; i++)
     value /= 1024;
-  g_ascii_formatd (text, sizeof text, "%.2f", value); /* as PyTorch does, in every locale */
+  g_ascii_formatd (text, sizeof text, "%.2f", value); /* like PyTorch, a point in every locale */
   return g_strdup_printf ("%s %s", text, units[i]);
 }
 
-/* Describes the memory of a device's pool, transfer full. */
+/* Describes the memory of a device's shared pool.  The caller frees the text. */
 static gchar *
 describe (CUdevice device)
 {
@@ -46,8 +47,8 @@ describe (CUdevice device)
                           active, pool.active_blocks, taken, total, largest);
 }
 
-/* Makes the message of an exception.  Its first words are PyTorch's, because programs look for
- * them.  Takes over the error. */
+/* Makes the message of an exception, and frees the error.  If memory has run out, the message
+ * begins with the same words as PyTorch's own, because programs search for these words. */
 static gchar *
 make_message (gsize size, CUdevice device, GError *error)
 {
@@ -63,7 +64,7 @@ make_message (gsize size, CUdevice device, GError *error)
   return message;
 }
 
-/* Throws an exception for an error.  Takes over the error. */
+/* Throws an exception of PyTorch for an error, and frees the error. */
 static void
 throw_error (gsize size, CUdevice device, GError *error)
 {
