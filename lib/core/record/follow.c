@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keeps the reasons to trace blocks one by one.  Blocks are traced as long as there is a reason. */
+ * Keeps the reasons to trace blocks one by one.  As long as there is a reason, pools store with
+ * each block the thread, time, tag and call stack of its request, and take no fast path. */
 
 #include "record/record-private.h"
 

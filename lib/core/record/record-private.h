@@ -4,17 +4,17 @@
  * Records events of allocators, pools and heaps in a file.  common/trace-format-private.h has the
  * format of the file.
  *
- *     recorder.c       starts and stops recording; buffers, and the thread that writes them
+ *     recorder.c       starts and stops recording, and writes the buffers to the file in a thread
  *     stream.c         writes events into the calling thread's buffer
  *     tag.c            tags: names that threads give to their requests
- *     stack.c          call stacks of requests
- *     module.c         the program and library files that contain the code of stacks
+ *     stack.c          stores the call stacks of requests
+ *     module.c         finds the program and library files that contain the code of stacks
  *     follow.c         keeps the reasons to trace blocks one by one
  *     environment.c    reads TARN_TRACE and TARN_SNAPSHOT_ON_OOM
  *     probe-private.h  static probes, for tools such as perf
  *
  * Each thread writes events to its own buffer without a lock, and takes an empty buffer when the
- * old one is full.  If there is no empty buffer, the thread drops the event, and counts it as lost.
+ * old one is full.  If there is no empty buffer, the thread drops events, and counts them as lost.
  * One thread of the recorder writes all buffers to the file, ten times a second and whenever a
  * buffer is full.  So the other threads never wait for a disk.
  *
@@ -35,9 +35,10 @@
  * are recorded.  A thread enters it as a reader before it writes an event. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* The set of TarnFollowReason bits for which pools trace blocks one by one; 0: pools do not trace
- * blocks.  While pools trace blocks, they serve each request and free in a read section with a full
- * fence, so that the thread sees the current value of this variable. */
+/* The set of TarnFollowReason bits for which pools trace blocks one by one, that is, store with
+ * each block which request got it; 0: pools do not trace blocks.  While pools trace blocks, they
+ * serve each request and free in a read section with a full fence, so that the thread sees the
+ * current value of this variable. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
 typedef enum
@@ -107,7 +108,7 @@ gchar *_tarn_path_expand (const gchar *path);
 
 /* stream.c.  The functions that record do nothing while no recording is active, and in a child of
  * fork ().  The caller may hold any lock, but must not be in a read section
- * (base/thread-private.h), because these functions begin one. */
+ * (base/thread-private.h), because the functions begin a read section of their own. */
 void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
 /* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
@@ -175,8 +176,8 @@ guint32 _tarn_tags_get_n (void);
 /* Stores the call stack of the caller.  Returns the stack's number.  Returns 0 if it stores no
  * stack, because the depth of stacks is 0 or too many stacks are stored already. */
 guint32 _tarn_stack_take (void);
-/* Sets the depth of stacks, which is the most frames of a stored stack.  The depth is initially 0;
- * while a recording with a larger depth is active, that depth holds. */
+/* Sets the depth of stacks, which is the most frames of a stored stack.  The depth is initially 0.
+ * While a recording is active, the recording's depth is used instead if it is larger. */
 void _tarn_stack_set_depth (guint depth);
 /* Raises the depth set by _tarn_stack_set_depth () to @depth if it is less. */
 void _tarn_stack_need_depth (guint depth);

@@ -25,14 +25,14 @@ struct _TarnRecordBuffer
   gsize committed; /* atomic: bytes of complete events */
   gsize written;   /* the bytes that are in the file; only the recorder's thread uses the field */
   gsize n_events;  /* number of complete events */
-  gsize n_written; /* number of events that are in the file, which may be wrong by a few */
+  gsize n_written; /* number of events that are in the file; it may be wrong by a few */
   guchar bytes[TARN_RECORD_BUFFER_BYTES];
 };
 
-/* The stream of events of one thread.  Threads that have no TarnThread struct share one stream, and
- * take the lock of the shared stream before they use it.  A thread changes its own stream only
- * inside the recorder's door.  The functions that start and stop a recording change all streams
- * while the door is closed. */
+/* The stream of events of one thread.  Threads that have no TarnThread struct
+ * (base/thread-private.h) share one stream, and take the lock of the shared stream before they use
+ * it.  A thread changes its own stream only inside the recorder's door.  The functions that start
+ * and stop a recording change all streams while the door is closed. */
 typedef struct _TarnStream TarnStream;
 struct _TarnStream
 {

@@ -58,8 +58,8 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* The stream that is shared by threads without a TarnThread struct, and its lock.  A thread has no
- * such struct before its first call that registers the thread, nor while the thread is ending. */
+/* The stream that all threads without a TarnThread struct share, and the lock of this stream.  A
+ * thread has no such struct before a call of Tarn registers the thread, and while it is ending. */
 static TarnMutex others_lock = TARN_MUTEX_INIT;
 static TarnStream *others;
 
@@ -118,7 +118,7 @@ put_text (guchar *next, const gchar *text)
 
   if (text == NULL)
     text = "";
-  /* Only the bytes before the first that is not UTF-8, because a program may set any name. */
+  /* Write only the bytes before the first one that is not UTF-8.  A program may set any name. */
   g_utf8_validate (text, (gssize) strnlen (text, MAX_TEXT), &end);
   length = (gsize) (end - text);
   next = put_number (next, length);

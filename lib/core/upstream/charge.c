@@ -36,8 +36,9 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Adds the tags that have the most bytes of the pool to the error of a charge that would exceed the
- * limit.  Writes a snapshot if TARN_SNAPSHOT_ON_OOM asks for it. */
+/* Adds to the error of a charge that would exceed the limit which tags (the program's names for
+ * requests) have the most bytes of the pool.  Writes a snapshot if TARN_SNAPSHOT_ON_OOM is set.
+ * Does nothing if blocks are not traced, because blocks then have no tags. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

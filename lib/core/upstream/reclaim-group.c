@@ -5,10 +5,10 @@
  * to their upstream allocators.
  *
  * For this, a thread locks all pools of the group, so that it sees at one moment which pools have
- * cached blocks.  It takes blocks of one pool out of the bins, unlocks all pools, and then returns
- * the blocks to upstream without holding a lock.  The thread has no reference to that pool.  So if
- * the pool's last reference is dropped meanwhile, pool_dispose () waits until the thread has
- * returned the blocks. */
+ * cached blocks.  The thread takes blocks of one pool out of the bins, unlocks all pools, and then
+ * returns the blocks to upstream without holding a lock.  The thread has no reference to that pool.
+ * So if the pool's last reference is dropped meanwhile, pool_dispose () waits until the thread has
+ * returned the blocks, unless it must not wait (base/duty-private.h). */
 
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
@@ -332,8 +332,8 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
 /* Returns cached blocks of at least @wanted bytes, or all cached blocks, of the member that has the
  * most bytes of them.  Then trims that member's upstream allocator.  If no member has a cached
  * block, trims the upstream allocators of all members instead.  Returns the bytes of the returned
- * blocks, or else the bytes that the upstream allocators returned.  The member lives until its
- * blocks are returned, because a pool's struct is not freed before that (give-back.c). */
+ * blocks, or else the bytes that the upstream allocators returned.  No reference to the
+ * member is needed, because its struct lives until such calls have ended (give-back.c). */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

@@ -30,7 +30,7 @@ reclaim_func_ref (gconstpointer item, gpointer unused)
   return func;
 }
 
-/* Drops a reference to a reclaim function.  If it is the last one, destroys user_data. */
+/* Drops a reference to a reclaim function.  If it is the last reference, destroys user_data. */
 static void
 reclaim_func_unref (gpointer item)
 {
@@ -75,8 +75,8 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   return id;
 }
 
-/* Removes the function with a number from a list, and returns it.  Returns NULL if the list has no
- * such function. */
+/* Removes the reclaim function with the number @id from a list, and returns the function.  Returns
+ * NULL if the list has no such function. */
 static ReclaimFunc *
 steal_by_id (GPtrArray *funcs, guint id)
 {

@@ -10,7 +10,7 @@
 #include "cuda/graph-pieces-private.h"
 #include "cuda/shared-pool-private.h"
 
-/* Allocates a block, and stores it so that it can be found by its address.  If the stream is being
+/* Allocates a block, and stores it for _tarn_cuda_framework_find ().  If the stream is being
  * captured, the block comes from the memory of the captured CUDA graph, otherwise from the shared
  * pool of the device. */
 TarnBlock *_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream,
