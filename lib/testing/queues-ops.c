@@ -316,6 +316,7 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   TarnTestingQueue *queue;
   gboolean is_fine;
 
+  run_hook (queues, TARN_TESTING_CALL_CHECK_QUEUE);
   _tarn_mutex_lock (&queues->lock);
   is_fine = count (queues, TARN_TESTING_CALL_CHECK_QUEUE, error)
             && (queue = look_up (queues, handle, "check_queue", error)) != NULL

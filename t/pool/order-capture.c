@@ -143,6 +143,50 @@ test_capture_asks_in_vain (Order *order, gconstpointer unused)
   assert_valid (order->pool);
 }
 
+typedef struct
+{
+  Order *order;
+  guint n_asked;
+} Forgetting;
+
+static void
+forget_asked (gpointer data)
+{
+  Forgetting *self = data;
+  g_autoptr (GError) error = NULL;
+
+  self->n_asked++;
+  g_assert_false (tarn_pool_forget_queue (self->order->pool, self->order->a, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_RECURSION);
+}
+
+/* While a free asks the backend whether a queue is captured still, nobody can make the pool forget
+ * the queue, and then destroy it. */
+static void
+test_capture_forgotten (Order *order, gconstpointer unused)
+{
+  Forgetting self = { .order = order };
+  TarnBlock *blocks[3], *others[2];
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = order_take (order, SIZE, order->a);
+  order_hold (order, 15, order->b, 1);
+  tarn_testing_queue_set_capturing (order->queues, order->a, TRUE);
+  tarn_block_free (blocks[0]);
+  others[0] = order_take (order, SIZE, order->b); /* wants an event */
+  tarn_block_free (blocks[1]);                    /* cannot record it */
+  tarn_testing_queue_set_capturing (order->queues, order->a, FALSE);
+  others[1] = order_take (order, SIZE, order->b);
+  tarn_testing_queues_set_hook (order->queues, TARN_TESTING_CALL_CHECK_QUEUE, forget_asked, &self);
+  tarn_block_free (blocks[2]);
+  tarn_testing_queues_set_hook (order->queues, TARN_TESTING_CALL_CHECK_QUEUE, NULL, NULL);
+  g_assert_cmpuint (self.n_asked, ==, 1);
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    tarn_block_free (others[i]);
+  assert_valid (order->pool);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -159,5 +203,7 @@ main (int argc, char **argv)
   ADD_CAPTURE ("capture/before", test_capture_before);
   ADD_CAPTURE ("capture/out-of-order", test_capture_out_of_order);
   ADD_CAPTURE ("capture/many", test_capture_many);
+  ADD_WITH ("capture/forgotten", test_capture_forgotten,
+            TARN_TESTING_QUEUES_CHECKS_QUEUES | TARN_TESTING_QUEUES_RECORDS_ALL);
   return g_test_run ();
 }

@@ -290,17 +290,25 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 /* Returns TRUE if no event could be recorded on @queue before, and the queue is still being
  * captured (into a CUDA graph, for example).  Another attempt to record would only move all blocks
  * of the queue's share to the recorded bins and back.  The program has named the queue in this
- * call, so the queue is alive. */
+ * call, so the queue is alive.  A thread that makes the pool forget the queue waits for this
+ * function, as it does for a recording. */
 static gboolean
-is_captured_still (TarnPool *pool, const TarnQueue *queue)
+is_captured_still (TarnPool *pool, TarnQueue *queue)
 {
-  gboolean has_unrecorded;
+  gboolean has_unrecorded, is_captured;
 
   _tarn_mutex_lock (&pool->lock);
   has_unrecorded = queue->has_unrecorded;
+  if (has_unrecorded)
+    _tarn_queue_begin_recording (pool, queue);
   _tarn_mutex_unlock (&pool->lock);
-  return has_unrecorded
-         && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, NULL);
+  if (!has_unrecorded)
+    return FALSE;
+  is_captured = !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, NULL);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_queue_end_recording (pool, queue);
+  _tarn_mutex_unlock (&pool->lock);
+  return is_captured;
 }
 
 /* Records one event on @queue for all blocks of its share that other queues want, and for @freed, a
