@@ -618,8 +618,7 @@ gboolean tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error
  * more, right before or after cuGraphExecDestroy(). Launches may still run: the host waits until
  * all streams of the context are done with what they were given. While a graph is being captured
  * with memory of Tarn's, nobody waits, and the memory is returned when the last such capture ends.
- * If another thread is giving memory of graphs back just then, that thread also gives this graph's
- * back, perhaps after this call has returned.
+ * If another thread is giving memory of graphs back just then, this call waits for it.
  *
  * Pieces with blocks in use stay. When the last of these blocks is freed, the host waits like
  * that, and the memory is returned.

@@ -20,11 +20,14 @@ TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
  * becomes unused.  Call this when the graphs that use the allocator are gone. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
-/* Returns the queued memory, unless a capture is in progress.  Before that the host waits for the
+/* Return the queued memory, unless a capture is in progress.  Before that the host waits for the
  * device, which may still run graphs that are gone.  If the host cannot wait, the memory stays
- * queued, and the next call tries again.  If another thread is returning memory just now, that
- * thread also returns what this one has queued, and this call does not wait for it. */
+ * queued, and the next call tries again.  Only one thread returns memory at a time: if another
+ * thread does so, it also returns what the caller has queued, and _tarn_cuda_graph_pieces_settle ()
+ * leaves that to it.  The other function waits until that thread has ended, so that afterwards no
+ * thread uses a context whose graphs the program has released. */
 void _tarn_cuda_graph_pieces_settle (void);
+void _tarn_cuda_graph_pieces_settle_and_wait (void);
 
 /* Returns TRUE if an allocator was made by _tarn_cuda_graph_pieces_new (). */
 gboolean _tarn_cuda_is_graph_pieces (TarnAllocator *allocator);

@@ -47,11 +47,12 @@ typedef struct
 } Pieces;
 
 /* Memory is given back in the order of the list, because an address must be unmapped before it is
- * released.  So only one thread at a time gives memory back. */
-static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes it holds no other lock */
-static GArray *leaving;      /* guarded by the lock: Leavings, in the order of their frees */
-static gboolean is_settling; /* guarded by the lock: a thread is giving memory back */
-static guint n_leaving;      /* atomic: the length of leaving, which can be read without the lock */
+ * released.  So only one thread at a time, the settler, gives memory back. */
+static TarnMutex lock = TARN_MUTEX_INIT;  /* a thread that takes it holds no other lock */
+static TarnCond settled = TARN_COND_INIT; /* settler became NULL */
+static GArray *leaving;        /* guarded by the lock: Leavings, in the order of their frees */
+static const GThread *settler; /* guarded by the lock; NULL: none */
+static guint n_leaving; /* atomic: the length of leaving, which can be read without the lock */
 
 static GArray *
 leaving_new (void)
@@ -62,6 +63,17 @@ leaving_new (void)
 static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_new (); }
 
 /* Freeing */
+
+/* Stores the length of the list for threads without the lock.  Such a thread reads the length after
+ * it has ended a capture; and a thread that adds to the list reads the number of captures
+ * afterwards.  One of the two sees what the other one did, because these accesses are sequentially
+ * consistent. */
+static void
+set_length (void)
+{
+  _tarn_assert_locked (&lock);
+  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_SEQ_CST);
+}
 
 static Lender *
 lender_ref (Lender *lender)
@@ -87,7 +99,7 @@ leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize
 
   _tarn_mutex_lock (&lock);
   g_array_append_val (leaving, entry);
-  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
+  set_length ();
   _tarn_mutex_unlock (&lock);
 }
 
@@ -121,89 +133,107 @@ take_leaving (void)
   if (taken->len == 0 || _tarn_cuda_is_anything_captured ())
     return NULL;
   leaving = leaving_new ();
-  __atomic_store_n (&n_leaving, 0, __ATOMIC_RELEASE);
+  set_length ();
   return taken;
 }
 
-/* Puts entries back into the list, before newer entries. */
-static void
-put_back (const GArray *taken)
-{
-  _tarn_assert_locked (&lock);
-  g_array_prepend_vals (leaving, taken->data, taken->len);
-  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
-}
-
-/* Makes the host wait for the context of each entry.  Returns FALSE if a wait fails. */
-static gboolean
+/* Makes the host wait for the context of each entry.  Returns a set of the contexts for which it
+ * could not wait. */
+static GHashTable *
 synchronize_all (const GArray *entries)
 {
   g_autoptr (GHashTable) done = g_hash_table_new (NULL, NULL);
+  GHashTable *failed = g_hash_table_new (NULL, NULL);
 
   for (guint i = 0; i < entries->len; i++)
     {
       const Lender *lender = g_array_index (entries, Leaving, i).lender;
+      gpointer context = (gpointer) _tarn_cuda_pool_get_context (lender->pool);
 
-      if (g_hash_table_add (done, (gpointer) _tarn_cuda_pool_get_context (lender->pool))
-          && !synchronize (lender))
-        return FALSE;
+      if (g_hash_table_add (done, context) && !synchronize (lender))
+        g_hash_table_add (failed, context);
     }
-  return TRUE;
+  return failed;
 }
 
-/* Gives the memory of entries back, after the host has waited for the device.  Returns FALSE with
- * nothing done if a wait fails. */
-static gboolean
+/* Gives the memory of entries back, after the host has waited for their contexts.  Returns the
+ * entries for whose context it could not wait. */
+static GArray *
 give_back (const GArray *entries)
 {
-  if (!synchronize_all (entries))
-    return FALSE;
+  g_autoptr (GHashTable) failed = synchronize_all (entries);
+  GArray *rest = leaving_new ();
+
   for (guint i = 0; i < entries->len; i++)
     {
       const Leaving *entry = &g_array_index (entries, Leaving, i);
 
+      if (g_hash_table_contains (failed, _tarn_cuda_pool_get_context (entry->lender->pool)))
+        {
+          g_array_append_vals (rest, entry, 1);
+          continue;
+        }
       entry->give_back (entry->lender, entry->memory, entry->size);
       lender_unref (entry->lender);
     }
-  return TRUE;
+  return rest;
 }
 
-/* Gives the listed memory back, until the list is empty.  Stops earlier if a capture is in progress
- * or a wait fails. */
+/* Gives the listed memory back, and puts entries that it could not give back into the list again,
+ * before newer entries.  Goes on until the list has no newer entries, or a capture is in
+ * progress. */
 static void
 settle (void)
 {
-  g_autoptr (GArray) taken = NULL;
-  gboolean is_given;
+  GArray *taken, *rest;
+  gboolean has_newer = TRUE;
 
   _tarn_assert_locked (&lock);
-  while ((taken = take_leaving ()) != NULL)
+  while (has_newer && (taken = take_leaving ()) != NULL)
     {
       _tarn_mutex_unlock (&lock);
-      is_given = give_back (taken);
+      rest = give_back (taken);
+      g_array_unref (taken);
       _tarn_mutex_lock (&lock);
-      if (!is_given)
-        {
-          put_back (taken);
-          return;
-        }
-      g_clear_pointer (&taken, g_array_unref);
+      has_newer = leaving->len > 0;
+      g_array_prepend_vals (leaving, rest->data, rest->len);
+      set_length ();
+      g_array_unref (rest);
     }
+}
+
+/* Makes the calling thread the settler, if there is none, until it has given memory back.
+ * @may_wait: if another thread is the settler, wait until it is not. */
+static void
+become_settler (gboolean may_wait)
+{
+  const GThread *self = g_thread_self ();
+
+  if (__atomic_load_n (&n_leaving, __ATOMIC_SEQ_CST) == 0 && !may_wait)
+    return;
+  _tarn_mutex_lock (&lock);
+  while (may_wait && settler != NULL && settler != self)
+    _tarn_cond_wait (&settled, &lock);
+  if (settler == NULL)
+    {
+      settler = self;
+      settle ();
+      settler = NULL;
+      _tarn_cond_broadcast (&settled);
+    }
+  _tarn_mutex_unlock (&lock);
 }
 
 void
 _tarn_cuda_graph_pieces_settle (void)
 {
-  if (__atomic_load_n (&n_leaving, __ATOMIC_ACQUIRE) == 0)
-    return;
-  _tarn_mutex_lock (&lock);
-  if (!is_settling) /* else that thread also gives back what this one has added to the list */
-    {
-      is_settling = TRUE;
-      settle ();
-      is_settling = FALSE;
-    }
-  _tarn_mutex_unlock (&lock);
+  become_settler (FALSE);
+}
+
+void
+_tarn_cuda_graph_pieces_settle_and_wait (void)
+{
+  become_settler (TRUE);
 }
 
 /* Captures */
@@ -213,13 +243,13 @@ static guint n_captures; /* atomic: the captures in progress that Tarn knows of 
 void
 _tarn_cuda_count_captures (gint change)
 {
-  __atomic_add_fetch (&n_captures, (guint) change, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch (&n_captures, (guint) change, __ATOMIC_SEQ_CST);
 }
 
 gboolean
 _tarn_cuda_is_anything_captured (void)
 {
-  return __atomic_load_n (&n_captures, __ATOMIC_ACQUIRE) > 0;
+  return __atomic_load_n (&n_captures, __ATOMIC_SEQ_CST) > 0;
 }
 
 /* Order */

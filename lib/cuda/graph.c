@@ -415,7 +415,7 @@ tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error)
                    "CUDA graph %" G_GUINT64_FORMAT " was ended before", graph);
       return FALSE;
     }
-  _tarn_cuda_graph_pieces_settle ();
+  _tarn_cuda_graph_pieces_settle_and_wait ();
   return TRUE;
 }
 
@@ -439,6 +439,6 @@ tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **error)
   if (found == NULL)
     return set_unknown (graph, error);
   graph_free (found);
-  _tarn_cuda_graph_pieces_settle ();
+  _tarn_cuda_graph_pieces_settle_and_wait ();
   return TRUE;
 }

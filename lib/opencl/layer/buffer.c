@@ -361,11 +361,10 @@ round_size (gsize size)
 }
 
 /* Polls for released buffers, returns to the driver the memory that the pool caches without need,
- * and allocates a block for a buffer of @size bytes. */
+ * and allocates a block for a buffer of @size bytes.  @memory: the pool's kind of memory. */
 static TarnBlock *
-get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
+get_block (LayerContext *context, TarnPool *pool, LayerMemory memory, gsize size, GError **error)
 {
-  LayerMemory memory = pool == context->pools[LAYER_HOST] ? LAYER_HOST : LAYER_PLAIN;
   gint64 now = g_get_monotonic_time ();
 
   if (size >= LARGE)
@@ -428,7 +427,9 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
     return NULL;
   context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
   if (context != NULL)
-    block = get_block (context, pool, size, &error);
+    block
+        = get_block (context, pool, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST : LAYER_PLAIN,
+                     size, &error);
   if (block != NULL)
     got = get (context, block, flags, host);
   if (got == NULL)

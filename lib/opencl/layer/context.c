@@ -130,7 +130,7 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
 }
 
 /* Returns an event that is done when all commands that @queue has had are done.  Returns NULL if
- * they are done already.  @queue: the only queue that the context has had. */
+ * they are done already.  @queue: the context's only queue until now. */
 static cl_event
 record_event (LayerQueue *queue)
 {
@@ -145,7 +145,8 @@ record_event (LayerQueue *queue)
       _tarn_layer_driver->clFlush (queue->base.handle);
       return event;
     }
-  /* clFinish () cannot hang: no command waits for the program, which has made no user event. */
+  /* clFinish () cannot hang: no command waits for the program, because every user event is
+   * complete. */
   _tarn_layer_driver->clFinish (queue->base.handle);
   return NULL;
 }
@@ -217,7 +218,7 @@ begin_one_queue (LayerContext *self)
   LAYER_LOCKED (&self->lock);
   LayerQueue *queue = self->queues->len == 1 ? self->queues->pdata[0] : NULL;
 
-  if (self->order != LAYER_MANY_QUEUES || queue == NULL || queue->leaves
+  if (self->order != LAYER_MANY_QUEUES || queue == NULL || queue->leaves || self->n_joining > 0
       || !__atomic_load_n (&queue->in_order, __ATOMIC_ACQUIRE) || self->n_user_events > 0
       || self->has_lost_queue)
     return;
@@ -225,8 +226,8 @@ begin_one_queue (LayerContext *self)
   set_order_locked (self, LAYER_ONE_QUEUE, queue);
 }
 
-/* Makes a new queue wait for the commands of the queue that was the only one.  Does nothing if
- * only_event is NULL: no memory was reused early, or those commands are done. */
+/* Makes a new queue wait for only_event, if it is not NULL.  The caller has added 1 to n_joining,
+ * so the event does not change. */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -235,7 +236,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
   {
     LAYER_LOCKED (&self->lock);
 
-    event = self->only_event; /* does not change while the context has two queues */
+    event = self->only_event;
   }
   if (event != NULL
       && _tarn_layer_driver->clEnqueueBarrierWithWaitList (queue->base.handle, 1, &event, NULL)
@@ -244,7 +245,7 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
 }
 
 /* Adds a queue to the context's list.  If it is the context's first queue and in order, also makes
- * it the only queue, and returns TRUE. */
+ * it the only queue, and returns TRUE.  Otherwise adds 1 to n_joining. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -252,9 +253,21 @@ set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 
   g_ptr_array_add (self->queues, _tarn_layer_ref (queue));
   if (self->order != LAYER_NO_QUEUE || !in_order)
-    return FALSE;
+    {
+      self->n_joining++;
+      return FALSE;
+    }
   set_order_locked (self, LAYER_ONE_QUEUE, queue);
   return TRUE;
+}
+
+static void
+end_joining (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  g_assert (self->n_joining > 0);
+  self->n_joining--;
 }
 
 void
@@ -265,6 +278,7 @@ _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean i
     return;
   _tarn_layer_context_end_one_queue (self, NULL);
   wait_for_only (self, queue);
+  end_joining (self);
   begin_one_queue (self);
 }
 
@@ -287,18 +301,19 @@ _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
   begin_one_queue (self);
 }
 
-/* Counts a user event more, before the driver makes it. */
-static void
-add_user_event (LayerContext *self)
+void
+_tarn_layer_context_add_user_event (LayerContext *self)
 {
-  LAYER_LOCKED (&self->lock);
+  {
+    LAYER_LOCKED (&self->lock);
 
-  __atomic_store_n (&self->n_user_events, self->n_user_events + 1, __ATOMIC_RELEASE);
+    __atomic_store_n (&self->n_user_events, self->n_user_events + 1, __ATOMIC_RELEASE);
+  }
+  _tarn_layer_context_end_one_queue (self, NULL);
 }
 
-/* Counts a user event less, after it is complete. */
-static void
-drop_user_event (LayerContext *self)
+void
+_tarn_layer_context_drop_user_event (LayerContext *self)
 {
   {
     LAYER_LOCKED (&self->lock);
@@ -309,46 +324,12 @@ drop_user_event (LayerContext *self)
   begin_one_queue (self);
 }
 
-cl_event CL_API_CALL
-layer_clCreateUserEvent (cl_context handle, cl_int *status)
+cl_event
+_tarn_layer_context_get_only_event (LayerContext *self)
 {
-  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
-  cl_event event;
+  LAYER_LOCKED (&self->lock);
 
-  if (self == NULL)
-    return _tarn_layer_driver->clCreateUserEvent (handle, status);
-  add_user_event (self);
-  _tarn_layer_context_end_one_queue (self, NULL);
-  event = _tarn_layer_driver->clCreateUserEvent (handle, status);
-  if (event == NULL)
-    drop_user_event (self);
-  return event;
-}
-
-/* Returns the context of an event, with a reference, or NULL. */
-static LayerContext *
-find_context_of_event (cl_event event)
-{
-  cl_context handle = NULL;
-
-  return _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_CONTEXT, sizeof handle, &handle, NULL)
-                 == CL_SUCCESS
-             ? _tarn_layer_find (LAYER_CONTEXT, handle)
-             : NULL;
-}
-
-/* A user event that has failed counts as not complete for ever, because a driver may run commands
- * behind a failed one before earlier commands are done. */
-cl_int CL_API_CALL
-layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
-{
-  /* Find the context first, because the program may release the event when it is complete. */
-  LAYER_AUTO LayerContext *self = find_context_of_event (event);
-  cl_int status = _tarn_layer_driver->clSetUserEventStatus (event, execution_status);
-
-  if (self != NULL && status == CL_SUCCESS && execution_status == CL_COMPLETE)
-    drop_user_event (self);
-  return status;
+  return self->only_event;
 }
 
 /* Waiting for commands */
@@ -406,10 +387,8 @@ list_queues (LayerContext *self)
   return queues;
 }
 
-/* Returns TRUE if the host may wait for commands.  It may not if a user event is not complete,
- * because a command may wait for an event that the waiting thread itself would complete. */
-static gboolean
-may_wait (LayerContext *self)
+gboolean
+_tarn_layer_context_may_wait (LayerContext *self)
 {
   return __atomic_load_n (&self->n_user_events, __ATOMIC_ACQUIRE) == 0;
 }
@@ -424,7 +403,7 @@ _tarn_layer_context_finish (LayerContext *self)
   g_autoptr (GPtrArray) queues = list_queues (self);
   gint64 end = g_get_monotonic_time () + MAX_FINISH;
 
-  for (guint i = 0; may_wait (self) && i < queues->len; i++)
+  for (guint i = 0; _tarn_layer_context_may_wait (self) && i < queues->len; i++)
     _tarn_layer_queue_finish (g_ptr_array_index (queues, i));
   while (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) > 0 && g_get_monotonic_time () < end)
     {
@@ -440,7 +419,8 @@ _tarn_layer_context_wait (LayerContext *self)
   g_autoptr (GPtrArray) queues = NULL;
   gboolean waited = FALSE;
 
-  if (!may_wait (self) || __atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
+  if (!_tarn_layer_context_may_wait (self)
+      || __atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
     return FALSE;
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)

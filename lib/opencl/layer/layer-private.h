@@ -12,6 +12,7 @@
  *     report.c        reports to the program that started this one
  *     table.c         the layer's records of the driver's objects, by handle
  *     context.c       contexts: their pools, and how their queues are ordered
+ *     user-event.c    events that the program completes itself
  *     debug.c         checks of buffers with TARN_DEBUG
  *     address.c       addresses of pieces, for drivers that align less than they state
  *     pieces.c        pieces: large buffers of the driver, with the heap and pool over them
@@ -305,8 +306,10 @@ struct _LayerContext
   LayerOrder order;          /* atomic */
   LayerQueue *only_queue;    /* borrowed; NULL: order is not LAYER_ONE_QUEUE */
   gboolean has_reused_early; /* memory was reused before the queue's commands on it were done */
-  cl_event only_event;       /* done when the commands are that the only queue had when it was the
-                                only queue last; nullable; new queues wait for it */
+  cl_event only_event;       /* done when the commands are done whose memory may have been reused
+                                while the context had only one queue; new queues wait for it; NULL:
+                                those commands are done, or there are none */
+  guint n_joining;           /* threads that are making a new queue wait for only_event */
   guint n_user_events;       /* atomic: the program's user events that are not complete */
   gboolean has_lost_queue;   /* a queue was dropped, and its commands are not known to be done */
   GPtrArray *queues; /* references to the queues that take commands, or have unfinished commands */
@@ -379,6 +382,16 @@ void _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue);
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
+/* _tarn_layer_context_add_user_event () counts a user event, before the driver makes it, and ends
+ * the state LAYER_ONE_QUEUE.  _tarn_layer_context_drop_user_event () stops counting one, after it
+ * is complete. */
+void _tarn_layer_context_add_user_event (LayerContext *self);
+void _tarn_layer_context_drop_user_event (LayerContext *self);
+
+/* Returns only_event, without a reference.  It stays as it is while the caller's user event is
+ * counted. */
+cl_event _tarn_layer_context_get_only_event (LayerContext *self);
+
 /* Poll one or two queues if buffers wait for commands.  _tarn_layer_context_poll_if_due () does
  * nothing if its last poll was less than 0.1 ms ago.  @now: monotonic time. */
 void _tarn_layer_context_poll (LayerContext *self);
@@ -409,6 +422,11 @@ void _tarn_layer_context_finish (LayerContext *self);
 /* Waits for the commands that released buffers wait for.  Returns FALSE if there are none, if they
  * failed, or if a user event of the context is not complete. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
+
+/* Returns TRUE if the host may wait for the commands that queues have at this moment.  It may not
+ * if a user event is not complete, because a command may wait for an event that the waiting thread
+ * itself would complete. */
+gboolean _tarn_layer_context_may_wait (LayerContext *self);
 
 /* debug.c */
 
@@ -864,7 +882,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clRetainContext)                                                                              \
   F (clReleaseContext)                                                                             \
   F (clGetContextInfo)                                                                             \
-  F (clCreateUserEvent)                                                                            \
+  F (clCreateUserEvent) /* user-event.c */                                                         \
   F (clSetUserEventStatus)                                                                         \
   F (clCreateCommandQueue) /* queue.c */                                                           \
   F (clCreateCommandQueueWithProperties)                                                           \

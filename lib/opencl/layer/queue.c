@@ -484,13 +484,21 @@ _tarn_layer_queue_wait (LayerQueue *self)
   gboolean waited;
   cl_int status;
 
-  /* On a queue out of order, buffers wait for events of commands, not for markers. */
-  if (!__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
-    return _tarn_layer_queue_finish (self);
-  _tarn_layer_queue_put_marker (self, FALSE);
+  /* On a queue out of order, buffers wait for events of commands, so no marker is due. */
+  if (__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
+    _tarn_layer_queue_put_marker (self, FALSE);
+  else if (has_waiting (self))
+    put_marker (self, FALSE);
   marker = get_marker (self, TRUE);
   if (marker == NULL)
     return FALSE;
+  /* Check this after the marker is on the queue.  The layer counts a user event before the driver
+   * makes it, so if all that are counted are complete, the marker waits for none. */
+  if (!_tarn_layer_context_may_wait (self->context))
+    {
+      marker_unref (marker);
+      return FALSE;
+    }
   if (try_add_user (self))
     {
       _tarn_layer_driver->clFlush (self->base.handle);

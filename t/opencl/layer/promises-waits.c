@@ -98,6 +98,53 @@ failed_after (World *world)
   release_and_fail (world, TRUE);
 }
 
+/* A buffer is released while a queue in order still writes it.  Then a later command fails, and
+ * another buffer is written: only by its own command. */
+static void
+failed_behind (World *world)
+{
+  enum
+  {
+    LARGE = 32 << 20
+  };
+  cl_mem first = promise_buffer (world, 0, LARGE, NULL), next;
+  cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
+  cl_event failing, failed;
+  gsize wrong = 0;
+  guchar *bytes;
+
+  for (guint i = 0; i < 50; i++)
+    OK (clEnqueueFillBuffer (world->queue, first, &i, 1, 0, LARGE, 0, NULL, NULL));
+  OK (clFlush (world->queue));
+  OK (clReleaseMemObject (first));
+  failing = promise_gate (world);
+  fill (world->queue, beside, 2, failing, &failed);
+  OK (clSetUserEventStatus (failing, -5));
+  next = promise_buffer (world, 0, LARGE, NULL);
+  OK (clEnqueueFillBuffer (world->queue, next, "\377", 1, 0, LARGE, 0, NULL, NULL));
+  wait_status (failed, WAIT);
+  clFinish (world->queue);
+  bytes = g_malloc0 (LARGE);
+  clEnqueueReadBuffer (world->queue, next, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL);
+  for (gsize i = 0; i < LARGE; i++)
+    wrong += bytes[i] != 0xff;
+  printf ("%zu wrong\n", wrong);
+  promise_expect (world, wrong == 0);
+  g_free (bytes);
+  OK (clReleaseEvent (failed));
+  OK (clReleaseEvent (failing));
+  OK (clReleaseMemObject (next));
+  OK (clReleaseMemObject (beside));
+}
+
+/* A second failure, after a user event that was completed. */
+static void
+failed_behind_again (World *world)
+{
+  promise_open (promise_gate (world));
+  failed_behind (world);
+}
+
 /* Makes buffers on a queue until the memory of one that was released would have come again: what
  * the latest has that another command was not to write. */
 static gsize
@@ -388,6 +435,8 @@ unknown_functions (World *world)
 
 const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
                                    { "failed-after", failed_after, FALSE },
+                                   { "failed-behind", failed_behind, FALSE },
+                                   { "failed-behind-again", failed_behind_again, FALSE },
                                    { "part-behind", part_behind, FALSE },
                                    { "second-queue", second_queue, FALSE },
                                    { "in-callbacks", in_callbacks, FALSE },

@@ -1,0 +1,75 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * User events: events that the program completes itself (OpenCL 3.0 specification, section 5.11).
+ * While a context has a user event that is not complete, its memory is not reused early, because a
+ * command may wait for the event, and may fail with it. */
+
+#include "layer-private.h"
+
+cl_event CL_API_CALL
+layer_clCreateUserEvent (cl_context handle, cl_int *status)
+{
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  cl_event event;
+
+  if (self == NULL)
+    return _tarn_layer_driver->clCreateUserEvent (handle, status);
+  _tarn_layer_context_add_user_event (self);
+  event = _tarn_layer_driver->clCreateUserEvent (handle, status);
+  if (event == NULL)
+    _tarn_layer_context_drop_user_event (self);
+  return event;
+}
+
+/* The longest time that a failure waits for earlier commands, in microseconds.  A driver that calls
+ * the program back may run no command until the program returns. */
+#define MAX_WAIT (10 * G_TIME_SPAN_SECOND)
+
+/* Waits for the commands whose memory may have been reused early, before a user event fails.  A
+ * driver may run commands behind a failed one before earlier commands are done: PoCL 3.1 does.  The
+ * wait cannot be left to another thread: a command that the program enqueues before its user event
+ * has failed may fail with it. */
+static void
+await_only_event (LayerContext *context)
+{
+  cl_event event = _tarn_layer_context_get_only_event (context);
+  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+
+  while (event != NULL && _tarn_layer_get_state (event) > CL_COMPLETE
+         && g_get_monotonic_time () < end)
+    g_usleep (100);
+}
+
+/* Returns the context of a user event, with a reference.  Returns NULL for other events. */
+static LayerContext *
+find_context (cl_event event)
+{
+  cl_command_type type = 0;
+  cl_context handle = NULL;
+
+  if (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL)
+          != CL_SUCCESS
+      || type != CL_COMMAND_USER
+      || _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_CONTEXT, sizeof handle, &handle, NULL)
+             != CL_SUCCESS)
+    return NULL;
+  return _tarn_layer_find (LAYER_CONTEXT, handle);
+}
+
+/* A user event that has failed counts as not complete for ever, for the reason that
+ * await_only_event () has. */
+cl_int CL_API_CALL
+layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
+{
+  /* Find the context first, because the program may release the event when it is complete. */
+  LAYER_AUTO LayerContext *self = find_context (event);
+  cl_int status;
+
+  if (self != NULL && execution_status < 0 && _tarn_layer_get_state (event) > CL_COMPLETE)
+    await_only_event (self);
+  status = _tarn_layer_driver->clSetUserEventStatus (event, execution_status);
+  if (self != NULL && status == CL_SUCCESS && execution_status == CL_COMPLETE)
+    _tarn_layer_context_drop_user_event (self);
+  return status;
+}
