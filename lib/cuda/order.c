@@ -311,7 +311,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* Another thread's default stream has no CUstream here, but the legacy stream waits for it. */
+  /* This thread has no CUstream for another thread's default stream.  So record the event on the
+   * legacy stream, which waits for that stream. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     handle = LEGACY;
   if (!enter_home (home, &scope, error))

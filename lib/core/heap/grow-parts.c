@@ -160,8 +160,8 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
 
 /* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares it.
  * Waits also for memory from a pool below, because no caller of that pool may have waited for it.
- * Returns FALSE if the wait failed.  *busy is then the queue that may still use the memory, which
- * the caller must not return; or NULL if the caller can return the memory. */
+ * Returns FALSE if the wait failed.  *busy is then the queue that may still use the memory, so that
+ * the caller must not return the memory to upstream; or NULL if the caller can return it. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {

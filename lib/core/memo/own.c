@@ -23,8 +23,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   number = thread->number;
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
-  /* The caller's reference to the shared value keeps the value's address from being reused.  So an
-   * entry with this address is the one from which the caller made @own. */
+  /* The caller has a reference to the shared value, so no other value can have its address.  So if
+   * entry->value equals @shared, the caller made @own from that value. */
   if (entry != NULL && entry->value == shared)
     {
       if (number >= entry->n_own)

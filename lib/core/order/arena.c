@@ -27,9 +27,9 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
   _tarn_pool_add_met (pool, handle, queue, ref);
 }
 
-/* Assigns a block to its queue's arena, if only that queue has used the block.  The free of the
- * block then returns it to the arena, so that the pool need not hold it.  The caller has just
- * allocated the block, so no other thread uses it. */
+/* Assigns a block to its queue's arena, if no other queue may still use the block.  The free of the
+ * block then returns it to the arena, so that the pool need not hold it.  The caller has just got
+ * the block for a request, so no other thread uses it. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
 {

@@ -359,7 +359,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records the events that a request wants on other queues, which the backend keeps alive. */
+/* Records an event on each of the other queues from which a request wants one.  The backend keeps
+ * these queues alive. */
 void
 _tarn_pool_record_others (TarnPool *pool, TarnRequest *request)
 {

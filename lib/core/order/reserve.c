@@ -8,8 +8,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* The least bytes of a block into which a reservation over a heap is divided, if the heap cannot
- * get one segment for all bytes.  The last block may be smaller. */
+/* If a pool over a heap cannot reserve memory in larger blocks, it tries smaller ones, but
+ * only as long as the block that it could not reserve has more than this number of bytes. */
 #define MIN_PART ((gsize) 2 << 20)
 
 /* Returns TRUE if requests for smaller blocks may succeed after this error: if memory is short, or

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools that inspect each block when it is freed: pools that find blocks in use by their memory
- * (TARN_POOL_FINDABLE), and pools whose memory is handles that a program may retain
- * (upstream/aside.c). */
+ * Pools that inspect each block when it is freed: pools in which the program can look up a block by
+ * the block's memory (TARN_POOL_FINDABLE), and pools whose memory is handles that a program may
+ * retain (upstream/aside.c). */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"

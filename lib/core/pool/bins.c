@@ -175,7 +175,8 @@ get_newest_batch (TarnBin *bin)
   return bin->n_batches > 0 ? &bin->batches[bin->n_batches - 1] : NULL;
 }
 
-/* Adds a batch to a bin: @n blocks that came to the bin together, of which @last is the lowest. */
+/* Adds a batch to a bin: @n blocks that came to the bin together.  @last: the block of the batch
+ * that is farthest from the bin's top. */
 static void
 add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 {

@@ -99,7 +99,8 @@ struct _TarnMetQueue
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
   gboolean is_used; /* atomic: a thread has used the queue since the table was full the last time */
-  gboolean is_going; /* guarded by the lock and the closed door: the queue is about to be removed */
+  gboolean is_going; /* the queue is about to be removed; a thread that reads or writes this field
+                        holds the pool's lock, and has closed the pool's door */
 };
 
 /* The most blocks that a cache keeps for temporaries (TarnCache.kept), each of a different

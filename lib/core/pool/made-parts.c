@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates blocks from a heap's arenas if upstream makes an object, a part, for each piece of
- * memory: a sub-buffer of OpenCL, say.  A request takes an extent, which is a range of the heap's
- * memory, in one read section.  Between read sections, it asks upstream for a part of that extent.
- * In a second read section it makes the block.  A free takes the same steps in reverse
- * (order/arena.c).  The block's state is ENDING until upstream has released the part. */
+ * Allocates blocks from a heap's arenas if upstream makes an object, a part, for each extent: an
+ * OpenCL sub-buffer, say.  An extent is a range of the heap's memory.  A request takes an extent in
+ * one read section.  Outside read sections, it asks upstream for a part of that extent.  In a
+ * second read section it makes the block.  A free takes the same steps in reverse (order/arena.c).
+ * The block's state is ENDING until upstream has released the part. */
 
 #include "pool/arenas-private.h"
 

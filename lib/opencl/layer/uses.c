@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Uses: records of the commands that use a buffer.  For a queue in order, a buffer usually keeps
- * only the latest command.  It keeps every command of queues out of order, and every command if it
- * has destructor callbacks.  The reason is that a command that fails may be done before earlier
- * commands of its queue.  With PoCL 3.1, even a marker after the failed command is then complete
- * before they are. */
+ * Uses: records of the commands that use a buffer.  For an in-order queue, a buffer usually keeps
+ * only the latest command.  For an out-of-order queue, it keeps every command.  A buffer with
+ * destructor callbacks keeps every command of any queue, because a command that fails may be done
+ * before earlier commands of its queue.  With PoCL 3.1, even a marker after the failed command
+ * completes before those earlier commands. */
 
 #include "layer-private.h"
 

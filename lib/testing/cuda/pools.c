@@ -74,7 +74,8 @@ check_device (CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds a stream by its handle.  Fails if memory cannot be allocated or freed on the stream. */
+/* Finds the stream on which a call allocates or frees memory.  Fails if the stream is the legacy
+ * one, and a stream that waits for it is captured.  Aborts if the stream itself is captured. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
