@@ -142,7 +142,8 @@ typedef enum
   TARN_TRACE_PART_ALIGNMENT, /* bytes; 0: the backend makes no sub-buffers */
   TARN_TRACE_RELEASES_PARTS, /* 1: sub-buffers have to be released */
   TARN_TRACE_FREES_IN_ORDER, /* 1: a pool may return memory that queues still use */
-  TARN_TRACE_RECORDS_ALL,    /* 1: queues may be gone, so a pool records events on all queues */
+  TARN_TRACE_RECORDS_ALL,    /* 1: the program may destroy a queue that a pool still knows, so an
+                                event covers all queues unless the call names its queue */
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */
   TARN_TRACE_HITS = 32,

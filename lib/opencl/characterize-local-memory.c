@@ -31,7 +31,8 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns the number of banks.  At a time the same number of work items can access them. */
+/* Returns the number of banks of local memory.  As many work items can access local memory at the
+ * same time. */
 static guint
 get_width (const Kind *kind)
 {

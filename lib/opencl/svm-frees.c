@@ -30,7 +30,8 @@ struct _TarnOpenclFreeQueue
 
 struct _TarnOpenclFrees
 {
-  gint ref_count; /* atomic: the allocator's, and one for each command that frees memory */
+  gint ref_count; /* atomic: one reference of the allocator, and one of each command that frees
+                     memory */
   TarnMutex lock;
   TarnCond changed;
   /* Guarded by the lock: */

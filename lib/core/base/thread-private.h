@@ -49,13 +49,14 @@ typedef struct _TarnThread TarnThread;
  *
  *     no record is ever freed: when a thread ends, a later thread takes over the record and its
  *     number, so numbers stay below the largest number of threads that existed at one time
- *     the list of living threads has the record of each thread that is or may come inside a door;
- *     a writer walks the list, and waits for readers, while it holds the list's lock
- *     a thread that is ending and has left its record gets no other one: it uses locks instead
+ *     the list of living threads has the record of each thread that is, or may begin to be, in a
+ *     read section; a writer that closes a door holds the list's lock while it walks the list and
+ *     waits for the readers
+ *     a thread that is ending and has left its record gets no other record: it uses locks instead
  *
- * If a thread registers while a writer closes a door, there are two cases.  Either the thread is in
- * the list before the writer walks it.  Or the thread takes the list's lock after the writer has
- * released it, and so sees that the door is closed. */
+ * If a thread registers while a writer closes a door, there are two cases.  Either the thread's
+ * record is in the list before the writer walks the list.  Or the thread takes the list's lock
+ * after the writer has released it, and so sees that the door is closed. */
 struct _TarnThread
 {
   guint visits;      /* atomic; only this thread writes it; odd: inside, or at a door */

@@ -387,7 +387,8 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   TarnGuarded *self = user_data;
   gsize bytes = _tarn_quarantine_shorten (self, 0);
 
-  /* A heap may keep the freed memory for other pools, and then returns a smaller number. */
+  /* The allocator below may count the bytes of the quarantine again.  Or a heap below keeps them
+   * for other pools, and counts fewer bytes. */
   return MAX (bytes, _tarn_allocator_trim (self->below, keep_bytes));
 }
 

@@ -301,8 +301,8 @@ struct _TarnHeapQueue
    * read sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
   guint n_forgetting;    /* the number of calls that are forgetting the queue */
-  guint64 former_number; /* the queue's number before the calls that are forgetting the queue set
-                            the field number to 0 */
+  guint64 former_number; /* the queue's number, saved while calls that forget the queue have set the
+                            field number to 0 */
   guint64 n_begun;       /* the number of the queue's next event; grows by 1 when the heap begins to
                             record an event; changes only while the door is closed */
   guint64 n_done;        /* the number of the latest event that is known to be done, plus 1 */

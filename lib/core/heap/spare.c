@@ -15,10 +15,10 @@
  * than lately.  Besides, all large requests together may strand only a small share of the limit.
  * Bytes that other requests strand do not count towards this share: usually they are more than the
  * share, so every large request would then need a piece of exactly its size.  If the heap has no
- * spare bytes, a large request does get a piece of exactly its size.  A large request may take an
- * extent of a piece that is in use only as long as the program has used less than a quarter of the
- * limit.  Otherwise the other extents of the piece would strand all bytes of the large extent as
- * soon as the program frees that extent.
+ * spare bytes, a large request does get a piece of exactly its size.  A piece that is in
+ * use may serve a large request only if the most bytes in use lately, with this request, are less
+ * than a quarter of the limit.  If they are more, the other extents of the piece would strand all
+ * bytes of the large extent as soon as the program frees that extent.
  *
  * If no limit is set, the heap learns one when upstream refuses memory: the bytes that the heap
  * would have in all with that memory.  The caller of each function here holds the heap's lock. */

@@ -84,9 +84,9 @@ _tarn_visits_begin (TarnVisits *visits)
 /* Requests.  Unless a comment says otherwise, the thread is in a read section, or holds the pool's
  * lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if the request must not take memory from an
- * arena: the pool has no arenas, or a block in the pool's recorded bins, which other queues have
- * used, might serve the request.  Needs no read section. */
+/* Fills in *wanted for a request.  Returns FALSE if no arena may serve the request: if the thread
+ * has no cache of the pool, if the size is too large, if the pool has no arenas, or if the pool's
+ * recorded bins may have a block for the request.  Needs no read section. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -389,9 +389,10 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Frees a block in one read section: returns it, or the block that the thread kept before, to
- * its arena.  If it returns FALSE, it has freed nothing, and the caller tries the slower ways.
- * Call this outside read sections. */
+/* Frees @block in a read section that this function begins and ends.  Returns @block to its arena;
+ * or lets the thread keep @block, and returns to its arena the block that the thread kept before,
+ * if there was one.  If the function returns FALSE, it has freed nothing, and the caller tries the
+ * slower ways.  The caller must not be in a read section. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -407,8 +408,8 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
   return is_back;
 }
 
-/* Frees a block with the pool's lock and the heap's, because the free is traced: returns it, or
- * the block that the thread kept before, to its arena.  Returns FALSE if it cannot. */
+/* Frees a block as _tarn_pool_put_to_arena_at_once () does, but with the pool's lock and the
+ * heap's, because the free is traced.  Returns FALSE if it has freed nothing. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Sets blocks aside that are freed while the program still retains their memory, a handle with a
- * reference count.  Such a block is ending, and counts as active, until the program has dropped its
- * references.  A pool checks a few of these blocks in each free and request, and all of them before
- * it runs out of memory, and when it returns its held blocks. */
+ * Sets aside a block that is freed, if the block's memory is a handle with a reference count, and
+ * the program still retains the handle.  Such a block has the state "ending", and counts as active,
+ * until the program has dropped its references.  A pool checks a few of these blocks in each free
+ * and request.  It checks all of them before it runs out of memory, and when it returns its held
+ * blocks. */
 
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"

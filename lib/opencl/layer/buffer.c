@@ -332,8 +332,8 @@ make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place
   LayerSub *made = g_new0 (LayerSub, 1);
 
   made->place = *place;
-  /* Check this after the allocation, not before.  If the layer is not blind now, it has seen all
-   * commands that used the block. */
+  /* Check whether the layer is blind after the allocation, not before.  If it is not blind now, it
+   * has seen all commands that used the block. */
   if (!_tarn_layer_is_blind () && make (context, block, made))
     return made;
   unmake (made);

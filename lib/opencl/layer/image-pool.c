@@ -347,7 +347,8 @@ get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GEr
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
   if (block == NULL)
     return NULL;
-  /* Check this after the allocation, not before: see make_new () in buffer.c. */
+  /* Check whether the layer is blind after the allocation, not before: see make_new () in
+   * buffer.c. */
   *handle = _tarn_layer_is_blind () ? NULL : take (context, block);
   if (*handle != NULL)
     return block;

@@ -203,8 +203,8 @@ cuDeviceGetAttribute (int *value, unsigned int attribute, CUdevice device)
                                                        : FAKE_CUDA_INVALID_VALUE;
 }
 
-/* Returns TRUE if @device can access the memory of @peer.  All devices can access each other's
- * memory, except parts of a GPU. */
+/* Returns TRUE if @device can access the memory of @peer.  A device can access its own memory.  Two
+ * devices can access each other's memory, unless one of them is a part of a GPU (MIG). */
 gboolean
 fake_can_access (CUdevice device, CUdevice peer)
 {

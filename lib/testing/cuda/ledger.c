@@ -480,7 +480,8 @@ take_pending (guint pool, gsize size, Stream *stream)
   return block;
 }
 
-/* Allocates memory in the order of a stream, and records on it the mark for "ready". */
+/* Allocates memory in the order of a stream.  Records a Mark on the stream: the memory is ready
+ * when the stream reaches the Mark. */
 Status
 fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                        CUdeviceptr *address)
