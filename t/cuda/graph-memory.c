@@ -615,6 +615,90 @@ test_fork (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world, test);
 }
 
+/* Two threads whose graphs share memory: the one named first ends its capture, and begins another
+ * one, while the test's thread still captures. */
+typedef struct
+{
+  const World *world;
+  CUdevice device;
+  TarnMutex lock;
+  TarnCond changed;
+  guint turn; /* guarded by the lock: even: the test's thread goes on; odd: the other one */
+} Sharing;
+
+/* Lets the other thread go on, and waits for this one's turn.  @turn: that turn. */
+static void
+await_turn (Sharing *self, guint turn)
+{
+  _tarn_mutex_lock (&self->lock);
+  self->turn = turn - 1;
+  _tarn_cond_broadcast (&self->changed);
+  while (self->turn != turn)
+    _tarn_cond_wait (&self->changed, &self->lock);
+  _tarn_mutex_unlock (&self->lock);
+}
+
+static void
+end_turn (Sharing *self, guint turn)
+{
+  _tarn_mutex_lock (&self->lock);
+  self->turn = turn;
+  _tarn_cond_broadcast (&self->changed);
+  _tarn_mutex_unlock (&self->lock);
+}
+
+static gpointer
+capture_beside (gpointer data)
+{
+  Sharing *self = data;
+
+  tarn_cuda_torch_begin_allocate_to_pool (self->device, one, NULL);
+  await_turn (self, 3);
+  tarn_cuda_torch_end_allocate_to_pool (self->device, one);
+  tarn_cuda_torch_begin_allocate_to_pool (self->device, two, NULL);
+  await_turn (self, 5);
+  tarn_cuda_torch_end_allocate_to_pool (self->device, two);
+  tarn_cuda_torch_release_pool (self->device, two);
+  tarn_cuda_torch_release_pool (self->device, one);
+  end_turn (self, 6);
+  return NULL;
+}
+
+static void
+test_sharing (const TarnCudaTest *test, gconstpointer unused)
+{
+  GThread *thread;
+  World world;
+  Sharing self = { .world = &world, .device = test->device };
+  gpointer memory;
+
+  (void) unused;
+  world_init (&world, test);
+  _tarn_mutex_init (&self.lock);
+  _tarn_cond_init (&self.changed);
+  self.turn = 1;
+  thread = g_thread_new ("beside", capture_beside, &self);
+  _tarn_mutex_lock (&self.lock);
+  while (self.turn != 2)
+    _tarn_cond_wait (&self.changed, &self.lock);
+  _tarn_mutex_unlock (&self.lock);
+  tarn_cuda_torch_begin_allocate_to_pool (test->device, one, NULL);
+  SUCCEED (cuda.cuStreamBeginCapture (world.a, 1));
+  await_turn (&self, 4); /* the other thread has ended its capture, and begun another */
+  memory = tarn_cuda_torch_malloc (MIB, test->device, world.a);
+  g_assert_nonnull (memory);
+  tarn_cuda_torch_free (memory, MIB, test->device, world.a);
+  end (test, one, world.a);
+  await_turn (&self, 6); /* the other graphs are gone */
+  tarn_pool_free_held (world.shared);
+  g_assert_cmpuint (get_active (&world), >=, MIB);
+  tarn_cuda_torch_release_pool (test->device, one);
+  g_thread_join (thread);
+  _tarn_cond_clear (&self.changed);
+  _tarn_mutex_clear (&self.lock);
+  world_clear (&world, test);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -624,6 +708,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graph-memory/again", test_again, NULL);
   tarn_cuda_test_add ("graph-memory/recorded", test_recorded, NULL);
   tarn_cuda_test_add ("graph-memory/names", test_names, NULL);
+  tarn_cuda_test_add ("graph-memory/sharing", test_sharing, NULL);
   tarn_cuda_test_add ("graph-memory/outlives", test_outlives, NULL);
   tarn_cuda_test_add ("graph-memory/survivor", test_survivor, NULL);
   tarn_cuda_test_add ("graph-memory/failed", test_failed, NULL);

@@ -313,6 +313,66 @@ test_stuck_above_a_limit (Order *order, gconstpointer unused)
     }
 }
 
+/* The largest block cannot go back while its queue is captured, so a smaller one goes. */
+static void
+test_stuck_largest (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_limit_bytes (order->pool, OTHER_SIZE + SIZE);
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  order_hold (order, SIZE, order->b, 1);
+  tarn_testing_queue_set_capturing (order->queues, order->a, TRUE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*does not return 4095 bytes*");
+  tarn_block_free (order_take (order, SIZE / 2, order->c));
+  g_test_assert_expected_messages ();
+  tarn_testing_queue_set_capturing (order->queues, order->a, FALSE);
+}
+
+static TarnPool *
+member_new (TarnTestingQueues *queues, TarnReclaimGroup *group)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_testing_queues_allocator_new (queues);
+  TarnPool *pool = tarn_pool_new (allocator, NULL, NULL);
+
+  tarn_pool_set_reclaim_group (pool, group);
+  return pool;
+}
+
+/* As long as the richest member of a group can return nothing, another one does. */
+static void
+test_stuck_richest (void)
+{
+  TarnTestingQueues *queues = tarn_testing_queues_new (5 * SIZE, 0);
+  TarnReclaimGroup *group = tarn_reclaim_group_new ();
+  gpointer a = tarn_testing_queue_new (queues, TRUE), b = tarn_testing_queue_new (queues, TRUE);
+  TarnPool *pools[3];
+  TarnBlock *blocks[4];
+  GError *error = NULL;
+
+  for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
+    pools[i] = member_new (queues, group);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = tarn_pool_allocate_ordered (pools[0], SIZE, a, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  tarn_block_free (tarn_pool_allocate_ordered (pools[1], SIZE, b, NULL));
+  tarn_testing_queue_set_capturing (queues, a, TRUE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*does not return 1023 bytes*");
+  tarn_block_free (tarn_pool_allocate_ordered (pools[2], SIZE, b, &error));
+  g_assert_no_error (error);
+  g_test_assert_expected_messages ();
+  tarn_testing_queue_set_capturing (queues, a, FALSE);
+  for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
+    {
+      assert_valid (pools[i]);
+      tarn_pool_unref (pools[i]);
+    }
+  tarn_reclaim_group_unref (group);
+  tarn_testing_queue_destroy (queues, a);
+  tarn_testing_queue_destroy (queues, b);
+  tarn_testing_queues_free (queues);
+}
+
 typedef struct
 {
   Order *order;
@@ -393,6 +453,8 @@ main (int argc, char **argv)
   ADD ("give-back/one-wait-fails", test_one_wait_fails);
   ADD ("give-back/stuck-within-a-limit", test_stuck_within_a_limit);
   ADD ("give-back/stuck-above-a-limit", test_stuck_above_a_limit);
+  ADD ("give-back/stuck-largest", test_stuck_largest);
+  g_test_add_func ("/core/order/give-back/stuck-richest", test_stuck_richest);
   ADD ("give-back/awaited-comes-back", test_awaited_comes_back);
   return g_test_run ();
 }

@@ -94,10 +94,48 @@ test_signal (void)
   signal (SIGUSR2, SIG_DFL);
 }
 
+static gint has_changed; /* atomic */
+
+static gpointer
+send_signals (gpointer unused)
+{
+  (void) unused;
+  while (!g_atomic_int_get (&has_changed))
+    kill (getpid (), SIGUSR2);
+  return NULL;
+}
+
+/* A signal that comes while the program changes the file has its handler: without one, it would end
+ * the process. */
+static void
+test_change (void)
+{
+  gchar *paths[2];
+  g_auto (Place) place = { NULL, NULL };
+  GThread *thread;
+
+  place_init (&place, "snapshot.json");
+  for (guint i = 0; i < 2; i++)
+    paths[i] = g_strdup_printf ("%s/%u.json", place.folder, i);
+  g_assert_true (tarn_snapshot_on_signal (SIGUSR2, paths[0], NULL));
+  thread = g_thread_new ("signals", send_signals, NULL);
+  for (guint i = 0; i < 100; i++)
+    g_assert_true (tarn_snapshot_on_signal (SIGUSR2, paths[i % 2], NULL));
+  g_atomic_int_set (&has_changed, TRUE);
+  g_thread_join (thread);
+  g_assert_true (tarn_snapshot_on_signal (SIGUSR2, NULL, NULL));
+  for (guint i = 0; i < 2; i++)
+    {
+      g_unlink (paths[i]);
+      g_free (paths[i]);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/snapshot/signal", test_signal);
+  g_test_add_func ("/core/snapshot/signal/change", test_change);
   return g_test_run ();
 }

@@ -14,10 +14,12 @@ _tarn_follow (TarnFollowReason reason, gboolean follows)
 {
   gint before = __atomic_load_n (&_tarn_is_following, __ATOMIC_SEQ_CST);
 
-  if (before == 0 && follows)
-    __atomic_store_n (&start, _tarn_record_get_time (), __ATOMIC_RELEASE);
-  before = follows ? __atomic_fetch_or (&_tarn_is_following, (gint) reason, __ATOMIC_SEQ_CST)
-                   : __atomic_fetch_and (&_tarn_is_following, ~(gint) reason, __ATOMIC_SEQ_CST);
+  do
+    if (before == 0 && follows)
+      __atomic_store_n (&start, _tarn_record_get_time (), __ATOMIC_RELEASE);
+  while (!__atomic_compare_exchange_n (&_tarn_is_following, &before,
+                                       follows ? before | (gint) reason : before & ~(gint) reason,
+                                       FALSE, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
   return follows ? before == 0 : before == (gint) reason;
 }
 

@@ -132,15 +132,19 @@ is_free (gint number, GError **error)
   return FALSE;
 }
 
+/* Ends the watch for a signal, if there is one.  @next: the signal that the library handles from
+ * now on; 0: none.  If that is the same signal, its handler stays, because without a handler a
+ * signal that comes meanwhile would end the process. */
 static void
-end_watch (void)
+end_watch (gint next)
 {
   struct sigaction usual = { .sa_handler = SIG_DFL };
 
   _tarn_assert_locked (&watch_lock);
   if (watch.number == 0)
     return;
-  sigaction (watch.number, &usual, NULL);
+  if (watch.number != next)
+    sigaction (watch.number, &usual, NULL);
   __atomic_store_n (&watch.is_ending, TRUE, __ATOMIC_RELEASE);
   sem_post (&wake_up);
   g_thread_join (watch.thread);
@@ -162,6 +166,7 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
+      sigaction (number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
       return FALSE;
     }
   watch.number = number;
@@ -170,7 +175,7 @@ begin_watch (gint number, const gchar *path, GError **error)
     return TRUE;
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "signal %d (%s): %s", number,
                g_strsignal (number), g_strerror (errno));
-  end_watch ();
+  end_watch (0);
   return FALSE;
 }
 
@@ -199,7 +204,7 @@ tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
   _tarn_mutex_lock (&watch_lock);
   is_done = path == NULL || is_free (number, error);
   if (is_done)
-    end_watch ();
+    end_watch (path != NULL ? number : 0);
   if (is_done && path != NULL)
     is_done = begin_watch (number, path, error);
   set_followed (TARN_FOLLOW_FOR_SIGNAL, watch.number != 0);

@@ -189,8 +189,9 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
 }
 
 /* Returns held blocks of at least the wanted bytes in total to upstream, or all held blocks if
- * they have fewer.  Returns the number of bytes, 0 if none was held.  The caller does not hold the
- * pool's lock. */
+ * they have fewer.  If none of the chosen blocks can be returned, because commands may still use
+ * them, tries all held blocks.  Returns the number of bytes, 0 if none was returned.  The caller
+ * does not hold the pool's lock. */
 gsize
 _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -209,9 +210,10 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
-  if (blocks != NULL)
-    bytes -= _tarn_pool_give_back (pool, &give_back, TRUE);
-  return bytes;
+  if (blocks == NULL)
+    return bytes;
+  bytes -= _tarn_pool_give_back (pool, &give_back, TRUE);
+  return bytes > 0 || wanted == G_MAXSIZE ? bytes : _tarn_pool_give_back_held (pool, G_MAXSIZE);
 }
 
 /* Returns held blocks to upstream, the largest first, until at most @keep_bytes are held.  Then

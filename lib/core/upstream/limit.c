@@ -335,8 +335,8 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   reservation->was_short |= !reserved || taken.has_taken;
   if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
     return reserved;
-  if (taken.has_taken)
-    _tarn_pool_give_back (pool, &taken.give_back, TRUE);
+  if (taken.has_taken && _tarn_pool_give_back (pool, &taken.give_back, TRUE) > 0)
+    _tarn_pool_give_back_held (pool, G_MAXSIZE); /* other held blocks in place of the stuck ones */
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_tickets_await (&pool->returning.calls, taken.last_awaited, &pool->lock);

@@ -294,16 +294,17 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
   return bytes;
 }
 
-/* Finds the member that has the most bytes of cached blocks.  Returns NULL if no member has a
- * cached block. */
+/* Finds the member that has the most bytes of cached blocks.  Passes over the members in the set
+ * @tried.  Returns NULL if no other member has a cached block. */
 static TarnPool *
-find_richest (const TarnReclaimGroup *group)
+find_richest (const TarnReclaimGroup *group, GHashTable *tried)
 {
   TarnPool *richest = NULL;
   gsize most = 0;
 
   for (guint i = 0; i < group->members->len; i++)
-    if (get_member (group, i)->stats.held_bytes > most)
+    if (get_member (group, i)->stats.held_bytes > most
+        && !g_hash_table_contains (tried, get_member (group, i)))
       {
         richest = get_member (group, i);
         most = richest->stats.held_bytes;
@@ -330,36 +331,56 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
 }
 
 /* Returns cached blocks of at least @wanted bytes, or all cached blocks, of the member that has the
- * most bytes of them.  Then trims that member's upstream allocator.  If no member has a cached
- * block, trims the upstream allocators of all members instead.  Returns the bytes of the returned
- * blocks, or else the bytes that the upstream allocators returned.  No reference to the
- * member is needed, because its struct lives until such calls have ended (give-back.c). */
-gsize
-_tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
+ * most bytes of them and is not in the set @tried.  Then trims that member's upstream allocator.
+ * Adds the member to the set, and sets *bytes to the bytes of the returned blocks.  Returns FALSE
+ * if there is no such member.  No reference to the member is needed, because its struct lives until
+ * such calls have ended (give-back.c). */
+static gboolean
+give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, gsize *bytes)
 {
   g_autoptr (TarnAllocator) upstream = NULL;
   TarnGiveBack give_back;
   TarnPool *richest;
-  gsize bytes = 0;
 
   _tarn_assert_not_locked (&group->lock);
   lock_members (group);
   flush_members (group);
-  richest = find_richest (group);
+  richest = find_richest (group, tried);
   if (richest != NULL)
     {
       upstream = tarn_allocator_ref (richest->upstream);
-      bytes = richest->stats.held_bytes;
+      g_hash_table_add (tried, richest);
+      *bytes = richest->stats.held_bytes;
       _tarn_pool_begin_give_back (richest, &give_back, _tarn_pool_take_largest (richest, wanted));
-      bytes -= richest->stats.held_bytes;
+      *bytes -= richest->stats.held_bytes;
       give_back.is_foreign = TRUE;
       richest->returning.n_foreign++;
       _tarn_pool_check_if_full_debug (richest);
     }
   unlock_members (group);
   if (richest == NULL)
-    return trim_upstreams (group, wanted);
-  bytes -= _tarn_pool_give_back (richest, &give_back, TRUE);
+    return FALSE;
+  *bytes -= _tarn_pool_give_back (richest, &give_back, TRUE);
   _tarn_allocator_trim (upstream, 0);
-  return bytes;
+  return TRUE;
+}
+
+/* Returns cached blocks of one member, if it can: of at least @wanted bytes, or all.  Tries the
+ * members in turn, because a member may have blocks that it cannot return now, such as those of a
+ * queue that is being captured.  If no member returns a block, tries all cached blocks of each
+ * member, and then trims the upstream allocators of all members.  Returns the bytes of the returned
+ * blocks, or else the bytes that the upstream allocators returned. */
+gsize
+_tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
+{
+  gsize wants[] = { wanted, G_MAXSIZE }, bytes = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (wants) && bytes == 0; i++)
+    {
+      g_autoptr (GHashTable) tried = g_hash_table_new (NULL, NULL);
+
+      while (bytes == 0 && give_back_of_richest (group, wants[i], tried, &bytes))
+        ;
+    }
+  return bytes > 0 ? bytes : trim_upstreams (group, wanted);
 }

@@ -172,19 +172,38 @@ _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError *
   return TRUE;
 }
 
+/* Returns the index of the capture with a store that ends now: the newest one that this thread
+ * began, or else the newest one.  Returns G_MAXUINT if there is none.  The caller holds the lock.
+ */
+static guint
+find_ending (const Store *store)
+{
+  guint found = G_MAXUINT;
+
+  _tarn_assert_locked (&lock);
+  for (guint i = captures->len; i > 0; i--)
+    {
+      const Capture *capture = &g_array_index (captures, Capture, i - 1);
+
+      if (capture->store != store)
+        continue;
+      if (capture->thread == g_thread_self ())
+        return i - 1;
+      if (found == G_MAXUINT)
+        found = i - 1;
+    }
+  return found;
+}
+
 void
 _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id)
 {
-  const Store *store;
+  guint ended;
 
   _tarn_mutex_lock (&lock);
-  store = find_store (device, id);
-  for (guint i = captures->len; i > 0; i--)
-    if (g_array_index (captures, Capture, i - 1).store == store)
-      {
-        g_array_remove_index (captures, i - 1);
-        break;
-      }
+  ended = find_ending (find_store (device, id));
+  if (ended != G_MAXUINT)
+    g_array_remove_index (captures, ended);
   count ();
   _tarn_mutex_unlock (&lock);
   _tarn_cuda_graph_pieces_settle ();
@@ -265,11 +284,10 @@ pool_new (TarnAllocator *pieces, GError **error)
 }
 
 /* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
- * yet, makes @fresh the stream's pool.  If @fresh is NULL, returns NULL instead, and sets *pieces
- * to a reference to the allocator from which the caller makes a pool.  If the store of the capture
- * is not known, returns NULL and does not set *pieces. */
+ * yet, returns NULL, and sets *pieces to a reference to the allocator from which the caller makes a
+ * pool.  If the store of the capture is not known, returns NULL and does not set *pieces. */
 static TarnPool *
-get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pieces)
+get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
 {
   TarnPool *pool = NULL;
   Store *store;
@@ -277,17 +295,36 @@ get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pie
   _tarn_mutex_lock (&lock);
   store = find_captured (device);
   if (store != NULL)
+    pool = g_hash_table_lookup (store->pools, stream);
+  if (pool != NULL)
+    tarn_pool_ref (pool);
+  else if (store != NULL)
+    *pieces = tarn_allocator_ref (store->pieces);
+  _tarn_mutex_unlock (&lock);
+  return pool;
+}
+
+/* Makes @fresh, a pool over @pieces, the pool of a stream that is being captured, unless another
+ * thread was first; returns a reference to the stream's pool.  Returns NULL if other captures have
+ * begun or ended meanwhile, so that the capture has another store now, or an unknown one. */
+static TarnPool *
+add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPool *fresh)
+{
+  TarnPool *pool = NULL;
+  Store *store;
+
+  _tarn_mutex_lock (&lock);
+  store = find_captured (device);
+  if (store != NULL && store->pieces == pieces)
     {
       pool = g_hash_table_lookup (store->pools, stream);
-      if (pool == NULL && fresh != NULL)
+      if (pool == NULL)
         {
           pool = fresh;
           g_hash_table_insert (store->pools, stream, tarn_pool_ref (pool));
         }
-      *pieces = pool == NULL ? tarn_allocator_ref (store->pieces) : NULL;
+      tarn_pool_ref (pool);
     }
-  if (pool != NULL)
-    tarn_pool_ref (pool);
   _tarn_mutex_unlock (&lock);
   return pool;
 }
@@ -295,23 +332,29 @@ get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pie
 static TarnPool *
 get_or_make_pool (CUdevice device, CUstream stream, GError **error)
 {
-  g_autoptr (TarnAllocator) pieces = NULL;
-  g_autoptr (TarnPool) fresh = NULL;
-  TarnAllocator *none = NULL;
-  TarnPool *pool = get_pool (device, stream, NULL, &pieces);
-
-  if (pool != NULL)
-    return pool;
-  if (pieces == NULL)
+  for (;;) /* once more only if captures have begun or ended meanwhile */
     {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                   "stream %p captures a graph, and it is not known which: the allocator needs "
-                   "set_begin_allocate_to_pool () and its like, and one capture at a time",
-                   (const void *) stream);
-      return NULL;
+      g_autoptr (TarnAllocator) pieces = NULL;
+      g_autoptr (TarnPool) fresh = NULL;
+      TarnPool *pool = get_pool (device, stream, &pieces);
+
+      if (pool != NULL)
+        return pool;
+      if (pieces == NULL)
+        {
+          g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "stream %p captures a graph, and it is not known which: the allocator needs "
+                       "set_begin_allocate_to_pool () and its like, and one capture at a time",
+                       (const void *) stream);
+          return NULL;
+        }
+      fresh = pool_new (pieces, error);
+      if (fresh == NULL)
+        return NULL;
+      pool = add_pool (device, stream, pieces, fresh);
+      if (pool != NULL)
+        return pool;
     }
-  fresh = pool_new (pieces, error);
-  return fresh != NULL ? get_pool (device, stream, fresh, &none) : NULL;
 }
 
 TarnBlock *

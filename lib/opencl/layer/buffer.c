@@ -260,6 +260,16 @@ set_ended (LayerBuffer *self)
   return self->callbacks != NULL;
 }
 
+/* Returns TRUE if the memory of a buffer that ends may be reused before its commands are done, or
+ * returned to the driver, which keeps the memory of sub-buffers until their commands are done. */
+static gboolean
+may_free_early (const LayerBuffer *self)
+{
+  return self->whole != NULL
+         || (!__atomic_load_n (&self->is_lent, __ATOMIC_ACQUIRE)
+             && _tarn_layer_context_try_early_reuse (self->context));
+}
+
 /* Ends a buffer to which the program has dropped its last reference. */
 static void
 end_buffer (LayerBuffer *self)
@@ -271,7 +281,7 @@ end_buffer (LayerBuffer *self)
   self->was_mapped = _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     pass_uses_to_whole (self);
-  if (calls_back || (self->whole == NULL && !_tarn_layer_context_try_early_reuse (self->context)))
+  if (calls_back || !may_free_early (self))
     destroy_after_commands (self);
   else
     destroy (self);

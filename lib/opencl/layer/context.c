@@ -325,11 +325,21 @@ _tarn_layer_context_drop_user_event (LayerContext *self)
 }
 
 cl_event
-_tarn_layer_context_get_only_event (LayerContext *self)
+_tarn_layer_context_begin_await (LayerContext *self)
 {
   LAYER_LOCKED (&self->lock);
 
-  return self->only_event;
+  while (self->order == LAYER_BECOMING_MANY)
+    _tarn_cond_wait (&self->changed, &self->lock);
+  self->n_joining++;
+  return self->order == LAYER_MANY_QUEUES ? self->only_event : NULL;
+}
+
+void
+_tarn_layer_context_end_await (LayerContext *self)
+{
+  end_joining (self);
+  begin_one_queue (self);
 }
 
 /* Waiting for commands */

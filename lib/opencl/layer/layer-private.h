@@ -309,7 +309,7 @@ struct _LayerContext
   cl_event only_event;       /* done when the commands are done whose memory may have been reused
                                 while the context had only one queue; new queues wait for it; NULL:
                                 those commands are done, or there are none */
-  guint n_joining;           /* threads that are making a new queue wait for only_event */
+  guint n_joining;           /* threads that wait for only_event, or are making a new queue wait */
   guint n_user_events;       /* atomic: the program's user events that are not complete */
   gboolean has_lost_queue;   /* a queue was dropped, and its commands are not known to be done */
   GPtrArray *queues; /* references to the queues that take commands, or have unfinished commands */
@@ -388,9 +388,10 @@ void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 void _tarn_layer_context_add_user_event (LayerContext *self);
 void _tarn_layer_context_drop_user_event (LayerContext *self);
 
-/* Returns only_event, without a reference.  It stays as it is while the caller's user event is
- * counted. */
-cl_event _tarn_layer_context_get_only_event (LayerContext *self);
+/* Returns only_event, which stays as it is until the caller calls _tarn_layer_context_end_await ().
+ * Returns NULL if there is no event to wait for; the caller calls that function in either case. */
+cl_event _tarn_layer_context_begin_await (LayerContext *self);
+void _tarn_layer_context_end_await (LayerContext *self);
 
 /* Poll one or two queues if buffers wait for commands.  _tarn_layer_context_poll_if_due () does
  * nothing if its last poll was less than 0.1 ms ago.  @now: monotonic time. */
@@ -753,6 +754,9 @@ struct _LayerBuffer
   cl_mem_flags flags; /* flags that the driver reports */
   gboolean is_image;
   gboolean is_disguised; /* this is an image made of a host address: see images.c */
+  gboolean is_lent;      /* atomic: the program has had an image of this buffer that was made of a
+                            host address.  So the driver does not know that the image's commands
+                            use the memory of the piece */
   gboolean was_mapped;   /* set as the buffer ends: a map of it was left */
   gboolean is_watched;   /* atomic: the buffer has destructor callbacks, which must not come late */
   guint parts;           /* atomic: number of objects that are made of this one and not destroyed */

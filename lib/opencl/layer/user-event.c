@@ -33,12 +33,13 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
 static void
 await_only_event (LayerContext *context)
 {
-  cl_event event = _tarn_layer_context_get_only_event (context);
+  cl_event event = _tarn_layer_context_begin_await (context);
   gint64 end = g_get_monotonic_time () + MAX_WAIT;
 
   while (event != NULL && _tarn_layer_get_state (event) > CL_COMPLETE
          && g_get_monotonic_time () < end)
     g_usleep (100);
+  _tarn_layer_context_end_await (context);
 }
 
 /* Returns the context of a user event, with a reference.  Returns NULL for other events. */

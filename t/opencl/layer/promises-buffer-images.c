@@ -406,6 +406,43 @@ images_errors (World *world)
   OK (clReleaseMemObject (buffer));
 }
 
+/* An image of a buffer, and the buffer, are released while a command has yet to read the image.
+ * Then the program makes too large a request, for which a layer may return all that is free. */
+static void
+images_released (World *world)
+{
+  enum
+  {
+    WIDTH = 1 << 16,
+    LARGE = 32 << 20
+  };
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { WIDTH, 1, 1 };
+  g_autofree guchar *read = g_malloc0 (4 * WIDTH);
+  cl_mem buffer, image, slow;
+  cl_int status;
+
+  promise_need_images (world);
+  slow = promise_buffer (world, 0, LARGE, NULL);
+  buffer = promise_filled (world, 4 * WIDTH, 7);
+  image = image_of (world, buffer, WIDTH, 0, &status);
+  printf ("%s\n", promise_status (status));
+  if (image == NULL)
+    return;
+  for (guint i = 0; i < 50; i++)
+    OK (clEnqueueFillBuffer (world->queue, slow, &i, 1, 0, LARGE, 0, NULL, NULL));
+  OK (clEnqueueReadImage (world->queue, image, CL_FALSE, origin, region, 0, 0, read, 0, NULL,
+                          NULL));
+  OK (clFlush (world->queue));
+  OK (clReleaseMemObject (image));
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseMemObject (slow));
+  printf ("%s\n", clSVMAlloc (world->context, CL_MEM_READ_WRITE, (size_t) 1 << 46, 0) == NULL
+                      ? "refused"
+                      : "allocated");
+  OK (clFinish (world->queue));
+  printf ("%zu wrong\n", promise_count_wrong (read, 4 * WIDTH, 7, 0));
+}
+
 const Promise promises_buffer_images[] = { { "images", images, FALSE },
                                            { "images-asked-about", images_asked_about, FALSE },
                                            { "images-measured", images_measured, FALSE },
@@ -414,4 +451,5 @@ const Promise promises_buffer_images[] = { { "images", images, FALSE },
                                            { "images-copies", images_copies, FALSE },
                                            { "images-beyond", images_beyond, FALSE },
                                            { "images-errors", images_errors, FALSE },
+                                           { "images-released", images_released, FALSE },
                                            { NULL, NULL, FALSE } };
