@@ -524,19 +524,6 @@ is_fitted_to_limit () {
   [ "$2" -eq 4000 ] && [ "$3" -eq 0 ] && [ "$4" -gt 0 ] && [ "$4" -le 400 ]
 }
 check "... and with few buffers of the driver's" is_fitted_to_limit
-# On PoCL, where the device is the processor, images of buffers have the memory of the pool's buffers.
-keeps_pool () { # PROMISE
-  status_is 0 "$runner" --stats "$promises" --platform "$platform" "$1" || return
-  # shellcheck disable=SC2046
-  set -- $(numbers)
-  [ "$1" -gt 0 ] && [ "$2" -eq "$1" ] && [ "$3" -eq 0 ]
-}
-if "$top_builddir/tools/tarn-test" --list 2>/dev/null | head -n 1 | grep -q "Portable Computing"; then
-  check "images of buffers leave buffers in the pool" keeps_pool images-unannounced
-  check "... also if a kernel names them first" keeps_pool images
-else
-  skip "images of buffers leave buffers in the pool" "this is not PoCL"
-fi
 # 100 buffers of 4 MiB, whose commands run long after the release, have one piece of memory in turn.
 is_reused_early () {
   status_is 0 "$runner" --stats "$promises" --platform "$platform" queue-alone || return

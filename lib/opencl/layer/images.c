@@ -127,12 +127,12 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
     *status = without;
   if (image == NULL)
     return NULL;
+  __atomic_store_n (&whole->context->wants_images, TRUE, __ATOMIC_RELEASE);
   if (shares)
     {
       add_disguised (whole, image);
       return image;
     }
-  __atomic_store_n (&whole->context->wants_images, TRUE, __ATOMIC_RELEASE);
   _tarn_layer_driver->clReleaseMemObject (image);
   _tarn_layer_warn (&once,
                     "this driver makes no image of a buffer that is from a pool (%d): those "
@@ -331,8 +331,11 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
 static gboolean asks_how_large; /* atomic: the program has asked any device for
                                    CL_DEVICE_IMAGE_MAX_BUFFER_SIZE */
 
-void
-_tarn_layer_expect_images (LayerContext *context)
+/* Leaves all new buffers of a context to the driver, if images can be made neither of sub-buffers
+ * nor of their host addresses.  Call this before the program makes the buffers of which it will
+ * want images. */
+static void
+expect_images (LayerContext *context)
 {
   if (!__atomic_load_n (&context->wants_images, __ATOMIC_ACQUIRE)
       && _tarn_layer_context_may_serve (context)
@@ -345,7 +348,7 @@ void
 _tarn_layer_expect_images_if_asked (LayerContext *context)
 {
   if (__atomic_load_n (&asks_how_large, __ATOMIC_ACQUIRE))
-    _tarn_layer_expect_images (context);
+    expect_images (context);
 }
 
 cl_int CL_API_CALL
@@ -365,7 +368,7 @@ layer_clGetSupportedImageFormats (cl_context handle, cl_mem_flags flags, cl_mem_
       = type == CL_MEM_OBJECT_IMAGE1D_BUFFER ? _tarn_layer_find (LAYER_CONTEXT, handle) : NULL;
 
   if (context != NULL)
-    _tarn_layer_expect_images (context);
+    expect_images (context);
   return _tarn_layer_driver->clGetSupportedImageFormats (handle, flags, type, n, formats, n_ret);
 }
 

@@ -65,16 +65,17 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
   return FALSE;
 }
 
-/* Passes the call on.  A source that uses images of buffers tells that the program will want such
- * images. */
+/* Passes the call on.  If the program's source uses images of buffers, and the driver makes no
+ * images of sub-buffers, the driver makes all new buffers of the context from now on. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)
 {
   LAYER_AUTO LayerContext *context = _tarn_layer_find (LAYER_CONTEXT, handle);
 
-  if (context != NULL && names_images_of_buffers (n, (const gchar *const *) strings, lengths))
-    _tarn_layer_expect_images (context);
+  if (context != NULL && names_images_of_buffers (n, (const gchar *const *) strings, lengths)
+      && !_tarn_layer_ask_images (context))
+    __atomic_store_n (&context->wants_images, TRUE, __ATOMIC_RELEASE);
   return _tarn_layer_driver->clCreateProgramWithSource (handle, n, strings, lengths, status);
 }
 

@@ -401,11 +401,8 @@ void _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now);
 /* Returns TRUE if the layer may serve this context's buffers and images from pools. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
-/* Make the driver serve the context's buffers from now on, if images can be made neither of
- * sub-buffers nor of their host addresses.  The program is going to make buffers of which it will
- * want images.  The second function does nothing unless the program has asked a device about such
- * images. */
-void _tarn_layer_expect_images (LayerContext *context);
+/* Makes the driver serve the context's buffers from now on, if the program has asked a device about
+ * images of buffers, and the driver makes no such images of a pool's buffers. */
 void _tarn_layer_expect_images_if_asked (LayerContext *context);
 
 /* Returns the context's pool for a kind of memory.  The first request makes the pool.  Returns NULL
