@@ -161,7 +161,7 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_lock (&lock);
   while ((graph = find_unknown (pool, id)) != NULL)
     {
-      id = graph->id; /* read now, because the graph may be freed after learn_capture () */
+      id = graph->id;
       learn_capture (graph, context);
     }
   _tarn_mutex_unlock (&lock);

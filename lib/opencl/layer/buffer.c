@@ -260,14 +260,15 @@ set_ended (LayerBuffer *self)
   return self->callbacks != NULL;
 }
 
-/* Returns TRUE if the memory of a buffer that ends may be reused before its commands are done, or
- * returned to the driver, which keeps the memory of sub-buffers until their commands are done. */
+/* Returns TRUE if a buffer or image that ends may be destroyed before its commands are done.  The
+ * driver keeps objects that its commands use, but for a disguised image it does not know that they
+ * use the memory of the buffer's piece.  Besides, PoCL 3.1 reads such an image's object in a kernel
+ * after the object is released. */
 static gboolean
-may_free_early (const LayerBuffer *self)
+may_end_early (const LayerBuffer *self)
 {
-  return self->whole != NULL
-         || (!__atomic_load_n (&self->is_lent, __ATOMIC_ACQUIRE)
-             && _tarn_layer_context_try_early_reuse (self->context));
+  return self->whole != NULL ? !self->is_disguised
+                             : _tarn_layer_context_try_early_reuse (self->context);
 }
 
 /* Ends a buffer to which the program has dropped its last reference. */
@@ -281,7 +282,7 @@ end_buffer (LayerBuffer *self)
   self->was_mapped = _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     pass_uses_to_whole (self);
-  if (calls_back || !may_free_early (self))
+  if (calls_back || !may_end_early (self))
     destroy_after_commands (self);
   else
     destroy (self);

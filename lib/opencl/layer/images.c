@@ -102,7 +102,6 @@ add_disguised (LayerBuffer *whole, cl_mem image)
   part->flags &= ~(cl_mem_flags) CL_MEM_USE_HOST_PTR;
   part->flags |= whole->flags & CL_MEM_ALLOC_HOST_PTR;
   part->is_disguised = TRUE;
-  __atomic_store_n (&whole->is_lent, TRUE, __ATOMIC_RELEASE);
 }
 
 /* Makes an image of a buffer from a pool by a stand-in (make_stand_in ()), because the driver makes

@@ -284,9 +284,9 @@ typedef struct
 
 /* A context of the program's.
  *
- * Invariants, under the lock: only_queue is set exactly if order is LAYER_ONE_QUEUE; then queues
- * has only that queue, and n_user_events is 0.  A pool, after it is set, stays as long as the
- * context. */
+ * Invariant, under the lock: only_queue is set exactly if order is LAYER_ONE_QUEUE.  A thread that
+ * adds a queue or a user event ends LAYER_ONE_QUEUE before the program gets the object.  A pool,
+ * after it is set, stays as long as the context. */
 struct _LayerContext
 {
   LayerObject base;
@@ -751,9 +751,6 @@ struct _LayerBuffer
   cl_mem_flags flags; /* flags that the driver reports */
   gboolean is_image;
   gboolean is_disguised; /* this is an image made of a host address: see images.c */
-  gboolean is_lent;      /* atomic: the program has had an image of this buffer that was made of a
-                            host address.  So the driver does not know that the image's commands
-                            use the memory of the piece */
   gboolean was_mapped;   /* set as the buffer ends: a map of it was left */
   gboolean is_watched;   /* atomic: the buffer has destructor callbacks, which must not come late */
   guint parts;           /* atomic: number of objects that are made of this one and not destroyed */
