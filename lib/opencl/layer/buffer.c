@@ -260,10 +260,9 @@ set_ended (LayerBuffer *self)
   return self->callbacks != NULL;
 }
 
-/* Returns TRUE if a buffer or image that ends may be destroyed before its commands are done.  The
- * driver keeps objects that its commands use, but for a disguised image it does not know that they
- * use the memory of the buffer's piece.  Besides, PoCL 3.1 reads such an image's object in a kernel
- * after the object is released. */
+/* Returns TRUE if a buffer or image that ends may be destroyed before its commands are done.  A
+ * disguised image may not: the driver does not know that its commands use the memory of the piece,
+ * and PoCL 3.1 reads the image's object in a kernel after the object was released. */
 static gboolean
 may_end_early (const LayerBuffer *self)
 {
