@@ -166,6 +166,7 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
+      /* end_watch () may have left the handler of the earlier watch. */
       sigaction (number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
       return FALSE;
     }

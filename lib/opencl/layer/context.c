@@ -292,7 +292,7 @@ _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
 
     had = g_ptr_array_remove_fast (self->queues, queue);
     self->has_lost_queue
-        |= !_tarn_layer_queue_is_done (queue, _tarn_layer_queue_get_enqueued (queue));
+        |= had && !_tarn_layer_queue_is_done (queue, _tarn_layer_queue_get_enqueued (queue));
   }
   if (!had)
     return;
