@@ -190,8 +190,50 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
+/* The value of an answer that the layer does not know. */
+#define UNKNOWN (-1)
+
+#define MAX_WAIT (G_USEC_PER_SEC / 5)
+
+/* Waits for an event for at most MAX_WAIT microseconds.  Returns the state of its command, or
+ * CL_QUEUED if the driver does not tell it. */
+static cl_int
+poll_event (cl_event event)
+{
+  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+  cl_int state = CL_QUEUED;
+
+  while (state > CL_COMPLETE && g_get_monotonic_time () < end)
+    {
+      if (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                              sizeof state, &state, NULL)
+          != CL_SUCCESS)
+        return _tarn_layer_driver->clWaitForEvents (1, &event) == CL_SUCCESS ? CL_COMPLETE : state;
+      if (state > CL_COMPLETE)
+        g_usleep (20);
+    }
+  return state;
+}
+
+/* Waits for one of the layer's commands, but not for long, and releases its event.  The layer may
+ * be called by a callback of the program, and some drivers run no command until the callback
+ * returns.  @status: the driver's result when it got the command.  Returns the command's state:
+ * more than CL_COMPLETE if it is not done, or an error if it failed or the driver refused it. */
+static cl_int
+await_soon (cl_command_queue queue, cl_int status, cl_event event)
+{
+  cl_int state;
+
+  if (status != CL_SUCCESS)
+    return status;
+  _tarn_layer_driver->clFlush (queue);
+  state = poll_event (event);
+  _tarn_layer_driver->clReleaseEvent (event);
+  return state;
+}
+
 /* Returns the driver's reference count of a buffer while the buffer is mapped.  Returns 0 if the
- * driver makes no buffer or no map. */
+ * driver makes no buffer or no map, or does not map soon. */
 static cl_uint
 count_with_map (LayerContext *context)
 {
@@ -200,17 +242,20 @@ count_with_map (LayerContext *context)
   cl_int status;
   cl_mem buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1,
                                                       NULL, &status);
+  cl_event event = NULL;
   gpointer map;
 
   if (buffer == NULL)
     return 0;
-  map = queue != NULL ? _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, CL_TRUE, CL_MAP_READ,
-                                                                0, 1, 0, NULL, NULL, &status)
+  map = queue != NULL ? _tarn_layer_driver->clEnqueueMapBuffer (
+            queue, buffer, CL_FALSE, CL_MAP_READ, 0, 1, 0, NULL, &event, &status)
                       : NULL;
   if (map != NULL)
     {
-      _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
-                                              &references, NULL);
+      /* Before the command is done, it may have a reference, too. */
+      if (await_soon (queue, status, event) == CL_COMPLETE)
+        _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
+                                                &references, NULL);
       _tarn_layer_driver->clEnqueueUnmapMemObject (queue, buffer, map, 0, NULL, NULL);
       _tarn_layer_driver->clFlush (queue);
     }
@@ -266,61 +311,112 @@ make_image (const LayerContext *context, cl_mem buffer)
                                             NULL, &status);
 }
 
+/* The bytes that the layer writes to buffers and reads again. */
+static const guchar patterns[] = { 0xA5, 0x5A, 0x3C };
+
+/* Enqueues a command that writes a byte to a buffer, and waits for it as await_soon () does. */
+static cl_int
+write_byte (cl_command_queue queue, cl_mem buffer, const guchar *byte)
+{
+  cl_event event = NULL;
+  cl_int status = _tarn_layer_driver->clEnqueueWriteBuffer (queue, buffer, CL_FALSE, 0, 1, byte, 0,
+                                                            NULL, &event);
+
+  return await_soon (queue, status, event);
+}
+
+/* Keeps a byte for ever, because a late command may still write it. */
+static void
+keep_for_ever (guchar *byte)
+{
+  static TarnMutex lock;
+  static GSList *kept;
+  LAYER_LOCKED (&lock);
+
+  kept = g_slist_prepend (kept, byte);
+}
+
+/* Compares the byte that a command read with the byte that was written before.  @state: the state
+ * of the last command.  @if_failed: the result if this command failed.  Returns UNKNOWN if the
+ * command is not done. */
+static gint
+compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
+{
+  gboolean are_equal = state == CL_COMPLETE ? *read == *written : if_failed;
+
+  if (state > CL_COMPLETE)
+    {
+      keep_for_ever (read);
+      return UNKNOWN;
+    }
+  g_free (read);
+  return are_equal;
+}
+
 /* Returns TRUE if a byte that is written to a buffer can be read from its image.  Returns TRUE as
- * well if a command fails, so that nothing is known. */
-static gboolean
+ * well if a command fails, and UNKNOWN if a command is not done soon. */
+static gint
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
   static const size_t origin[3], region[3] = { 1, 1, 1 };
-  const guchar byte = 0xA5;
-  guchar read = 0;
+  guchar *read = g_new0 (guchar, 1);
+  cl_int state = write_byte (queue, buffer, patterns);
+  cl_event event = NULL;
 
-  return _tarn_layer_driver->clEnqueueWriteBuffer (queue, buffer, CL_TRUE, 0, 1, &byte, 0, NULL,
-                                                   NULL)
-             != CL_SUCCESS
-         || _tarn_layer_driver->clEnqueueReadImage (queue, image, CL_TRUE, origin, region, 0, 0,
-                                                    &read, 0, NULL, NULL)
-                != CL_SUCCESS
-         || read == byte;
+  if (state == CL_COMPLETE)
+    {
+      state = _tarn_layer_driver->clEnqueueReadImage (queue, image, CL_FALSE, origin, region, 0, 0,
+                                                      read, 0, NULL, &event);
+      state = await_soon (queue, state, event);
+    }
+  return compare (read, patterns, state, TRUE);
 }
 
-/* Returns TRUE if the driver makes an image of @buffer, and the image shows the buffer's bytes. */
-static gboolean
+/* Returns TRUE if the driver makes an image of @buffer, and the image shows the buffer's bytes.
+ * Returns UNKNOWN if a command is not done soon. */
+static gint
 makes_image (LayerContext *context, cl_mem buffer)
 {
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_mem image = make_image (context, buffer);
-  gboolean makes = image != NULL && (queue == NULL || reads_image (queue, buffer, image));
+  gint makes;
 
-  if (image != NULL)
+  if (image == NULL)
+    return FALSE;
+  makes = queue != NULL ? reads_image (queue, buffer, image) : TRUE;
+  /* PoCL 3.1 uses an image in a command after the image was released, so a late command loses it.
+   */
+  if (makes != UNKNOWN)
     _tarn_layer_driver->clReleaseMemObject (image);
   return makes;
 }
 
 /* Returns TRUE if the driver makes an image of a sub-buffer of @buffer, and the image shows the
- * sub-buffer's bytes. */
-static gboolean
+ * sub-buffer's bytes.  Returns UNKNOWN if a command is not done soon. */
+static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
   const cl_buffer_region region = { context->alignment, context->alignment };
   cl_int status;
   cl_mem part = _tarn_layer_driver->clCreateSubBuffer (buffer, 0, CL_BUFFER_CREATE_TYPE_REGION,
                                                        &region, &status);
-  gboolean makes = part != NULL && makes_image (context, part);
+  gint makes;
 
-  if (part != NULL)
-    _tarn_layer_driver->clReleaseMemObject (part);
+  if (part == NULL)
+    return FALSE;
+  makes = makes_image (context, part);
+  _tarn_layer_driver->clReleaseMemObject (part);
   return makes;
 }
 
 /* Returns TRUE if the driver makes images of sub-buffers, or if it makes no images of buffers at
- * all. */
-static gboolean
+ * all.  Returns UNKNOWN if a command is not done soon. */
+static gint
 makes_images_of_parts (LayerContext *context)
 {
   cl_int status;
   cl_mem buffer;
-  gboolean makes;
+  gint makes;
 
   if (get_number (context->device, CL_DEVICE_IMAGE_SUPPORT) == CL_FALSE)
     return TRUE;
@@ -328,32 +424,67 @@ makes_images_of_parts (LayerContext *context)
                                                2 * context->alignment, NULL, &status);
   if (buffer == NULL)
     return TRUE;
-  makes = makes_image_of_part (context, buffer) || !makes_image (context, buffer);
+  makes = makes_image_of_part (context, buffer);
+  if (makes == FALSE)
+    {
+      makes = makes_image (context, buffer);
+      makes = makes == UNKNOWN ? UNKNOWN : !makes;
+    }
   _tarn_layer_driver->clReleaseMemObject (buffer);
   return makes;
 }
 
-/* Returns TRUE if a byte that is written to the buffer @from can be read from the buffer @to. */
-static gboolean
-hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
+/* Returns TRUE if a byte that is written to the buffer @from can be read from the buffer @to, and
+ * UNKNOWN if a command is not done soon. */
+static gint
+hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *byte)
 {
-  guchar read = 0;
+  guchar *read = g_new0 (guchar, 1);
+  cl_int state = write_byte (queue, from, byte);
+  cl_event event = NULL;
 
-  return _tarn_layer_driver->clEnqueueWriteBuffer (queue, from, CL_TRUE, 0, 1, &byte, 0, NULL, NULL)
-             == CL_SUCCESS
-         && _tarn_layer_driver->clEnqueueReadBuffer (queue, to, CL_TRUE, 0, 1, &read, 0, NULL, NULL)
-                == CL_SUCCESS
-         && read == byte;
+  if (state == CL_COMPLETE)
+    {
+      state = _tarn_layer_driver->clEnqueueReadBuffer (queue, to, CL_FALSE, 0, 1, read, 0, NULL,
+                                                       &event);
+      state = await_soon (queue, state, event);
+    }
+  return compare (read, byte, state, FALSE);
+}
+
+/* Returns TRUE if each of two buffers gets the bytes that are written to the other one, and UNKNOWN
+ * if a command is not done soon.  Writes the last byte to @one. */
+static gint
+hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
+{
+  gint hand_over = TRUE;
+
+  for (guint i = 0; hand_over == TRUE && i < G_N_ELEMENTS (patterns); i++)
+    hand_over = i % 2 == 0 ? hands_byte_over (queue, one, other, &patterns[i])
+                           : hands_byte_over (queue, other, one, &patterns[i]);
+  return hand_over;
+}
+
+/* Keeps a buffer in the driver until all commands are done that the queue has now: the driver keeps
+ * it for a last command. */
+static void
+keep_until_done (cl_command_queue queue, cl_mem buffer)
+{
+  static guchar nowhere;
+
+  _tarn_layer_driver->clEnqueueReadBuffer (queue, buffer, CL_FALSE, 0, 1, &nowhere, 0, NULL, NULL);
+  _tarn_layer_driver->clFlush (queue);
 }
 
 /* Returns TRUE if @buffer shares its memory with a buffer that is made over the host address of
- * @buffer.  No command may use @buffer yet. */
-static gboolean
+ * @buffer, and UNKNOWN if a command is not done soon.  The caller ensures that no command uses
+ * @buffer yet. */
+static gint
 shares_address (LayerContext *context, cl_mem buffer)
 {
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   gpointer address = _tarn_layer_ask_address (context, buffer);
-  gboolean shares;
+  gint shares;
   cl_int status;
   cl_mem other;
 
@@ -363,9 +494,9 @@ shares_address (LayerContext *context, cl_mem buffer)
                                               &status);
   if (other == NULL)
     return FALSE;
-  shares = hands_byte_over (queue, buffer, other, 0xA5)
-           && hands_byte_over (queue, other, buffer, 0x5A)
-           && hands_byte_over (queue, buffer, other, 0x3C);
+  shares = hand_over_to_each_other (queue, buffer, other);
+  if (shares == UNKNOWN) /* a late command may use the memory of @buffer through @other */
+    keep_until_done (queue, buffer);
   _tarn_layer_driver->clReleaseMemObject (other);
   return shares;
 }
@@ -377,7 +508,7 @@ _tarn_layer_ask_addresses (LayerContext *context)
   cl_int status;
   cl_mem buffer;
 
-  if (known >= 0)
+  if (known != UNKNOWN)
     return known;
   buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1, NULL,
                                                &status);
@@ -386,7 +517,7 @@ _tarn_layer_ask_addresses (LayerContext *context)
   known = shares_address (context, buffer);
   _tarn_layer_driver->clReleaseMemObject (buffer);
   __atomic_store_n (&context->shares_addresses, known, __ATOMIC_RELAXED);
-  return known;
+  return known == TRUE;
 }
 
 /* PoCL up to 7.0 makes images of buffers, but not of sub-buffers (seen).  rusticl of Mesa 22.3
@@ -398,12 +529,14 @@ _tarn_layer_ask_images (LayerContext *context)
 {
   gint known = __atomic_load_n (&context->has_images, __ATOMIC_RELAXED);
 
-  if (known < 0 && context->device != NULL)
+  if (context->device == NULL)
+    return TRUE;
+  if (known == UNKNOWN)
     {
       known = makes_images_of_parts (context);
       __atomic_store_n (&context->has_images, known, __ATOMIC_RELAXED);
     }
-  return known != FALSE;
+  return known == TRUE;
 }
 
 /* Returns TRUE if a device is PoCL's.  @version: set to PoCL's major version, or to 0 before PoCL

@@ -124,19 +124,24 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
   {
     LAYER_LOCKED (&self->lock);
 
-    self->has_reused_early |= self->order == LAYER_ONE_QUEUE;
+    if (self->order == LAYER_ONE_QUEUE)
+      {
+        self->has_reused_early = TRUE;
+        self->reused_number = _tarn_layer_queue_get_enqueued (self->only_queue);
+      }
     return self->order <= LAYER_ONE_QUEUE;
   }
 }
 
-/* Returns an event that is done when all commands that @queue has had are done.  Returns NULL if
- * they are done already.  @queue: the context's only queue until now. */
+/* Returns an event that is done when the commands of @queue up to @number are done, and later
+ * commands as well.  Returns NULL if the commands up to @number are known to be done.  @queue: the
+ * context's only queue until now. */
 static cl_event
-record_event (LayerQueue *queue)
+record_event (LayerQueue *queue, guint64 number)
 {
   cl_event event = NULL;
 
-  if (_tarn_layer_queue_is_done (queue, _tarn_layer_queue_get_enqueued (queue)))
+  if (_tarn_layer_queue_is_done (queue, number))
     return NULL;
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
@@ -195,7 +200,7 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
 
   if (only == NULL)
     return;
-  event = record_event (only);
+  event = record_event (only, self->reused_number); /* only LAYER_ONE_QUEUE changes the number */
   {
     LAYER_LOCKED (&self->lock);
 
@@ -438,6 +443,11 @@ _tarn_layer_context_wait (LayerContext *self)
   return waited;
 }
 
+/* The longest time that a request for memory waits while the debug thread checks freed buffers, in
+ * microseconds.  A check waits for commands of the driver.  If the request comes from a callback of
+ * the program, the driver may run no command until the callback returns. */
+#define MAX_DRAIN G_TIME_SPAN_SECOND
+
 void
 _tarn_layer_context_make_room (LayerContext *self)
 {
@@ -447,7 +457,7 @@ _tarn_layer_context_make_room (LayerContext *self)
   _tarn_layer_context_wait (self);
   for (guint i = 0; i < queues->len; i++)
     _tarn_layer_queue_poll (g_ptr_array_index (queues, i));
-  _tarn_layer_debug_drain ();
+  _tarn_layer_debug_drain (MAX_DRAIN);
   for (guint i = 0; i < contexts->len; i++)
     _tarn_layer_context_trim (g_ptr_array_index (contexts, i));
 }
@@ -507,11 +517,63 @@ finalize_now (gpointer data)
   _tarn_layer_context_drop_user (self);
 }
 
+/* The contexts that the program has released, but that have records of queues or buffers left.  The
+ * driver keeps these contexts alive, so the program may still make queues and user events in them.
+ * They are not in the table, because the driver may give a handle to a new context as soon as the
+ * old context is gone. */
+static TarnMutex ended_lock;
+static GPtrArray *ended; /* borrowed; NULL: none yet */
+
+static void
+list_ended (LayerContext *self)
+{
+  LAYER_LOCKED (&ended_lock);
+
+  if (ended == NULL)
+    ended = g_ptr_array_new ();
+  g_ptr_array_add (ended, self);
+}
+
+static void
+unlist_ended (LayerContext *self)
+{
+  LAYER_LOCKED (&ended_lock);
+
+  if (ended != NULL)
+    g_ptr_array_remove (ended, self);
+}
+
+/* Finds the newest of the contexts that ended with a handle, and returns a reference to it.
+ * Returns NULL if there is none. */
+static LayerContext *
+find_ended (cl_context handle)
+{
+  LAYER_LOCKED (&ended_lock);
+
+  for (guint i = ended != NULL ? ended->len : 0; i > 0; i--)
+    {
+      LayerContext *self = g_ptr_array_index (ended, i - 1);
+
+      if (self->base.handle == handle && _tarn_layer_try_ref (self))
+        return self;
+    }
+  return NULL;
+}
+
+LayerContext *
+_tarn_layer_find_context (cl_context handle)
+{
+  LayerContext *found = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  return found != NULL ? found : find_ended (handle);
+}
+
 /* Frees a context whose record has no reference.  If the context is debugged, the debug thread
  * frees it, after it has checked the buffers that were freed. */
 static void
 context_finalize (gpointer record)
 {
+  unlist_ended (record);
   if (!_tarn_layer_is_debugged (record))
     {
       finalize_now (record);
@@ -656,6 +718,7 @@ layer_clReleaseContext (cl_context handle)
 
   if (self != NULL && _tarn_layer_release (self))
     {
+      list_ended (self);
       _tarn_layer_unlist (self);
       end_context (self);
     }

@@ -102,13 +102,16 @@ _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data)
   func (data);
 }
 
-void
-_tarn_layer_debug_drain (void)
+gboolean
+_tarn_layer_debug_drain (gint64 max_wait)
 {
+  gint64 end = g_get_monotonic_time () + max_wait;
   LAYER_LOCKED (&lock);
 
   while (n_left > 0)
-    _tarn_cond_wait (&changed, &lock);
+    if (!_tarn_cond_wait_until (&changed, &lock, end))
+      return FALSE;
+  return TRUE;
 }
 
 /* New buffers wait, for at most MAX_WAIT, while there are more than FEW_TASKS tasks.  The reason is
@@ -157,7 +160,8 @@ look_at_exit (void)
   for (guint i = 0; i < list->len; i++)
     _tarn_layer_context_finish (g_ptr_array_index (list, i));
   g_ptr_array_unref (list);
-  _tarn_layer_debug_drain ();
+  while (!_tarn_layer_debug_drain (G_TIME_SPAN_MINUTE))
+    ;
   tarn_debug_check ();
 }
 

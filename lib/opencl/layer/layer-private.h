@@ -210,6 +210,10 @@ typedef struct
  * has no record of this kind. */
 gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
 
+/* Finds the record of a context as _tarn_layer_find () does, and also after the program has
+ * released the context. */
+LayerContext *_tarn_layer_find_context (cl_context handle);
+
 /* Returns references to all records of a kind.  The caller frees the array. */
 GPtrArray *_tarn_layer_list_all (LayerKind kind);
 
@@ -303,8 +307,10 @@ struct _LayerContext
 
   TarnMutex lock; /* guards all fields from here up to answers */
   TarnCond changed;
-  LayerOrder order;          /* atomic */
-  LayerQueue *only_queue;    /* borrowed; NULL: order is not LAYER_ONE_QUEUE */
+  LayerOrder order;                 /* atomic */
+  LayerQueue *only_queue;           /* borrowed; NULL: order is not LAYER_ONE_QUEUE */
+  guint64 reused_number TARN_WHOLE; /* number of the latest command on only_queue when memory was
+                                       last reused early */
   gboolean has_reused_early; /* memory was reused before the queue's commands on it were done */
   cl_event only_event;       /* done when the commands are done whose memory may have been reused
                                 while the context had only one queue; new queues wait for it; NULL:
@@ -446,8 +452,9 @@ void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
 /* Waits while the debug thread has more than 32 functions to call, but at most 0.1 s, because one
  * of them may depend on the calling thread. */
 void _tarn_layer_debug_keep_up (void);
-/* Waits until the debug thread has no function to call. */
-void _tarn_layer_debug_drain (void);
+/* Waits until the debug thread has no function to call.  Returns FALSE if it still has one after
+ * @max_wait microseconds. */
+gboolean _tarn_layer_debug_drain (gint64 max_wait);
 /* Checks the guard bytes of all buffers.  Call it when commands of the context have just been done.
  * Does nothing if the context is not debugged, or if the last check was too recent. */
 void _tarn_layer_debug_check_guards (const LayerContext *context);
@@ -629,8 +636,10 @@ struct _LayerQueue
   guint64 enqueued TARN_WHOLE; /* atomic: number of the latest command that uses buffers */
   guint64 done TARN_WHOLE;     /* atomic: all commands up to this number are done */
   gboolean finishing;          /* atomic: a marker failed, and a thread waits in clFinish () */
-  guint users; /* atomic: users of the driver's queue: calls in progress, and 1 for the context
-                  until it drops the queue */
+  gboolean
+      is_stuck; /* atomic: the last wait of a request for memory ended before the commands did */
+  guint users;  /* atomic: users of the driver's queue: calls in progress, and 1 for the context
+                   until it drops the queue */
 
   TarnMutex lock;     /* guards all fields below */
   gboolean closed;    /* atomic: the queue takes no more commands; all are done, or a marker comes
@@ -672,8 +681,8 @@ void _tarn_layer_queue_end_if_over (LayerQueue *self);
 /* Asks the driver which markers are done, and which commands of @waiters. */
 void _tarn_layer_queue_poll (LayerQueue *self);
 
-/* Waits for the commands that buffers wait for.  Returns FALSE if there are none, or if a command
- * failed. */
+/* Waits for the commands that buffers wait for.  Returns FALSE if there are none, if a command
+ * failed, or if no command got done for 1 s. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
 /* Waits for all commands, also after one has failed.  Returns FALSE if it had nothing to wait for,

@@ -477,12 +477,40 @@ _tarn_layer_queue_finish (LayerQueue *self)
   return status == CL_SUCCESS;
 }
 
+/* The longest times that a request for memory waits for a queue, in microseconds: PATIENCE, and
+ * SHORT_PATIENCE if the last such wait was in vain.  The queue may wait for a function of the
+ * program that itself waits for this thread, for example for a callback that wants a mutex. */
+#define PATIENCE G_TIME_SPAN_SECOND
+#define SHORT_PATIENCE (G_TIME_SPAN_SECOND / 100)
+
+/* Waits for a marker, and stops if no command of the queue gets done for too long.  Returns TRUE if
+ * the marker is done. */
+static gboolean
+await_patiently (LayerQueue *self, cl_event marker)
+{
+  gint64 patience = __atomic_load_n (&self->is_stuck, __ATOMIC_RELAXED) ? SHORT_PATIENCE : PATIENCE;
+  gint64 end = g_get_monotonic_time () + patience;
+  guint64 done = __atomic_load_n (&self->done, __ATOMIC_ACQUIRE), now_done;
+  cl_int state;
+
+  while ((state = _tarn_layer_get_state (marker)) > CL_COMPLETE && g_get_monotonic_time () < end)
+    {
+      g_usleep (50);
+      _tarn_layer_queue_poll (self);
+      now_done = __atomic_load_n (&self->done, __ATOMIC_ACQUIRE);
+      if (now_done != done)
+        end = g_get_monotonic_time () + PATIENCE;
+      done = now_done;
+    }
+  __atomic_store_n (&self->is_stuck, state > CL_COMPLETE, __ATOMIC_RELAXED);
+  return state == CL_COMPLETE;
+}
+
 gboolean
 _tarn_layer_queue_wait (LayerQueue *self)
 {
   LayerMarker *marker;
   gboolean waited;
-  cl_int status;
 
   /* On a queue out of order, buffers wait for events of commands, so no marker is due. */
   if (__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
@@ -504,8 +532,7 @@ _tarn_layer_queue_wait (LayerQueue *self)
       _tarn_layer_driver->clFlush (self->base.handle);
       _tarn_layer_queue_drop_user (self);
     }
-  status = _tarn_layer_driver->clWaitForEvents (1, &marker->event);
-  waited = status == CL_SUCCESS;
+  waited = await_patiently (self, marker->event);
   _tarn_layer_queue_poll (self);
   marker_unref (marker);
   return waited;
@@ -530,7 +557,7 @@ queue_finalize (gpointer record)
 static void
 add_queue (cl_command_queue handle, cl_context context_handle)
 {
-  LAYER_AUTO LayerContext *context = _tarn_layer_find (LAYER_CONTEXT, context_handle);
+  LAYER_AUTO LayerContext *context = _tarn_layer_find_context (context_handle);
   LAYER_AUTO LayerQueue *self = NULL;
   cl_command_queue_properties properties = 0;
 

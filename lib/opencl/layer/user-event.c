@@ -10,7 +10,7 @@
 cl_event CL_API_CALL
 layer_clCreateUserEvent (cl_context handle, cl_int *status)
 {
-  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  LAYER_AUTO LayerContext *self = _tarn_layer_find_context (handle);
   cl_event event;
 
   if (self == NULL)
@@ -55,7 +55,7 @@ find_context (cl_event event)
       || _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_CONTEXT, sizeof handle, &handle, NULL)
              != CL_SUCCESS)
     return NULL;
-  return _tarn_layer_find (LAYER_CONTEXT, handle);
+  return _tarn_layer_find_context (handle);
 }
 
 /* A user event that has failed counts as not complete for ever, for the reason that

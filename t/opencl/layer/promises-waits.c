@@ -98,20 +98,47 @@ failed_after (World *world)
   release_and_fail (world, TRUE);
 }
 
+enum
+{
+  LARGE = 32 << 20
+};
+
+/* Releases a large buffer while the queue still writes it, and makes the next one. */
+static cl_mem
+release_and_make (World *world)
+{
+  cl_mem first = promise_buffer (world, 0, LARGE, NULL);
+
+  for (guint i = 0; i < 50; i++)
+    OK (clEnqueueFillBuffer (world->queue, first, &i, 1, 0, LARGE, 0, NULL, NULL));
+  OK (clFlush (world->queue));
+  OK (clReleaseMemObject (first));
+  return promise_buffer (world, 0, LARGE, NULL);
+}
+
+/* Counts the bytes of a large buffer that are not 255. */
+static gsize
+count_not_full (cl_command_queue queue, cl_mem buffer)
+{
+  guchar *bytes = g_malloc0 (LARGE);
+  gsize wrong = 0;
+
+  clEnqueueReadBuffer (queue, buffer, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL);
+  for (gsize i = 0; i < LARGE; i++)
+    wrong += bytes[i] != 0xff;
+  g_free (bytes);
+  return wrong;
+}
+
 /* A buffer is released while a queue in order still writes it.  Then a later command fails, and
  * another buffer is written: only by its own command. */
 static void
 failed_behind (World *world)
 {
-  enum
-  {
-    LARGE = 32 << 20
-  };
   cl_mem first = promise_buffer (world, 0, LARGE, NULL), next;
   cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
   cl_event failing, failed;
-  gsize wrong = 0;
-  guchar *bytes;
+  gsize wrong;
 
   for (guint i = 0; i < 50; i++)
     OK (clEnqueueFillBuffer (world->queue, first, &i, 1, 0, LARGE, 0, NULL, NULL));
@@ -124,13 +151,9 @@ failed_behind (World *world)
   OK (clEnqueueFillBuffer (world->queue, next, "\377", 1, 0, LARGE, 0, NULL, NULL));
   wait_status (failed, WAIT);
   clFinish (world->queue);
-  bytes = g_malloc0 (LARGE);
-  clEnqueueReadBuffer (world->queue, next, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL);
-  for (gsize i = 0; i < LARGE; i++)
-    wrong += bytes[i] != 0xff;
+  wrong = count_not_full (world->queue, next);
   printf ("%zu wrong\n", wrong);
   promise_expect (world, wrong == 0);
-  g_free (bytes);
   OK (clReleaseEvent (failed));
   OK (clReleaseEvent (failing));
   OK (clReleaseMemObject (next));
@@ -143,6 +166,61 @@ failed_behind_again (World *world)
 {
   promise_open (promise_gate (world));
   failed_behind (world);
+}
+
+/* Its objects keep a context alive that the program has released.  Then a user event fails. */
+static void
+failed_released (World *world)
+{
+  World own = { .device = world->device };
+  cl_mem beside, next;
+  cl_event failing, failed;
+  gsize wrong;
+
+  own.context = promise_context (&own);
+  own.queue = promise_queue (&own, 0);
+  beside = promise_buffer (&own, 0, SIZE, NULL);
+  next = release_and_make (&own);
+  failing = promise_gate (&own);
+  OK (clReleaseContext (own.context));
+  fill (own.queue, beside, 2, failing, &failed);
+  OK (clSetUserEventStatus (failing, -5));
+  OK (clEnqueueFillBuffer (own.queue, next, "\377", 1, 0, LARGE, 0, NULL, NULL));
+  wait_status (failed, WAIT);
+  clFinish (own.queue);
+  wrong = count_not_full (own.queue, next);
+  printf ("%zu wrong\n", wrong);
+  promise_expect (world, wrong == 0);
+  OK (clReleaseEvent (failed));
+  OK (clReleaseEvent (failing));
+  OK (clReleaseMemObject (next));
+  OK (clReleaseMemObject (beside));
+  OK (clReleaseCommandQueue (own.queue));
+}
+
+/* A queue that is made in a context after the program has released the context. */
+static void
+queue_released (World *world)
+{
+  World own = { .device = world->device };
+  cl_command_queue first;
+  cl_context again;
+  cl_mem next;
+
+  own.context = promise_context (&own);
+  first = own.queue = promise_queue (&own, 0);
+  next = release_and_make (&own);
+  OK (clReleaseContext (own.context));
+  OK (clGetMemObjectInfo (next, CL_MEM_CONTEXT, sizeof again, &again, NULL));
+  own.context = again;
+  own.queue = promise_queue (&own, 0);
+  OK (clEnqueueFillBuffer (own.queue, next, "\377", 1, 0, LARGE, 0, NULL, NULL));
+  OK (clFinish (own.queue));
+  OK (clFinish (first));
+  printf ("%zu wrong\n", count_not_full (own.queue, next));
+  OK (clReleaseMemObject (next));
+  OK (clReleaseCommandQueue (own.queue));
+  OK (clReleaseCommandQueue (first));
 }
 
 /* Makes buffers on a queue until the memory of one that was released would have come again: what
@@ -298,6 +376,80 @@ in_callbacks (World *world)
   OK (clReleaseEvent (marker));
 }
 
+typedef struct
+{
+  World *world;
+  cl_mem buffer;
+  Door done;
+} Mapping;
+
+static void CL_CALLBACK
+map_without_wait (cl_event event, cl_int status, void *data)
+{
+  Mapping *self = data;
+  gpointer map = clEnqueueMapBuffer (self->world->queue, self->buffer, CL_FALSE, CL_MAP_READ, 0,
+                                     SIZE, 0, NULL, NULL, &status);
+
+  (void) event;
+  promise_check (status, "clEnqueueMapBuffer");
+  OK (clEnqueueUnmapMemObject (self->world->queue, self->buffer, map, 0, NULL, NULL));
+  door_open (&self->done);
+}
+
+/* A function that is told of an event may also map a buffer, if it does not wait for the map. */
+static void
+maps_in_callbacks (World *world)
+{
+  cl_event gate = promise_gate (world), marker;
+  Mapping mapping = { .world = world, .buffer = promise_buffer (world, 0, SIZE, NULL) };
+
+  door_init (&mapping.done);
+  fill (world->queue, mapping.buffer, 1, gate, &marker);
+  OK (clSetEventCallback (marker, CL_COMPLETE, map_without_wait, &mapping));
+  OK (clFlush (world->queue));
+  promise_open (gate);
+  printf ("%s\n", door_wait (&mapping.done, WAIT) ? "mapped" : "not mapped");
+  OK (clFinish (world->queue));
+  OK (clReleaseEvent (marker));
+  OK (clReleaseMemObject (mapping.buffer));
+}
+
+/* Releases a buffer whose command is not done, and asks for another one, which may not be had. */
+static void CL_CALLBACK
+exchange (cl_event event, cl_int status, void *data)
+{
+  Mapping *self = data;
+  cl_mem next;
+
+  (void) event;
+  OK (clReleaseMemObject (self->buffer));
+  next = clCreateBuffer (self->world->context, 0, LARGE, NULL, &status);
+  if (next != NULL)
+    OK (clReleaseMemObject (next));
+  door_open (&self->done);
+}
+
+/* Nor does a function that is told of an event wait for ever for memory that its own command's
+ * queue still uses, if there is no more. */
+static void
+full_in_callbacks (World *world)
+{
+  cl_command_queue other = promise_queue (world, 0);
+  cl_event gate = promise_gate (world), marker;
+  Mapping exchanging = { .world = world, .buffer = promise_buffer (world, 0, LARGE, NULL) };
+
+  door_init (&exchanging.done);
+  OK (clEnqueueMarkerWithWaitList (world->queue, 1, &gate, &marker));
+  OK (clSetEventCallback (marker, CL_COMPLETE, exchange, &exchanging));
+  OK (clEnqueueFillBuffer (world->queue, exchanging.buffer, "\1", 1, 0, LARGE, 0, NULL, NULL));
+  OK (clFlush (world->queue));
+  promise_open (gate);
+  printf ("%s\n", door_wait (&exchanging.done, WAIT) ? "ended" : "not ended");
+  OK (clFinish (world->queue));
+  OK (clReleaseEvent (marker));
+  OK (clReleaseCommandQueue (other));
+}
+
 static void CL_CALLBACK
 on_destroyed (cl_mem buffer, void *data)
 {
@@ -437,9 +589,13 @@ const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
                                    { "failed-after", failed_after, FALSE },
                                    { "failed-behind", failed_behind, FALSE },
                                    { "failed-behind-again", failed_behind_again, FALSE },
+                                   { "failed-released", failed_released, FALSE },
+                                   { "queue-released", queue_released, FALSE },
                                    { "part-behind", part_behind, FALSE },
                                    { "second-queue", second_queue, FALSE },
                                    { "in-callbacks", in_callbacks, FALSE },
+                                   { "maps-in-callbacks", maps_in_callbacks, FALSE },
+                                   { "full-in-callbacks", full_in_callbacks, FALSE },
                                    { "callbacks-soon", callbacks_soon, FALSE },
                                    { "callbacks-failed", callbacks_failed, FALSE },
                                    { "maps-keep", maps_keep, FALSE },
