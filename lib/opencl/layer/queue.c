@@ -477,8 +477,8 @@ _tarn_layer_queue_finish (LayerQueue *self)
   return status == CL_SUCCESS;
 }
 
-/* The longest times that a request for memory waits for a queue, in microseconds: PATIENCE, and
- * SHORT_PATIENCE if the last such wait was in vain.  The queue may wait for a function of the
+/* A request for memory gives up when a queue has made no progress for PATIENCE microseconds, or for
+ * SHORT_PATIENCE if an earlier request gave up.  The queue may be waiting for a function of the
  * program that itself waits for this thread, for example for a callback that wants a mutex. */
 #define PATIENCE G_TIME_SPAN_SECOND
 #define SHORT_PATIENCE (G_TIME_SPAN_SECOND / 100)

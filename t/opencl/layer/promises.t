@@ -25,7 +25,7 @@ run () { # NAME OUTPUT [VARIABLE=VALUE...]
   # With one thread, PoCL runs no command while a function of the program is called back.
   case $name in
     full-in-callbacks) set -- POCL_MAX_PTHREAD_COUNT=1 TARN_LAYER_LIMIT=48M "$@" ;;
-    *in-callbacks) set -- POCL_MAX_PTHREAD_COUNT=1 "$@" ;;
+    maps-in-callbacks) set -- POCL_MAX_PTHREAD_COUNT=1 "$@" ;;
   esac
   env "$@" timeout 180 "$promises" --platform "$platform" "$name" >"$dir/$output" 2>"$dir/$output.err"
   status=$?
