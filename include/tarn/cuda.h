@@ -876,7 +876,10 @@ gboolean tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *i
  * module. A module is loaded once for each context, whatever functions of it are asked for, and
  * however many threads ask.
  *
- * A function that is forgotten here is forgotten in the memo of modules, too.
+ * A function that is forgotten here is forgotten in the memo of modules, too. The reverse does not
+ * hold: if a module is forgotten only in the memo of modules, or through another memo of functions
+ * over it, then this memo keeps the functions, which are invalid. tarn_memo_forget_everywhere()
+ * forgets all of them.
  *
  * @param modules  nullable: a memo of tarn_cuda_module_memo_new() to take modules from, which also
  *                 has them for other purposes; else it has one of its own

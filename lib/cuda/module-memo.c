@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/argument-private.h"
+#include "common/lock-private.h"
 #include "common/struct-private.h"
 #include "driver-private.h"
 
@@ -57,18 +58,116 @@ load_module (gpointer context, gconstpointer image, gpointer unused, GError **er
 }
 
 static void
+unload (const TarnCudaDriver *driver, CUmodule module)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (!_tarn_cuda_check (driver, "cuModuleUnload", driver->cuModuleUnload (module), &error))
+    g_message ("%s: a module may be lost", error->message);
+}
+
+/* Lookups of functions
+ *
+ * A lookup gets a module from a memo, and then asks the driver for a function of the module.  In
+ * between, another thread may make the memo forget the module.  Therefore a module that is
+ * forgotten during a lookup in its context is unloaded at the end of the last such lookup. */
+
+/* A context in which threads look up functions. */
+typedef struct
+{
+  gpointer context;
+  guint n_lookups;   /* lookups in progress, at least 1 */
+  GSList *forgotten; /* of CUmodule: modules that the end of the last lookup unloads */
+} Busy;
+
+static TarnMutex lock = TARN_MUTEX_INIT; /* guards busy_contexts, and the structs in it */
+static GSList *busy_contexts;            /* of Busy */
+
+/* Returns NULL if no thread looks up a function in the context.  The caller holds this file's lock.
+ */
+static Busy *
+find_busy (gpointer context)
+{
+  GSList *link = busy_contexts;
+
+  _tarn_assert_locked (&lock);
+  while (link != NULL && ((const Busy *) link->data)->context != context)
+    link = link->next;
+  return link != NULL ? link->data : NULL;
+}
+
+static void
+begin_lookup (gpointer context)
+{
+  Busy *busy;
+
+  _tarn_mutex_lock (&lock);
+  busy = find_busy (context);
+  if (busy == NULL)
+    {
+      busy = g_new0 (Busy, 1);
+      busy->context = context;
+      busy_contexts = g_slist_prepend (busy_contexts, busy);
+    }
+  busy->n_lookups++;
+  _tarn_mutex_unlock (&lock);
+}
+
+/* Ends a lookup of a function of @module (NULL: of none).  Returns TRUE if a memo has forgotten the
+ * module since the lookup began: then the module is unloaded, or will be.  The context is current.
+ */
+static gboolean
+end_lookup (gpointer context, CUmodule module)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  GSList *forgotten = NULL;
+  gboolean was_forgotten;
+  Busy *busy;
+
+  _tarn_mutex_lock (&lock);
+  busy = find_busy (context);
+  was_forgotten = g_slist_find (busy->forgotten, module) != NULL;
+  if (--busy->n_lookups == 0)
+    {
+      forgotten = busy->forgotten;
+      busy_contexts = g_slist_remove (busy_contexts, busy);
+      g_free (busy);
+    }
+  _tarn_mutex_unlock (&lock);
+
+  for (GSList *link = forgotten; link != NULL; link = link->next)
+    unload (driver, link->data);
+  g_slist_free (forgotten);
+  return was_forgotten;
+}
+
+/* If a thread looks up a function in the context, leaves the unloading of a module to the end of
+ * the last lookup, and returns TRUE. */
+static gboolean
+postpone_unload (gpointer context, CUmodule module)
+{
+  Busy *busy;
+
+  _tarn_mutex_lock (&lock);
+  busy = find_busy (context);
+  if (busy != NULL)
+    busy->forgotten = g_slist_prepend (busy->forgotten, module);
+  _tarn_mutex_unlock (&lock);
+  return busy != NULL;
+}
+
+/* Modules */
+
+static void
 unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_dead)
 {
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
-  g_autoptr (GError) error = NULL;
 
   (void) unused;
-  (void) context;
   /* The module is gone if its context or the driver is gone. */
-  if (is_dead || driver == NULL)
+  if (is_dead || driver == NULL || postpone_unload (context, module))
     return;
-  if (!_tarn_cuda_check (driver, "cuModuleUnload", driver->cuModuleUnload (module), &error))
-    g_message ("%s: a module may be lost", error->message);
+  unload (driver, module);
 }
 
 TarnMemo *
@@ -163,14 +262,34 @@ key_free (gpointer key)
   g_free (copy);
 }
 
+/* Gets a module from the memo of modules, and a function of the module from the driver.  Stores the
+ * module in *module, if there is one.  Returns NULL with an error if there is no such function. */
+static CUfunction
+ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext context,
+                  const TarnCudaFunctionKey *key, CUmodule *module, GError **error)
+{
+  CUfunction function = NULL;
+  unsigned int status;
+
+  if (!tarn_cuda_module_memo_get (modules, context, key->image, module, error))
+    return NULL;
+  status = driver->cuModuleGetFunction (&function, *module, key->name);
+  if (status == TARN_CUDA_SUCCESS)
+    return function;
+  _tarn_cuda_set_error_with_text (error, driver, "cuModuleGetFunction", status, key->name);
+  return NULL;
+}
+
+/* Finds a function.  If the module is forgotten meanwhile, finds the function of the module that
+ * is loaded then, because the first one is unloaded. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
   TarnCudaFunctionKey key;
-  CUfunction function = NULL;
-  unsigned int status;
+  CUfunction function;
   CUmodule module;
+  gboolean was_forgotten;
 
   if (driver == NULL || !read_key (&key, data, error))
     return NULL;
@@ -180,13 +299,15 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
                    "the key of a function has no %s", key.image == NULL ? "image" : "name");
       return NULL;
     }
-  if (!tarn_cuda_module_memo_get (modules, context, key.image, &module, error))
-    return NULL;
-  status = driver->cuModuleGetFunction (&function, module, key.name);
-  if (status == TARN_CUDA_SUCCESS)
-    return function;
-  _tarn_cuda_set_error_with_text (error, driver, "cuModuleGetFunction", status, key.name);
-  return NULL;
+  do
+    {
+      module = NULL;
+      begin_lookup (context);
+      function = ask_for_function (driver, modules, context, &key, &module, error);
+      was_forgotten = end_lookup (context, module);
+    }
+  while (function != NULL && was_forgotten);
+  return function;
 }
 
 TarnMemo *

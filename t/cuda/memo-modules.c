@@ -182,6 +182,112 @@ test_functions (const TarnCudaTest *test, gconstpointer unused)
   assert_modules (0);
 }
 
+/* Forgetting while another thread looks up a function */
+
+static const gchar other_ptx[] = START ".visible .entry other ()\n{\n  ret;\n}\n";
+
+/* Forgets the functions of a context in another thread, before a thread calls a function of the
+ * driver.  Then loads another image, which gets the handle of a module that was unloaded. */
+typedef struct
+{
+  const gchar *before; /* the driver's function; NULL after the hook has forgotten */
+  TarnMemo *functions, *others;
+  CUcontext context;
+  gint n_threads; /* atomic: threads that look up functions */
+} Forgetter;
+
+static gpointer
+forget_and_load (gpointer data)
+{
+  const Forgetter *self = data;
+  g_autoptr (GBytes) image = image_new (other_ptx, FALSE);
+
+  tarn_memo_forget (self->functions, self->context);
+  get (self->others, self->context, image);
+  return NULL;
+}
+
+static void
+forget_before (const gchar *function, gpointer data)
+{
+  Forgetter *self = data;
+
+  if (g_strcmp0 (function, self->before) != 0)
+    return;
+  self->before = NULL;
+  g_thread_join (g_thread_new ("forget", forget_and_load, self));
+}
+
+static void
+test_forgotten_meanwhile (const TarnCudaTest *test, gconstpointer unused)
+{
+  const gchar *const before[] = { "cuModuleLoadDataEx", "cuModuleGetFunction" };
+  g_autoptr (GBytes) image = image_new (ptx, FALSE);
+  TarnCudaFunctionKey key = TARN_CUDA_FUNCTION_KEY_INIT;
+
+  (void) unused;
+  key.image = image;
+  key.name = "one";
+  for (gsize i = 0; i < G_N_ELEMENTS (before); i++)
+    {
+      g_autoptr (TarnMemo) functions = tarn_cuda_function_memo_new (NULL);
+      g_autoptr (TarnMemo) others = tarn_cuda_module_memo_new ();
+      Forgetter forgetter = { before[i], functions, others, test->context, 0 };
+      gpointer function;
+
+      fake->set_hook (forget_before, &forgetter);
+      function = get (functions, NULL, &key);
+      fake->set_hook (NULL, NULL);
+      g_assert_null (forgetter.before);
+      g_assert_cmpstr (fake->find_kernel (function), ==, "one");
+      g_assert_true (get (functions, NULL, &key) == function);
+      assert_modules (2);
+      tarn_memo_forget (functions, test->context);
+      assert_modules (1);
+    }
+  assert_modules (0);
+}
+
+#define N_LOOKUPS 300
+
+static gpointer
+look_up_often (gpointer data)
+{
+  Forgetter *self = data;
+  g_autoptr (GBytes) image = image_new (ptx, FALSE);
+  TarnCudaFunctionKey key = TARN_CUDA_FUNCTION_KEY_INIT;
+
+  key.image = image;
+  for (guint i = 0; i < N_LOOKUPS; i++)
+    {
+      key.name = i % 2 == 0 ? "one" : "two";
+      get (self->functions, self->context, &key);
+    }
+  g_atomic_int_add (&self->n_threads, -1);
+  return NULL;
+}
+
+static void
+test_forgotten_often (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnMemo) functions = tarn_cuda_function_memo_new (NULL);
+  GThread *threads[3];
+  Forgetter forgetter
+      = { .functions = functions, .context = test->context, .n_threads = G_N_ELEMENTS (threads) };
+
+  (void) unused;
+  fake->set_latency ("cuModuleGetFunction", 20); /* so that modules are forgotten meanwhile */
+  for (gsize i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("look-up", look_up_often, &forgetter);
+  while (g_atomic_int_get (&forgetter.n_threads) > 0)
+    tarn_memo_forget (functions, test->context);
+  for (gsize i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
+  fake->set_latency ("cuModuleGetFunction", 0);
+  tarn_memo_forget (functions, test->context);
+  assert_modules (0);
+}
+
 /* Errors */
 
 static void
@@ -308,7 +414,11 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   tarn_cuda_test_add ("memo/modules", test_modules, NULL);
   if (fake != NULL)
-    tarn_cuda_test_add ("memo/end-of-text", test_end_of_text, NULL);
+    {
+      tarn_cuda_test_add ("memo/end-of-text", test_end_of_text, NULL);
+      tarn_cuda_test_add ("memo/forgotten-meanwhile", test_forgotten_meanwhile, NULL);
+      tarn_cuda_test_add ("memo/forgotten-often", test_forgotten_often, NULL);
+    }
   tarn_cuda_test_add ("memo/clear", test_clear, NULL);
   tarn_cuda_test_add ("memo/lost-modules", test_lost_modules, NULL);
   tarn_cuda_test_add ("memo/functions", test_functions, NULL);
