@@ -478,6 +478,40 @@ test_upstream_meanwhile (void)
     }
 }
 
+/* The functions for all memos forget a memo before its upstream.  In between, another call may make
+ * an entry of what upstream has: here, the release of the value of a third memo does. */
+static void
+test_everywhere_meanwhile (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  g_autoptr (TarnMemo) upstream = NULL;
+  g_autoptr (TarnMemo) third = NULL;
+  g_autoptr (TarnMemo) memo = NULL;
+  gint context;
+
+  ops.first_arg_kind = "everywhere";
+  upstream = tarn_memo_new (&ops, compute_upstream, NULL, NULL);
+  ops.unref_value = ask_again;
+  third = tarn_memo_new (&ops, compute_upstream, NULL, NULL);
+  ops.unref_value = NULL;
+  ops.upstream = upstream;
+  memo = tarn_memo_new (&ops, ask_upstream, upstream, NULL);
+  for (guint i = 0; i < 3; i++)
+    {
+      g_assert_true (tarn_memo_get (third, &context, NULL, NULL, NULL));
+      asked_again = memo;
+      if (i == 0)
+        tarn_memo_forget_everywhere (&context);
+      else if (i == 1)
+        tarn_memo_clear_kind ("everywhere");
+      else
+        tarn_memo_clear_all ();
+      g_assert_null (asked_again);
+      assert_entries (upstream, 0);
+      assert_entries (memo, 0);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -503,5 +537,6 @@ main (int argc, char **argv)
   ADD ("current", test_current);
   ADD ("current-dead", test_current_dead);
   g_test_add_func ("/core/memo/upstream-meanwhile", test_upstream_meanwhile);
+  g_test_add_func ("/core/memo/everywhere-meanwhile", test_everywhere_meanwhile);
   return g_test_run ();
 }

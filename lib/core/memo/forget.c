@@ -245,8 +245,8 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Lists all memos of a kind (NULL: of any kind), with a reference to each.  The caller frees the
- * list with g_ptr_array_unref (). */
+/* Lists all memos of a kind (NULL: of any kind), the one that was made last first, with a reference
+ * to each.  The caller frees the list with g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {
@@ -261,6 +261,22 @@ list_memos (const gchar *kind)
   return list;
 }
 
+/* Forgets a set of first arguments again in the memos of a list that have an upstream, but not in
+ * upstream.  Threads may have computed results after a memo was forgotten, from entries that its
+ * upstream forgot later.  The list has later memos first, but here they come last, because they may
+ * have earlier ones as their upstream. */
+static void
+forget_downstream (const GPtrArray *list, Which *which)
+{
+  for (guint i = list->len; i > 0; i--)
+    {
+      TarnMemo *memo = g_ptr_array_index (list, i - 1);
+
+      if (memo->ops.upstream != NULL)
+        forget (memo, which);
+    }
+}
+
 /* Clears all memos of a kind (NULL: of any kind). */
 static void
 clear_kind (const gchar *kind)
@@ -272,6 +288,7 @@ clear_kind (const gchar *kind)
   list = list_memos (kind);
   for (guint i = 0; i < list->len; i++)
     tarn_memo_clear (g_ptr_array_index (list, i));
+  forget_downstream (list, &(Which){ .is_any = TRUE });
 }
 
 void
@@ -286,6 +303,7 @@ tarn_memo_forget_everywhere (gpointer first_arg)
   list = list_memos (NULL);
   for (guint i = 0; i < list->len; i++)
     tarn_memo_forget (g_ptr_array_index (list, i), first_arg);
+  forget_downstream (list, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
 }
 
 void
