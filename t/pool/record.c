@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "base/clock-private.h"
 #include "lib/pool-fixture.h"
 #include "record-fixture.h"
 
@@ -299,6 +300,29 @@ test_tags (void)
   g_test_assert_expected_messages ();
 }
 
+/* The clock of pools and heaps, which shows the time of this thread's latest step while events are
+ * recorded, does not show a step of an earlier recording. */
+static void
+test_clock_again (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
+  g_autoptr (TarnPool) pool = pool_new_named (allocator, NULL);
+
+  for (guint i = 0; i < 2; i++)
+    {
+      gint64 before = g_get_monotonic_time ();
+      g_auto (Place) place = { NULL, NULL };
+
+      place_init (&place, "trace");
+      record_start (&place, NULL);
+      g_assert_cmpint (_tarn_clock_now (), >=, before);
+      tarn_block_free (pool_take (pool, 64));
+      g_assert_cmpint (_tarn_clock_now (), >=, before);
+      record_stop ();
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -309,5 +333,6 @@ main (int argc, char **argv)
   g_test_add_func ("/core/record/direct", test_direct);
   g_test_add_func ("/core/record/stacks", test_stacks);
   g_test_add_func ("/core/record/tags", test_tags);
+  g_test_add_func ("/core/record/clock-again", test_clock_again);
   return g_test_run ();
 }

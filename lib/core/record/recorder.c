@@ -20,6 +20,7 @@
 #include "base/fork-private.h"
 #include "base/message-private.h"
 #include "common/shorten-private.h"
+#include "common/whole-private.h"
 #include "record/stream-private.h"
 
 /* The most microseconds from one write to the file to the next.  If the program is killed, only the
@@ -35,8 +36,11 @@ TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
  * full, in a stream, or being written by the recorder's thread. */
 static struct
 {
-  guint64 start;
-  guint stack_depth; /* atomic: a thread may read it while one recording ends and another begins */
+  /* start: the time at which the recording began.  Both fields are atomic, because a thread may
+   * read them while one recording ends and another begins. */
+  guint64 start TARN_WHOLE;
+  guint stack_depth;
+
   gint file;
   gchar *path;
   GThread *thread; /* the recorder's thread; NULL: no recording is active */
@@ -53,7 +57,7 @@ static struct
 
   /* Atomic: the numbers of events in the file, of events that could not be written, and of bytes
    * in the file. */
-  guint64 n_written, n_failed, written_bytes;
+  guint64 n_written TARN_WHOLE, n_failed TARN_WHOLE, written_bytes TARN_WHOLE;
 } recorder;
 
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -69,7 +73,7 @@ static TarnMutex session_lock = TARN_MUTEX_INIT;
 guint64
 _tarn_recorder_get_start (void)
 {
-  return recorder.start;
+  return __atomic_load_n (&recorder.start, __ATOMIC_RELAXED);
 }
 
 guint
@@ -337,14 +341,15 @@ static gboolean
 write_header (GError **error)
 {
   guint64 real = (guint64) g_get_real_time () * 1000;
+  guint64 start = _tarn_record_get_time ();
   TarnTraceHeader header = { .magic = { 'T', 'A', 'R', 'N', 'T', 'R', 'C', '1' },
                              .header_size = GUINT32_TO_LE ((guint32) sizeof header),
                              .pid = GUINT32_TO_LE ((guint32) getpid ()),
-                             .real_time = GUINT64_TO_LE (real) };
+                             .real_time = GUINT64_TO_LE (real),
+                             .start = GUINT64_TO_LE (start) };
   struct iovec parts[2] = { { &header, sizeof header }, { NULL, 0 } };
 
-  recorder.start = _tarn_record_get_time ();
-  header.start = GUINT64_TO_LE (recorder.start);
+  __atomic_store_n (&recorder.start, start, __ATOMIC_RELAXED);
   recorder.failure = 0;
   if (write_all (parts))
     return TRUE;

@@ -328,15 +328,17 @@ note_step (const Writer *writer)
 }
 
 /* Returns the time of the calling thread's latest step in microseconds, or the current time if the
- * thread has made no step.  While events are recorded, all code that decides by the time uses this
- * time, which changes only at a step.  So a replay of the recording decides in the same way, even
- * if it makes the steps a little earlier or later. */
+ * thread has made no step since the recording began.  While events are recorded, all code that
+ * decides by the time uses this time, which changes only at a step.  So a replay of the recording
+ * decides in the same way, even if it makes the steps a little earlier or later. */
 gint64
 _tarn_record_get_step_time (void)
 {
+  gint64 start = (gint64) (_tarn_recorder_get_start () / 1000);
   gint64 time = _tarn_current_thread->step_time;
 
-  return time != 0 ? time : (gint64) (_tarn_record_get_time () / 1000);
+  /* An earlier time is that of a step in an earlier recording. */
+  return time >= start ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
 /* Begins an event of at most @size bytes.  Returns FALSE if the event is not recorded. */
