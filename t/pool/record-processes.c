@@ -9,14 +9,18 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/in-child.h"
 #include "lib/pool-fixture.h"
 #include "record-fixture.h"
+
+static gchar *program; /* the path of this program */
 
 /* Children of fork () */
 
@@ -55,6 +59,40 @@ test_fork (void)
   recording = record_open (&place);
   log = record_read_log (recording);
   g_assert_cmpstr (log, ==, "miss a 1 1 -\nfree a\n");
+}
+
+/* A child gets the number of the recording's file for a file of its own, which its children keep.
+ */
+static void
+fork_with_files (gpointer unused)
+{
+  gint files[8], status = 1;
+  pid_t child;
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (files); i++)
+    STEP (1, (files[i] = open ("/dev/null", O_WRONLY)) >= 0);
+  child = fork ();
+  if (child == 0)
+    {
+      for (guint i = 0; i < G_N_ELEMENTS (files); i++)
+        if (fcntl (files[i], F_GETFD) < 0)
+          _exit (1);
+      _exit (0);
+    }
+  STEP (2, waitpid (child, &status, 0) == child);
+  STEP (3, WIFEXITED (status) && WEXITSTATUS (status) == 0);
+}
+
+static void
+test_fork_twice (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+
+  place_init (&place, "trace");
+  record_start (&place, NULL);
+  in_child (fork_with_files, NULL);
+  record_stop ();
 }
 
 /* The child of fork () is held before the library has seen it, by a handler that was there first.
@@ -105,6 +143,72 @@ test_fork_lives_on (void)
   kill (child, SIGKILL);
   g_assert_cmpint (waitpid (child, &status, 0), ==, child);
   g_assert_true (WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL);
+}
+
+/* A program that forks while it begins a recording, and is killed.  Its child lives on, and does
+ * not keep other processes from the file. */
+
+#define FORK_AND_DIE "--fork-while-starting"
+
+static gboolean forks_at_lock; /* TRUE: the next call of flock () forks first */
+
+/* Lives as long as the test has the other end of standard input open. */
+static void
+live_on (void)
+{
+  gchar byte;
+
+  alarm (60);
+  while (read (STDIN_FILENO, &byte, 1) > 0)
+    ;
+  _exit (0);
+}
+
+/* The library calls this in place of the C library's function. */
+int
+flock (int file, int operation)
+{
+  if (forks_at_lock)
+    {
+      forks_at_lock = FALSE;
+      if (fork () == 0)
+        live_on ();
+    }
+  return (int) syscall (SYS_flock, file, operation);
+}
+
+static void
+fork_and_die (const gchar *path)
+{
+  g_autoptr (GError) error = NULL;
+
+  forks_at_lock = TRUE;
+  if (!tarn_trace_start (path, NULL, &error))
+    g_error ("%s", error->message);
+  if (!forks_at_lock)
+    kill (getpid (), SIGKILL);
+  _exit (0);
+}
+
+static void
+test_fork_while_starting (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+  const gchar *arguments[] = { program, FORK_AND_DIE, NULL, NULL };
+  g_autoptr (GError) error = NULL;
+  gint status, input;
+  GPid child;
+
+  place_init (&place, "trace");
+  arguments[2] = place.path;
+  g_spawn_async_with_pipes (NULL, (gchar **) arguments, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL,
+                            &child, &input, NULL, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_true (WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL);
+  record_start (&place, NULL);
+  record_stop ();
+  close (input);
 }
 
 /* A program that is recorded from outside, and ends as it likes */
@@ -188,8 +292,6 @@ typedef struct
 
 #define N_CHECKPOINTS (1U << 20)
 #define KILL_ME "--record-until-killed"
-
-static gchar *program;
 
 /* Of both processes, in a file. */
 static Checkpoint *
@@ -304,10 +406,14 @@ main (int argc, char **argv)
   program = g_file_read_link ("/proc/self/exe", NULL);
   if (argc == 4 && g_str_equal (argv[1], KILL_ME))
     record_until_killed (argv[2], argv[3]);
+  if (argc == 3 && g_str_equal (argv[1], FORK_AND_DIE))
+    fork_and_die (argv[2]);
   g_test_init (&argc, &argv, NULL);
   g_assert_cmpint (pthread_atfork (NULL, NULL, hold_child), ==, 0);
   g_test_add_func ("/core/record/fork", test_fork);
+  g_test_add_func ("/core/record/fork-twice", test_fork_twice);
   g_test_add_func ("/core/record/fork-lives-on", test_fork_lives_on);
+  g_test_add_func ("/core/record/fork-while-starting", test_fork_while_starting);
   g_test_add_func ("/core/record/environment", test_environment);
   g_test_add_func ("/core/record/environment-full", test_environment_full);
   g_test_add_func ("/core/record/killed", test_killed);

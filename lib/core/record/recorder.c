@@ -41,7 +41,7 @@ static struct
   guint64 start TARN_WHOLE;
   guint stack_depth;
 
-  gint file;
+  gint file; /* -1: none; a child of fork () closes the file, and reads this without the lock */
   gchar *path;
   GThread *thread; /* the recorder's thread; NULL: no recording is active */
 
@@ -58,7 +58,7 @@ static struct
   /* Atomic: the numbers of events in the file, of events that could not be written, and of bytes
    * in the file. */
   guint64 n_written TARN_WHOLE, n_failed TARN_WHOLE, written_bytes TARN_WHOLE;
-} recorder;
+} recorder = { .file = -1 };
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond changed; /* signalled when a buffer is full, or the recorder's thread has to end */
@@ -314,6 +314,19 @@ lock_file (gint file)
   return flock (file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
+/* Unlocks and closes the file.  Returns FALSE with errno set if it could not be closed.  A child
+ * that is forked meanwhile may keep the file open, but not locked, and it closes no other file that
+ * gets the same number. */
+static gboolean
+close_file (void)
+{
+  gint file = recorder.file;
+
+  flock (file, LOCK_UN);
+  recorder.file = -1;
+  return close (file) == 0;
+}
+
 /* Opens the file and makes it empty.  Fails if another process records to the file.  Only the user
  * can read a new file, because its events show what the program does.  Fails if @path is a symbolic
  * link: in a folder such as /tmp, another user may have made the link to one of this user's own
@@ -333,7 +346,7 @@ open_file (const gchar *path, GError **error)
     set_file_error (error, path);
   else
     return TRUE;
-  close (recorder.file);
+  close_file ();
   return FALSE;
 }
 
@@ -383,12 +396,14 @@ stop_at_exit (void)
 
 /* Closes the file in a child of fork ().  The file stays locked as long as the parent or the child
  * has it open.  If the child did not close it, other processes could not record to the file even
- * after the parent has ended. */
+ * after the parent has ended.  Looks at the file, not at the thread, because the parent may be just
+ * about to begin a recording. */
 static void
 close_in_child (void)
 {
-  if (recorder.thread != NULL)
+  if (recorder.file >= 0)
     close (recorder.file);
+  recorder.file = -1; /* a child of this child does not close another file that has the number */
 }
 
 static void
@@ -414,6 +429,7 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
                    "%s: events are being recorded already, to %s", quoted, other);
       return FALSE;
     }
+  _tarn_once (&process_once, watch_process);
   if (!open_file (path, error))
     return FALSE;
   g_free (recorder.path);
@@ -430,10 +446,9 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
     recorder.thread = _tarn_own_thread_new ("tarn-recorder", run, NULL, error);
   if (recorder.thread == NULL)
     {
-      close (recorder.file);
+      close_file ();
       return FALSE;
     }
-  _tarn_once (&process_once, watch_process);
   _tarn_clock_set_recorder (_tarn_record_get_step_time);
   _tarn_door_open (&_tarn_record_door);
   return TRUE;
@@ -530,8 +545,7 @@ stop (GError **error)
   g_thread_join (recorder.thread);
   recorder.thread = NULL;
   write_end ();
-  flock (recorder.file, LOCK_UN); /* a child of fork () may still have the file open */
-  if (close (recorder.file) != 0 && recorder.failure == 0)
+  if (!close_file () && recorder.failure == 0)
     recorder.failure = errno;
   while ((buffer = recorder.spare) != NULL)
     {
