@@ -86,7 +86,9 @@ typedef enum
  * "opencl", such as `cuda`, is all platforms of that kind, whose devices are counted through, and
  * no part of another's name; names and places of platforms are OpenCL's. Entries for a kind that is
  * not among the platforms are passed over, so that each library can be given the same text: CUDA's,
- * and those of tarn_selection_add_kind().
+ * and those of tarn_selection_add_kind(). Without OpenCL's platforms, entries for these are passed
+ * over, too, but not if a name, without quotation marks, differs from a kind's by one letter, as
+ * `cudda` does: that is an error, which suggests the kind.
  *
  * @param selection    the text; nullable
  * @param syntax       how to read it

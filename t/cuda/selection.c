@@ -68,6 +68,8 @@ test_selection (void)
     { "cuda:pci=0000:fb:00.0", "1" },
     { "cuda:3", "there is no device 3; devices of 'CUDA': 0 = 'Fake GPU A', 1 = 'Fake GPU B', 2 = "
                 "'Fake GPU C'" },
+    { "cudda:0", "no platform matches 'cudda'; did you mean 'cuda'?" },
+    { "cuda:0;CUAD", "no platform matches 'CUAD'; did you mean 'cuda'?" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (rows); i++)

@@ -388,6 +388,40 @@ test_any_kind (void)
   g_assert_cmpstr (part, ==, "0:0 0:1 0:0 0:1");
 }
 
+/* A name that differs from a kind by one letter is a mistake where no OpenCL platform can have it.
+ */
+static void
+test_misspelt_kinds (void)
+{
+  static const struct
+  {
+    const gchar *selection, *expected;
+  } rows[] = {
+    { "cudda:0", "error: no platform matches 'cudda'; did you mean 'cuda'?" },
+    { "cda:0", "error: no platform matches 'cda'; did you mean 'cuda'?" },
+    { "guda", "error: no platform matches 'guda'; did you mean 'cuda'?" },
+    { "Ucda:9", "error: no platform matches 'Ucda'; did you mean 'cuda'?" },
+    { "cuda0", "error: no platform matches 'cuda0'; did you mean 'cuda'?" },
+    { "hipp;hip:0", "error: no platform matches 'hipp'; did you mean 'hip'?" },
+    { "ihp", "error: no platform matches 'ihp'; did you mean 'hip'?" },
+    { "hip:0;levelzero:0", "error: no platform matches 'levelzero'; did you mean 'level-zero'?" },
+    { "\"cudda\":0", "" },
+    { "cdua2:0", "" }, /* two letters */
+    { "pocl:0;hip:0;intel", "0:0" },
+    { "0;-1:0;123", "" },
+  };
+  const TarnSelectionPlatform own[] = { many_kinds[1], many_kinds[4], many_kinds[3] };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autofree gchar *chosen
+          = resolve (rows[i].selection, TARN_SELECTION_STRICT, own, G_N_ELEMENTS (own));
+
+      g_test_message ("%s", rows[i].selection);
+      g_assert_cmpstr (chosen, ==, rows[i].expected);
+    }
+}
+
 /* Where there are none of a kind, it has to be known that it is one. */
 static void
 test_add_kind (void)
@@ -633,6 +667,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/selection/beginnings", test_beginnings);
   g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
   g_test_add_func ("/core/selection/any-kind", test_any_kind);
+  g_test_add_func ("/core/selection/misspelt-kinds", test_misspelt_kinds);
   g_test_add_func ("/core/selection/add-kind", test_add_kind);
   g_test_add_func ("/core/selection/bad-kinds", test_bad_kinds);
   g_test_add_func ("/core/selection/long-text", test_long_text);

@@ -36,6 +36,39 @@ _tarn_selection_is_kind (const gchar *name)
   return FALSE;
 }
 
+/* Returns TRUE if a name differs from a kind by one character, which is missing, added or another
+ * one, or by two neighbours that have changed places.  Ignores case.  Returns FALSE for kinds of
+ * one or two letters, because names of platforms may easily be similar to these. */
+gboolean
+_tarn_selection_is_almost (const gchar *kind, const gchar *name)
+{
+  g_autofree gchar *left = g_ascii_strdown (kind, -1), *right = g_ascii_strdown (name, -1);
+  const gchar *a = left, *b = right;
+  gsize n_a, n_b;
+
+  if (strlen (a) < 3)
+    return FALSE;
+  for (; *a != '\0' && *a == *b; a++)
+    b++;
+  n_a = strlen (a);
+  n_b = strlen (b);
+  for (; n_a > 0 && n_b > 0 && a[n_a - 1] == b[n_b - 1]; n_a--)
+    n_b--;
+  if (n_a == 2 && n_b == 2)
+    return a[0] == b[1] && a[1] == b[0];
+  return n_a <= 1 && n_b <= 1 && n_a + n_b > 0;
+}
+
+/* Returns a known kind from which a name differs as _tarn_selection_is_almost () says, or NULL. */
+const gchar *
+_tarn_selection_find_almost (const gchar *name)
+{
+  for (const GSList *link = g_atomic_pointer_get (&kinds); link != NULL; link = link->next)
+    if (_tarn_selection_is_almost (link->data, name))
+      return link->data;
+  return NULL;
+}
+
 void
 tarn_selection_add_kind (const gchar *kind)
 {

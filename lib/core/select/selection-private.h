@@ -16,4 +16,8 @@ gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
 /* Returns TRUE if a name is a known kind of platforms other than "opencl", ignoring case. */
 gboolean _tarn_selection_is_kind (const gchar *name);
 
+/* Find kinds that a name may mean, although it is misspelt. */
+gboolean _tarn_selection_is_almost (const gchar *kind, const gchar *name);
+const gchar *_tarn_selection_find_almost (const gchar *name);
+
 #endif

@@ -258,6 +258,39 @@ names_kind (const Resolver *resolver, const TarnSelectionName *name)
   return _tarn_selection_is_kind (name->text);
 }
 
+/* Returns the kind of platforms that a name seems to misspell, or NULL.  None of the caller's
+ * platforms is OpenCL's. */
+static const gchar *
+find_misspelt (const Resolver *resolver, const TarnSelectionName *name)
+{
+  gint number;
+
+  if (name->is_quoted || parse_number (name->text, &number))
+    return NULL;
+  for (gsize i = 0; i < resolver->n_platforms; i++)
+    if (_tarn_selection_is_almost (resolver->platforms[i].kind, name->text))
+      return resolver->platforms[i].kind;
+  return _tarn_selection_find_almost (name->text);
+}
+
+/* Passes over an entry for another backend, because the caller has no platform of the entry's kind.
+ * A name that is no kind may be that of an OpenCL platform, which only a caller with OpenCL's
+ * platforms can tell.  Fails if it rather seems to be a misspelt kind. */
+static gboolean
+pass_over (const Resolver *resolver, const TarnSelectionName *name, gboolean is_kind,
+           GError **error)
+{
+  const gchar *kind = is_kind ? NULL : find_misspelt (resolver, name);
+  g_autofree gchar *text = NULL;
+
+  if (kind == NULL)
+    return TRUE;
+  text = _tarn_shorten (name->text);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION,
+               "no platform matches '%s'; did you mean '%s'?", text, kind);
+  return FALSE;
+}
+
 static const gchar *
 or_empty (const gchar *text)
 {
@@ -476,10 +509,9 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   const gchar *kind = is_kind ? entry->platform.text : "opencl";
   g_autoptr (GArray) platforms = platform_choices (resolver, star ? NULL : kind);
 
-  /* The entry is for another backend, because the caller has no platform of the entry's kind. */
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
       && (is_kind || resolver->n_platforms > 0))
-    return TRUE;
+    return pass_over (resolver, &entry->platform, is_kind, error);
   if (!star && !is_kind && !resolve_platform (resolver, &entry->platform, &platforms, error))
     return FALSE;
   if (resolver->syntax == TARN_SELECTION_STRICT && entry->devices != NULL
