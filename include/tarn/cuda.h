@@ -335,8 +335,9 @@ TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags,
  * allocations, and the host waits for that. This takes long only if the device has no other memory
  * than what a library has freed and commands still use. What is freed without a pool goes on the
  * stream that used the block first, after the others, and the host does not wait
- * (cuMemFreeAsync()). Before a pool returns memory, the host waits for the streams that used it,
- * and for no other stream.
+ * (cuMemFreeAsync()). If one of these streams is being captured then, also if another thread begins
+ * the capture during the free, the memory is never freed, and a g_message() says so. Before a pool
+ * returns memory, the host waits for the streams that used it, and for no other stream.
  *
  * CUDA's pool decides when it returns memory to the device: see
  * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD. Such memory has no cuIpcGetMemHandle(), and a heap over the

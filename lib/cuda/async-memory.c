@@ -162,7 +162,12 @@ _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 
 /* Frees memory in the order of a stream.  Fails if the stream is being captured, because the free
  * would become part of the graph.  If it is another thread's default stream, for which this thread
- * has no CUstream, uses the legacy stream, which waits for that stream. */
+ * has no CUstream, uses the legacy stream, which waits for that stream.
+ *
+ * Another thread may begin to capture the stream after the check.  Then the driver refuses to free
+ * memory that is not of the graph, with CUDA_ERROR_INVALID_VALUE, and the capture goes on (seen on
+ * an H200).  So checks again after a failure, to tell the reason.  On the legacy stream, the free
+ * ends a capture of a blocking stream that begins between the check and the free. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)
@@ -170,11 +175,15 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
   const TarnCudaContext *context = &self->home.context;
   CUstream stream = _tarn_cuda_handle_is_known (handle) ? _tarn_cuda_stream_of_handle (handle)
                                                         : _tarn_cuda_get_legacy_stream ();
+  unsigned int status;
 
-  return _tarn_cuda_context_check_capture (context, stream, error)
-         && _tarn_cuda_check (
-             context->driver, "cuMemFreeAsync",
-             context->driver->cuMemFreeAsync ((CUdeviceptr) memory.address, stream), error);
+  if (!_tarn_cuda_context_check_capture (context, stream, error))
+    return FALSE;
+  status = context->driver->cuMemFreeAsync ((CUdeviceptr) memory.address, stream);
+  if (status == TARN_CUDA_ERROR_INVALID_VALUE
+      && !_tarn_cuda_context_check_capture (context, stream, error))
+    return FALSE;
+  return _tarn_cuda_check (context->driver, "cuMemFreeAsync", status, error);
 }
 
 /* Frees memory in the order of a stream.  Returns FALSE if that fails; the caller then makes the

@@ -434,6 +434,50 @@ test_captured_free (const TarnCudaTest *test, gconstpointer unused)
   async_clear (&self);
 }
 
+/* Begins to capture a stream when memory is about to be freed on it, as another thread may. */
+static void
+capture_at_free (const gchar *function, gpointer data)
+{
+  CUstream *stream = data;
+
+  if (strcmp (function, "cuMemFreeAsync") != 0 || *stream == NULL)
+    return;
+  SUCCEED (cuda.cuStreamBeginCapture (*stream, 0));
+  *stream = NULL;
+}
+
+/* A free of memory right after its stream began to be captured does as little to the graph as one
+ * during the capture, and the memory is kept, too. */
+static void
+test_captured_just_then (const TarnCudaTest *test, gconstpointer unused)
+{
+  CUgraph graph = NULL;
+  CUstream stream;
+  TarnBlock *block;
+  CUdeviceptr address;
+  Async self;
+
+  (void) unused;
+  if (!async_init (&self, test))
+    return;
+  block = take_direct (&self, self.base.a);
+  address = tarn_cuda_block_get_device_pointer (block);
+  stream = self.base.a;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE,
+                         "*captures a graph*the allocator does not free a block of 65536 bytes, "
+                         "because commands may still use it");
+  fake->set_hook (capture_at_free, &stream);
+  tarn_block_free (block);
+  fake->set_hook (NULL, NULL);
+  g_test_assert_expected_messages ();
+  g_assert_null (stream);
+  SUCCEED (cuda.cuStreamEndCapture (self.base.a, &graph));
+  SUCCEED (cuda.cuGraphDestroy (graph));
+  assert_live (&self, 1);
+  SUCCEED (pools.cuMemFreeAsync (address, self.base.a));
+  async_clear (&self);
+}
+
 /* What went with its context is counted, and a stream of a dead context is not touched. */
 static void
 test_lost (const TarnCudaTest *test, gconstpointer unused)
@@ -544,6 +588,7 @@ main (int argc, char **argv)
     return g_test_run ();
   tarn_cuda_test_add ("async/ready", test_ready, NULL);
   tarn_cuda_test_add ("async/captured-free", test_captured_free, NULL);
+  tarn_cuda_test_add ("async/captured-just-then", test_captured_just_then, NULL);
   tarn_cuda_test_add ("async/lost", test_lost, NULL);
   return g_test_run ();
 }

@@ -75,17 +75,13 @@ check_device (CUdevice device)
 }
 
 /* Finds the stream on which a call allocates or frees memory.  Fails if the stream is the legacy
- * one, and a stream that waits for it is captured.  Aborts if the stream itself is captured. */
+ * one, and a stream that waits for it is captured. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
   Status status = fake_find_stream (function, handle, stream);
 
-  if (status == FAKE_CUDA_SUCCESS)
-    status = fake_check_legacy (*stream);
-  if (status == FAKE_CUDA_SUCCESS && fake_get_capture (*stream) != NULL)
-    g_error ("%s: stream %p is captured: this driver has no memory of graphs", function, handle);
-  return status;
+  return status == FAKE_CUDA_SUCCESS ? fake_check_legacy (*stream) : status;
 }
 
 /* Allocates memory of a pool.  @handle: the pool; NULL: the current pool of the stream's device. */
@@ -99,6 +95,9 @@ allocate (const gchar *function, CUdeviceptr *address, gsize size, CUmemoryPool 
   Status status = find_stream (function, stream_handle, &stream);
 
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  if (fake_get_capture (stream) != NULL)
+    g_error ("%s: stream %p is captured: this driver has no memory of graphs", function,
+             stream_handle);
   context = fake_find_context (stream->context_id);
   g_assert (context != NULL);
   REQUIRE (has_pools (context->device), FAKE_CUDA_NOT_SUPPORTED);
@@ -143,6 +142,8 @@ cuMemFreeAsync (CUdeviceptr address, CUstream handle)
 
   status = find_stream ("cuMemFreeAsync", handle, &stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  /* A capture frees only memory of its graph, but a call for other memory does not end it. */
+  REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_INVALID_VALUE);
   if (fake_is_legacy (stream))
     fake_wait_for_blocking (stream);
   return fake_release_ordered (address, stream);
