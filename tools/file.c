@@ -20,6 +20,15 @@ refuse (GError **error, const gchar *option, const gchar *path, const gchar *why
 }
 
 gboolean
+file_is_same (const gchar *left, const gchar *right)
+{
+  GStatBuf left_status, right_status;
+
+  return g_stat (left, &left_status) == 0 && g_stat (right, &right_status) == 0
+         && left_status.st_dev == right_status.st_dev && left_status.st_ino == right_status.st_ino;
+}
+
+gboolean
 file_check_writable (const gchar *option, const gchar *path, GError **error)
 {
   g_autofree gchar *folder = g_path_get_dirname (path);

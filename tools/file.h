@@ -8,6 +8,9 @@
 
 #include <glib.h>
 
+/* Tells whether two names are of the same file, which exists. */
+gboolean file_is_same (const gchar *left, const gchar *right);
+
 /* Checks that a file can be written.  Tools call it before hours of work, not after.  The error
  * names the option that gave the path. */
 gboolean file_check_writable (const gchar *option, const gchar *path, GError **error);

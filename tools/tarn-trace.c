@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "output.h"
 #include "terminal.h"
 #include "text.h"
@@ -116,6 +117,20 @@ refuse (GError **error, const gchar *text)
   return FALSE;
 }
 
+/* Refuses an output without a name, and one that would destroy the input. */
+static gboolean
+check_output (const Options *options, GError **error)
+{
+  const gchar *input = options->from_pytorch != NULL ? options->from_pytorch : options->files[0];
+
+  if (options->output == NULL)
+    return TRUE;
+  if (options->output[0] == '\0')
+    return refuse (error, "--output: there is no name");
+  return !file_is_same (input, options->output)
+         || refuse (error, "--output is the file that is read");
+}
+
 static gboolean
 check_files (const Options *options, GError **error)
 {
@@ -127,8 +142,7 @@ check_files (const Options *options, GError **error)
     return refuse (error, "no file to read; see " PROGRAM " --help");
   if (n > 1)
     return refuse (error, "only one file can be read at a time");
-  return options->output == NULL || options->output[0] != '\0'
-         || refuse (error, "--output: there is no name");
+  return check_output (options, error);
 }
 
 /* Checks options that exclude each other: each one has an effect, or is refused. */

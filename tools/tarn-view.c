@@ -6,7 +6,6 @@
 
 #include <config.h>
 
-#include <glib/gstdio.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,16 +39,6 @@ fail (GError **error, const gchar *message)
   return FALSE;
 }
 
-/* Tells whether two names are of the same file. */
-static gboolean
-is_same_file (const gchar *left, const gchar *right)
-{
-  GStatBuf left_status, right_status;
-
-  return g_stat (left, &left_status) == 0 && g_stat (right, &right_status) == 0
-         && left_status.st_dev == right_status.st_dev && left_status.st_ino == right_status.st_ino;
-}
-
 static gboolean
 check_options (Options *options, GError **error)
 {
@@ -59,7 +48,7 @@ check_options (Options *options, GError **error)
     return fail (error, "more than one file to read");
   if (options->output == NULL)
     options->output = g_strconcat (options->files[0], ".html", NULL);
-  if (is_same_file (options->files[0], options->output))
+  if (file_is_same (options->files[0], options->output))
     return fail (error, "--output is the file that is read");
   return file_check_writable ("--output", options->output, error);
 }

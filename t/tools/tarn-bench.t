@@ -109,6 +109,11 @@ check "--plot onto a folder" fails 2 "--plot $scratch: is a folder" --plot "$scr
 check "--plot into a missing folder" fails 2 "there is no folder '$scratch/no'" \
   --plot "$scratch/no/plot.svg"
 check "--plot without a name" fails 2 "--plot: there is no name" --plot=
+printf 'time,thread,action,id,size,queue\n0,0,allocate,1,64,\n' >"$scratch/kept.csv"
+ln -s kept.csv "$scratch/kept"
+check "--plot onto a trace" fails 2 "--plot is the file of --trace $scratch/kept" \
+  --trace "$scratch/kept" --plot "$scratch/kept.csv"
+check "... which is as it was" grep -q "^0,0,allocate,1,64,$" "$scratch/kept.csv"
 check "--trace that is not there" fails 2 "--trace $scratch/no: " --trace "$scratch/no"
 check "... says why" grep -q "No such file" "$scratch/err"
 check "--trace of a folder" fails 2 "--trace $scratch: " --trace "$scratch"

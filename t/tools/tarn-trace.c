@@ -144,6 +144,9 @@ test_usage (Fixture *self, gconstpointer data)
   FAIL (2, "--object: there is no 'nobody' in the recording", "--print", "--object", "nobody",
         self->path);
   FAIL (2, "--output: there is no name", "--output=", self->path);
+  FAIL (2, "--output is the file that is read", "--output", self->path, self->path);
+  FAIL (2, "--output is the file that is read", "-o", self->path, "--from-pytorch", self->path);
+  SUCCEED ("--print", self->path); /* the file is as it was */
   FAIL (2, "--from-pytorch reads a snapshot, and no other file", "--from-pytorch", self->path,
         self->path);
   FAIL (2, "--from-pytorch makes only a trace for tarn-bench", "--print", "--from-pytorch",

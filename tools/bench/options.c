@@ -288,6 +288,18 @@ choose_measures (Options *options, GError **error)
   return TRUE;
 }
 
+/* Checks that the file of --plot can be written, and that it is no trace. */
+static gboolean
+check_plot (const Options *options, GError **error)
+{
+  if (options->plot == NULL)
+    return TRUE;
+  for (gsize i = 0; options->trace_paths != NULL && options->trace_paths[i] != NULL; i++)
+    if (file_is_same (options->trace_paths[i], options->plot))
+      return refuse (error, "--plot is the file of --trace %s", options->trace_paths[i]);
+  return file_check_writable ("--plot", options->plot, error);
+}
+
 static gboolean
 check_options (Options *options, GError **error)
 {
@@ -302,7 +314,7 @@ check_options (Options *options, GError **error)
              = parse_names ("--kinds", options->kind_list, get_kind_name, n_kinds, error))
                 != NULL
          && (options->threads = parse_threads (options->thread_list, error)) != NULL
-         && (options->plot == NULL || file_check_writable ("--plot", options->plot, error))
+         && check_plot (options, error)
          && (!options->what_if
              || (options->alternatives = alternatives_parse (options->what_if_list, error)) != NULL)
          && read_traces (options, error) && check_recordings (options, error)
