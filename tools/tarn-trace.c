@@ -258,12 +258,13 @@ show (const Options *options, const Filter *filter, GError **error)
   return print_recording (options, &output, error) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Converts a snapshot of PyTorch's.  The option --object has the number of a device. */
+/* Converts a snapshot of PyTorch's.  The option --object has the number of a device.  Opens the
+ * output last, so that an error leaves an existing file as it is. */
 static gint
 convert_snapshot (const Options *options, const Filter *filter, GError **error)
 {
+  g_autoptr (PytorchTrace) trace = NULL;
   guint64 device = 0;
-  gboolean is_printed;
   FILE *file;
 
   if (filter->object != NULL
@@ -272,13 +273,12 @@ convert_snapshot (const Options *options, const Filter *filter, GError **error)
       refuse (error, "--object: with --from-pytorch it must be the number of a device");
       return EXIT_USAGE;
     }
-  file = open_output (options, error);
-  if (file == NULL)
+  trace = pytorch_trace_read (options->from_pytorch, filter->object != NULL ? (gint64) device : -1,
+                              error);
+  if (trace == NULL || (file = open_output (options, error)) == NULL)
     return EXIT_FAILURE;
-  is_printed = print_csv_from_pytorch (options->from_pytorch,
-                                       filter->object != NULL ? (gint64) device : -1, file, error);
-  return close_output (options, file, is_printed ? error : NULL) && is_printed ? EXIT_SUCCESS
-                                                                               : EXIT_FAILURE;
+  print_csv_from_pytorch (trace, file);
+  return close_output (options, file, error) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static void

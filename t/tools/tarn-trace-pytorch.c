@@ -141,6 +141,7 @@ fails_snapshot (Fixture *self, const gchar *snapshot, const gchar *message)
 
   g_assert_true (g_file_set_contents (self->snapshot, snapshot, -1, NULL));
   FAIL (1, expected, "--from-pytorch", self->snapshot);
+  FAIL (1, expected, "--from-pytorch", self->snapshot, "--output", self->out);
 }
 
 static gchar *
@@ -158,8 +159,10 @@ test_wrong_snapshots (Fixture *self, gconstpointer data)
 {
   static const gchar *const nested[] = { "[", "{\"a\":", "{\"]\":[" };
   const gchar *no_array = "this is no snapshot: it has no array device_traces";
+  g_autofree gchar *kept = NULL;
 
   (void) data;
+  g_assert_true (g_file_set_contents (self->out, "kept", -1, NULL));
   fails_snapshot (self, "[]", no_array);
   fails_snapshot (self, "{}", no_array);
   fails_snapshot (self, "{\"device_traces\": 1}", no_array);
@@ -185,6 +188,8 @@ test_wrong_snapshots (Fixture *self, gconstpointer data)
   run (self, "--from-pytorch", self->snapshot, NULL);
   g_assert_cmpint (self->status, ==, 1);
   g_assert_nonnull (strstr (self->errors, self->snapshot));
+  g_assert_true (g_file_get_contents (self->out, &kept, NULL, NULL));
+  g_assert_cmpstr (kept, ==, "kept");
 }
 
 int

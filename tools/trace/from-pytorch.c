@@ -25,12 +25,17 @@ typedef struct
   gboolean is_free;
 } Line;
 
+struct _PytorchTrace
+{
+  GArray *first; /* Lines at time 0, for blocks in use at the start; they are found on the way */
+  GArray *lines; /* Lines, one for each entry */
+};
+
 /* A snapshot that is being read. */
 typedef struct
 {
   const gchar *path;
-  GArray *lines;    /* Lines, one for each entry */
-  GArray *first;    /* Lines at time 0, for blocks in use at the start; they are found on the way */
+  PytorchTrace *trace;
   GHashTable *live; /* Lives by their addresses */
   GHashTable *seen; /* addresses in any entry */
   guint64 n_ids, start;
@@ -117,7 +122,7 @@ note_seen (Reader *reader, guint64 address)
 static void
 add_line (Reader *reader, const Line *line)
 {
-  g_array_append_val (reader->lines, *line);
+  g_array_append_val (reader->trace->lines, *line);
 }
 
 /* Adds a block that no entry allocates.  Returns its id. */
@@ -126,7 +131,7 @@ add_first (Reader *reader, guint64 size, guint64 stream)
 {
   const Line line = { 0, ++reader->n_ids, size, stream, FALSE };
 
-  g_array_append_val (reader->first, line);
+  g_array_append_val (reader->trace->first, line);
   return line.id;
 }
 
@@ -350,22 +355,35 @@ load (const Reader *reader, JsonParser *parser, GError **error)
   return FALSE;
 }
 
-gboolean
-print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error)
+PytorchTrace *
+pytorch_trace_read (const gchar *path, gint64 device, GError **error)
 {
   g_autoptr (JsonParser) parser = json_parser_new ();
-  g_autoptr (GArray) lines = g_array_new (FALSE, FALSE, sizeof (Line));
-  g_autoptr (GArray) first = g_array_new (FALSE, FALSE, sizeof (Line));
+  g_autoptr (PytorchTrace) trace = g_new (PytorchTrace, 1);
   g_autoptr (GHashTable) live = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, g_free);
   g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
-  Reader reader = { .path = path, .lines = lines, .first = first, .live = live, .seen = seen };
+  Reader reader = { .path = path, .trace = trace, .live = live, .seen = seen };
 
-  if (!load (&reader, parser, error))
-    return FALSE;
-  if (!read_snapshot (&reader, json_parser_get_root (parser), device, error))
-    return FALSE;
+  trace->first = g_array_new (FALSE, FALSE, sizeof (Line));
+  trace->lines = g_array_new (FALSE, FALSE, sizeof (Line));
+  if (load (&reader, parser, error)
+      && read_snapshot (&reader, json_parser_get_root (parser), device, error))
+    return g_steal_pointer (&trace);
+  return NULL;
+}
+
+void
+pytorch_trace_free (PytorchTrace *self)
+{
+  g_array_unref (self->first);
+  g_array_unref (self->lines);
+  g_free (self);
+}
+
+void
+print_csv_from_pytorch (const PytorchTrace *trace, FILE *file)
+{
   print_csv_header (file);
-  print_lines (file, first);
-  print_lines (file, lines);
-  return TRUE;
+  print_lines (file, trace->first);
+  print_lines (file, trace->lines);
 }

@@ -39,9 +39,18 @@ void print_csv_header (FILE *file);
 void print_csv_line (FILE *file, guint64 time, guint64 thread, guint64 id, const guint64 *size,
                      guint64 queue);
 
-/* Prints the trace of a device from a snapshot of PyTorch's, in the format of print_csv ().
- * @device -1 stands for the first one that has events.  An error names the path. */
-gboolean print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error);
+/* The trace of a device in a snapshot of PyTorch's. */
+typedef struct _PytorchTrace PytorchTrace;
+
+/* Reads a trace.  @device -1 stands for the first device that has events.  An error names the
+ * path. */
+PytorchTrace *pytorch_trace_read (const gchar *path, gint64 device, GError **error);
+void pytorch_trace_free (PytorchTrace *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PytorchTrace, pytorch_trace_free)
+
+/* Prints a trace in the format of print_csv (). */
+void print_csv_from_pytorch (const PytorchTrace *trace, FILE *file);
 
 /* Formats a frame: by its function, with file and line, or with the offset in it if these are
  * unknown; else by its place in a module; else by its address.  Folders of paths are left out if
