@@ -134,6 +134,35 @@ test_from_pytorch (Fixture *self, gconstpointer data)
   g_assert_cmpstr (self->output, ==, expected);
 }
 
+#define ENTRY(action, time)                                                                        \
+  "{\"action\": \"" action "\", \"addr\": 2000, \"size\": 70, \"time_us\": " time "}"
+
+/* Entries keep their order, even if their times go back. */
+static void
+test_times (Fixture *self, gconstpointer data)
+{
+  (void) data;
+  g_assert_true (
+      g_file_set_contents (
+          self->snapshot,
+          "{\"device_traces\": [[" ENTRY ("alloc", "50") "," ENTRY ("free_requested", "53") "," ENTRY (
+              "alloc",
+              "55") "," ENTRY ("free_requested",
+                               "49") "," ENTRY ("alloc",
+                                                "9223372036854775807") "," ENTRY ("free_requested",
+                                                                                  "9200000000000000"
+                                                                                  "000") "]]}",
+          -1, NULL));
+  SUCCEED ("--from-pytorch", self->snapshot);
+  g_assert_cmpstr (self->output, ==,
+                   CSV_HEADER "0,0,allocate,1,70,\n"
+                              "3000,0,free,1,,\n"
+                              "5000,0,allocate,2,70,\n"
+                              "5000,0,free,2,,\n"
+                              "18446744073709551000,0,allocate,3,70,\n"
+                              "18446744073709551000,0,free,3,,\n");
+}
+
 static void
 fails_snapshot (Fixture *self, const gchar *snapshot, const gchar *message)
 {
@@ -199,6 +228,7 @@ main (int argc, char **argv)
   ADD ("pytorch", test_pytorch);
   ADD ("pytorch/back", test_pytorch_back);
   ADD ("pytorch/from", test_from_pytorch);
+  ADD ("pytorch/times", test_times);
   ADD ("pytorch/wrong", test_wrong_snapshots);
   return g_test_run ();
 }

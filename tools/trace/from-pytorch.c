@@ -36,9 +36,9 @@ typedef struct
 {
   const gchar *path;
   PytorchTrace *trace;
-  GHashTable *live; /* Lives by their addresses */
-  GHashTable *seen; /* addresses in any entry */
-  guint64 n_ids, start;
+  GHashTable *live;             /* Lives by their addresses */
+  GHashTable *seen;             /* addresses in any entry */
+  guint64 n_ids, start, latest; /* microseconds: the times of the first entry and the latest one */
   gboolean has_start;
 } Reader;
 
@@ -159,6 +159,19 @@ add_allocation (Reader *reader, guint64 time, guint64 address, guint64 size, gui
 
 /* Entries */
 
+/* Gets the nanoseconds from the first entry to an entry at @time, in microseconds.  An entry is
+ * never before the one that precedes it, even if its time is: tarn-bench sorts by time, and would
+ * free a block before it allocates it. */
+static guint64
+pass_time (Reader *reader, guint64 time)
+{
+  if (!reader->has_start)
+    reader->start = reader->latest = time;
+  reader->has_start = TRUE;
+  reader->latest = MAX (reader->latest, time);
+  return MIN (reader->latest - reader->start, G_MAXUINT64 / 1000) * 1000;
+}
+
 /* Reads an entry.  A block is freed at "free_requested", when the program frees it.
  * "free_completed" is ignored: it comes when other streams are done with the block, which a pool
  * finds out by itself. */
@@ -177,11 +190,8 @@ read_entry (Reader *reader, JsonObject *entry, guint i, GError **error)
     return refuse (reader, error, "entry %u of the trace has no addr or no size", i);
   get_number (entry, "stream", &stream);
   get_number (entry, "time_us", &time);
-  if (!reader->has_start)
-    reader->start = time;
-  reader->has_start = TRUE;
   note_seen (reader, address);
-  time = (time - MIN (reader->start, time)) * 1000;
+  time = pass_time (reader, time);
   if (is_allocation)
     add_allocation (reader, time, address, size, stream);
   else
