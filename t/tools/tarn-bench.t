@@ -360,6 +360,9 @@ if command -v jq >/dev/null && command -v gzip >/dev/null; then
 else
   skip "woven traces" "there is no gzip, or no jq"
 fi
+trace 0,,allocate,1,64, 9223372036854775807,,allocate,2,64, 18446744073709551615,,free,2,,
+check "woven traces of 584 years" runs quick_null --measure overhead --weave \
+  --trace "$scratch/trace.csv" --trace "$scratch/trace.csv"
 trace 0,,allocate,1,2000000000000000000,
 check "woven traces that are too large" fails 2 \
   "--weave trace+trace: the 2000000000000000000 bytes that trace.csv has in use are too many" \

@@ -56,15 +56,23 @@ typedef struct
   guint64 block, thread, queue;
 } Numbers;
 
+/* Gets the time of an event in a trace of @length nanoseconds.  @time is its time in a trace of @own
+ * nanoseconds. */
+static guint64
+scale_time (guint64 time, guint64 own, guint64 length)
+{
+  gdouble scaled = own > 0 ? (gdouble) time / (gdouble) own * (gdouble) length : 0;
+
+  return scaled >= (gdouble) length ? length : (guint64) scaled;
+}
+
 /* Moves an event to its time and numbers in the woven trace.  Events of a trace keep their
  * order. */
 static TraceEvent
 move_event (const TraceEvent *event, const Trace *trace, guint64 length, const Numbers *first)
 {
-  guint64 own = get_length (trace);
-  gdouble share
-      = own > 0 ? (gdouble) (event->time - get_event (trace, 0)->time) / (gdouble) own : 0;
-  TraceEvent moved = { .time = (guint64) (share * (gdouble) length),
+  guint64 time = event->time - get_event (trace, 0)->time;
+  TraceEvent moved = { .time = scale_time (time, get_length (trace), length),
                        .id = first->block + event->block,
                        .size = event->size,
                        .thread = first->thread + event->thread_index,
