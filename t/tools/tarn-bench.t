@@ -295,6 +295,13 @@ else
   skip "queues and threads" "there is no jq"
 fi
 
+runs_from_pipe () {
+  cat "$scratch/trace.csv" | quick_null --measure overhead --trace /dev/stdin >"$scratch/out"
+}
+trace 0,,allocate,1,1000, 10,,free,1,,
+check "a trace from a pipe" runs_from_pipe
+check "... the same trace" grep -qE '^overhead +1 stdin' "$scratch/out"
+
 # As many of each as there are lines; the second column or the sixth.
 trace_of_many () { # THREADS QUEUES
   awk -v threads="$1" -v queues="$2" -v header="$header" 'BEGIN {

@@ -212,7 +212,7 @@ recorded_recognizes (const gchar *path)
 {
   const gsize length = strlen (TARN_TRACE_MAGIC) - 1;
   gchar start[sizeof (TARN_TRACE_MAGIC)] = "";
-  FILE *file = fopen (path, "re");
+  FILE *file = g_file_test (path, G_FILE_TEST_IS_REGULAR) ? fopen (path, "re") : NULL;
   gsize n = file != NULL ? fread (start, 1, length, file) : 0;
 
   if (file != NULL)

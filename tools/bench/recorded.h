@@ -105,7 +105,8 @@ typedef struct
   gboolean is_complete; /* the recording has its end */
 } Recorded;
 
-/* Tells whether a file begins like a recording or a snapshot. */
+/* Tells whether a regular file begins like a recording or a snapshot.  Does not read a pipe, whose
+ * bytes can be read only once. */
 gboolean recorded_recognizes (const gchar *path);
 
 /* Reads a recording.  An error names the path, and the place or the part that cannot be
