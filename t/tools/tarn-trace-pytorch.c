@@ -141,18 +141,20 @@ test_from_pytorch (Fixture *self, gconstpointer data)
 static void
 test_times (Fixture *self, gconstpointer data)
 {
+  static const gchar *const entries[] = {
+    ENTRY ("alloc", "50"),
+    ENTRY ("free_requested", "53"),
+    ENTRY ("alloc", "55"),
+    ENTRY ("free_requested", "49"),
+    ENTRY ("alloc", "9223372036854775807"),
+    ENTRY ("free_requested", "9200000000000000000"),
+    NULL,
+  };
+  g_autofree gchar *list = g_strjoinv (",", (gchar **) entries);
+  g_autofree gchar *snapshot = g_strdup_printf ("{\"device_traces\": [[%s]]}", list);
+
   (void) data;
-  g_assert_true (
-      g_file_set_contents (
-          self->snapshot,
-          "{\"device_traces\": [[" ENTRY ("alloc", "50") "," ENTRY ("free_requested", "53") "," ENTRY (
-              "alloc",
-              "55") "," ENTRY ("free_requested",
-                               "49") "," ENTRY ("alloc",
-                                                "9223372036854775807") "," ENTRY ("free_requested",
-                                                                                  "9200000000000000"
-                                                                                  "000") "]]}",
-          -1, NULL));
+  g_assert_true (g_file_set_contents (self->snapshot, snapshot, -1, NULL));
   SUCCEED ("--from-pytorch", self->snapshot);
   g_assert_cmpstr (self->output, ==,
                    CSV_HEADER "0,0,allocate,1,70,\n"

@@ -56,8 +56,8 @@ typedef struct
   guint64 block, thread, queue;
 } Numbers;
 
-/* Gets the time of an event in a trace of @length nanoseconds.  @time is its time in a trace of @own
- * nanoseconds. */
+/* Gets the time of an event in a trace of @length nanoseconds.  @time is its time in a trace of
+ * @own nanoseconds. */
 static guint64
 scale_time (guint64 time, guint64 own, guint64 length)
 {
