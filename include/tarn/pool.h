@@ -430,8 +430,8 @@ TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queu
  * lives long.
  *
  * Over a heap the block's address is a multiple of the alignment. A cl_mem has no address on the
- * host, so its offset in the larger buffer is such a multiple. Without a heap the memory has the
- * driver's alignment.
+ * host, so its offset in the larger buffer is such a multiple; without a heap the cl_mem is a whole
+ * buffer. Other memory has the driver's alignment without a heap.
  *
  * @param pool       a pool; any thread may call it
  * @param size       bytes; 0 is allowed

@@ -343,6 +343,61 @@ test_gap (const TarnCudaTest *test, gconstpointer unused)
     }
 }
 
+/* A heap's alignment, and one that is asked for, are kept whatever TARN_DEBUG looks for. */
+static void
+check_aligned (const TarnCudaTest *test, gsize alignment, const gchar *words)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) device
+      = cuda_allocator_new (TARN_TESTING_CUDA_ADDRESSES, test->context, &error);
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) heap = NULL;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  State state = { test->context, TARN_TESTING_CUDA_ADDRESSES, FALSE };
+  TarnBlock *blocks[20];
+  gsize n_before = tarn_debug_check ();
+
+  g_test_message ("%" G_GSIZE_FORMAT " %s", alignment, words);
+  heap_options.alignment = alignment;
+  heap = tarn_heap_allocator_new (device, &heap_options, &error);
+  g_assert_no_error (error);
+  options.debug = words;
+  pool = tarn_pool_new (heap, &options, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    {
+      gsize wanted = (gsize) 1 << i;
+
+      blocks[i] = i % 2 == 0 ? tarn_pool_allocate_aligned (pool, 1000, wanted, NULL, &error)
+                             : tarn_pool_allocate (pool, 1000, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (tarn_block_get_memory (blocks[i]).address % alignment, ==, 0);
+      if (i % 2 == 0)
+        g_assert_cmpuint (tarn_block_get_memory (blocks[i]).address % wanted, ==, 0);
+      put (&state, tarn_block_get_memory (blocks[i]), 0, 7);
+      put (&state, tarn_block_get_memory (blocks[i]), 999, 7);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (tarn_debug_check (), ==, n_before);
+}
+
+static void
+test_aligned (const TarnCudaTest *test, gconstpointer unused)
+{
+  static const gchar *const words[] = { "", "leaks", "guards", "guards,poison", "gaps" };
+
+  (void) unused;
+  if (cuda_get_fake () != NULL)
+    cuda_get_fake ()->reset ();
+  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
+    {
+      check_aligned (test, 512, words[i]);
+      check_aligned (test, 4096, words[i]);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -368,5 +423,6 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("mistakes/group", test_group, NULL);
   tarn_cuda_test_add ("mistakes/limit", test_limit, NULL);
   tarn_cuda_test_add ("mistakes/gap", test_gap, NULL);
+  tarn_cuda_test_add ("mistakes/aligned", test_aligned, NULL);
   return g_test_run ();
 }

@@ -227,14 +227,12 @@ test_whole_buffers (const TarnOpenclDevice *device, OpenclState *state)
 
 /* A buffer's offset is aligned, and it is usable. */
 static void
-test_aligned (const TarnOpenclDevice *device, OpenclState *state)
+check_aligned (const OpenclState *state, TarnPool *pool)
 {
-  g_autoptr (TarnPool) pool = new_pool (state, 0);
   g_autoptr (GError) error = NULL;
   TarnBlock *blocks[8];
   size_t offset;
 
-  (void) device;
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
     {
       blocks[i] = tarn_pool_allocate_aligned (pool, 5000, 1 << 16, state->queue, &error);
@@ -251,6 +249,32 @@ test_aligned (const TarnOpenclDevice *device, OpenclState *state)
       tarn_block_free (blocks[i]);
     }
   clFinish (state->queue);
+}
+
+/* With and without a heap, also if mistakes are looked for. */
+static void
+test_aligned (const TarnOpenclDevice *device, OpenclState *state)
+{
+  static const gchar *const words[] = { NULL, "leaks", "guards" };
+
+  (void) device;
+  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
+    {
+      TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+      g_autoptr (GError) error = NULL;
+      g_autoptr (TarnAllocator) allocator
+          = tarn_opencl_immediate_allocator_new (state->queue, 0, &error);
+      g_autoptr (TarnPool) pool = NULL, whole = NULL;
+
+      g_assert_no_error (error);
+      options.debug = words[i];
+      pool = tarn_opencl_pool_new (state->queue, 0, &options, &error);
+      g_assert_no_error (error);
+      whole = tarn_pool_new (allocator, &options, &error);
+      g_assert_no_error (error);
+      check_aligned (state, pool);
+      check_aligned (state, whole);
+    }
 }
 
 /* Without a block: a program that has the buffer alone. */

@@ -436,6 +436,32 @@ test_aligned (World *w, gconstpointer unused)
     align_at_random (w, kind);
 }
 
+/* Also if mistakes are looked for. */
+static void
+test_aligned_debugged (World *w, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  (void) unused;
+  options.debug = "leaks";
+  for (guint kind = 0; kind < G_N_ELEMENTS (w->pages); kind++)
+    {
+      g_autoptr (TarnAllocator) pages = tarn_testing_pages_allocator_new (w->pages[kind]);
+      g_autoptr (TarnAllocator) heap = tarn_heap_allocator_new (pages, NULL, NULL);
+      g_autoptr (TarnPool) pool = tarn_pool_new (heap, &options, NULL);
+      TarnBlock *blocks[22];
+
+      for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+        {
+          blocks[i] = take_aligned (pool, 1000, (gsize) 1 << i);
+          if (kind > 0) /* else it is a handle */
+            g_assert_cmpuint (tarn_block_get_memory (blocks[i]).address % ((gsize) 1 << i), ==, 0);
+        }
+      for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+        tarn_block_free (blocks[i]);
+    }
+}
+
 /* An aligned block takes no more than its size. */
 static void
 test_aligned_bytes (World *w, gconstpointer unused)
@@ -582,6 +608,7 @@ main (int argc, char **argv)
   ADD ("find/bare", test_find_bare);
   ADD ("find/threads", test_find_threads);
   ADD ("aligned", test_aligned);
+  ADD ("aligned/debugged", test_aligned_debugged);
   ADD ("aligned/bytes", test_aligned_bytes);
   ADD ("aligned/refused", test_aligned_refused);
   ADD_ORDER ("other-queue", test_free_on);

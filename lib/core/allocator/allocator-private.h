@@ -74,6 +74,12 @@ typedef struct
    * with an error, and does nothing, if the driver cannot tell when those commands are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
+  /* For heaps only: gets the alignment of all memory, in bytes, and allocates memory with another
+   * one, a power of two. */
+  gsize (*get_alignment) (const TarnAllocator *allocator);
+  gboolean (*allocate_aligned) (TarnAllocator *allocator, gsize size, gsize alignment,
+                                TarnMemory *memory, GError **error);
+
   /* Returns unused memory upstream until at most @keep_bytes bytes are unused.  Returns the number
    * of bytes returned.  Nullable, for allocators that return freed memory at once. */
   gsize (*trim) (TarnAllocator *allocator, gsize keep_bytes);

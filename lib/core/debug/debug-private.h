@@ -59,6 +59,7 @@ typedef struct
 {
   TarnMemory memory, whole; /* the user's part, and the whole memory, from upstream */
   gsize size, whole_size;   /* bytes */
+  gsize alignment;          /* that the program wants of the user's part; 0: any will do */
   gsize margin;             /* bytes before the user's part; 0: the block has no guards */
   gboolean is_unguarded; /* the guards could not be filled, because a stream was being captured */
   gboolean is_said;      /* a finding about the guards was reported; guarded by the lock */
@@ -115,6 +116,10 @@ typedef struct
  * debugging, or, if the settings ask for none, a new reference to @upstream. */
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
                                      const TarnDebugSettings *settings);
+/* Allocates aligned memory for a block of a debugged pool over a heap, or of a debugged pool whose
+ * memory is handles: then its offset is aligned.  @alignment: a power of two. */
+gboolean _tarn_debug_allocate_aligned (TarnAllocator *upstream, gsize size, gsize alignment,
+                                       TarnMemory *memory, GError **error);
 /* Limits the bytes of all blocks of a pool, including their guards, and blocks in quarantine.  0:
  * no limit.  Returns TRUE if the pool has more bytes than the limit now. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);

@@ -45,7 +45,7 @@ release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_back
 void
 _tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block)
 {
-  gsize end = _tarn_round_up (MAX (block->size, 1), self->margin);
+  gsize end = _tarn_round_up (MAX (block->size, 1), MAX (self->margin, block->alignment));
 
   block->whole_size = _tarn_round_up (self->margin + end, ops_of (self)->virtual_granularity);
   block->margin = block->whole_size - end;

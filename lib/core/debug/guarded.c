@@ -11,7 +11,8 @@
 #include "common/shorten-private.h"
 #include "record/record-private.h"
 
-/* The smallest margin, in bytes: a multiple of every alignment that programs rely on. */
+/* The smallest margin, in bytes: a multiple of every alignment that programs rely on, except that
+ * of a heap with a larger one. */
 #define LEAST_MARGIN ((gsize) 512)
 
 /* Returns TRUE if the memory's context is lost: nobody can read, fill or use it any more. */
@@ -150,10 +151,10 @@ static gboolean
 has_way (const TarnGuarded *self, const TarnDebugBlock *block, Way way)
 {
   return way == BARE
-         || (self->margin > 0 && block->size <= G_MAXSIZE / 2
+         || (self->margin > 0 && MAX (block->size, block->alignment) <= G_MAXSIZE / 4
              && (way == WITH_MARGINS
-                 || ((self->settings.flags & TARN_DEBUG_GAPS) != 0
-                     && _tarn_gaps_are_there (self))));
+                 || ((self->settings.flags & TARN_DEBUG_GAPS) != 0 && _tarn_gaps_are_there (self)
+                     && block->alignment <= self->direct->ops.virtual_granularity)));
 }
 
 static void
@@ -164,9 +165,23 @@ measure (const TarnGuarded *self, TarnDebugBlock *block, Way way)
       _tarn_gaps_measure (self, block);
       return;
     }
-  block->margin = way == WITH_MARGINS ? self->margin : 0;
-  block->whole_size
-      = way == WITH_MARGINS ? _tarn_round_up (block->size, 16) + 2 * block->margin : block->size;
+  block->margin = way == WITH_MARGINS ? MAX (self->margin, block->alignment) : 0;
+  block->whole_size = way == WITH_MARGINS
+                          ? block->margin + _tarn_round_up (block->size, 16) + self->margin
+                          : block->size;
+}
+
+/* Allocates the whole memory of a block.  Memory with an address has the block's alignment only if
+ * it comes from a heap. */
+static gboolean
+take_below (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
+{
+  const TarnAllocatorClass *klass = self->below->klass;
+
+  if (block->alignment != 0 && klass->allocate_aligned != NULL)
+    return klass->allocate_aligned (self->below, block->whole_size, block->alignment, &block->whole,
+                                    error);
+  return tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, error);
 }
 
 static gboolean
@@ -177,9 +192,8 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   measure (self, block, way);
   if (!reserve (self, block->whole_size, error))
     return FALSE;
-  is_taken = way == WITH_GAP ? _tarn_gaps_take (self, block, error)
-                             : tarn_allocator_allocate_memory (self->below, block->whole_size,
-                                                               &block->whole, error);
+  is_taken
+      = way == WITH_GAP ? _tarn_gaps_take (self, block, error) : take_below (self, block, error);
   if (!is_taken)
     end_reservation (self, block->whole_size);
   return is_taken;
@@ -252,14 +266,15 @@ prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return TRUE;
 }
 
+/* Allocates memory for a block.  @alignment: 0: the backend's. */
 static gboolean
-guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+allocate (TarnGuarded *self, gsize size, gsize alignment, TarnMemory *memory, GError **error)
 {
-  TarnGuarded *self = user_data;
   TarnDebugBlock *block = g_new0 (TarnDebugBlock, 1);
 
   block->link.data = block;
   block->size = size;
+  block->alignment = alignment;
   block->tag = _tarn_tag_get_current ();
   block->stack = _tarn_stack_take ();
   block->thread = _tarn_record_get_thread ();
@@ -284,6 +299,20 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
   *memory = block->memory;
   note_block (self, block);
   return TRUE;
+}
+
+static gboolean
+guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  return allocate (user_data, size, 0, memory, error);
+}
+
+gboolean
+_tarn_debug_allocate_aligned (TarnAllocator *upstream, gsize size, gsize alignment,
+                              TarnMemory *memory, GError **error)
+{
+  g_assert (upstream->given != NULL);
+  return allocate (upstream->user_data, size, alignment, memory, error);
 }
 
 /* Adds a finding and returns TRUE if a block was freed before.  The caller holds the lock. */
@@ -433,11 +462,14 @@ static gsize
 choose_margin (const TarnGuarded *self)
 {
   const TarnAllocatorOps *ops = &self->direct->ops;
+  const TarnAllocatorClass *klass = self->given->klass;
+  gsize alignment
+      = klass->get_alignment != NULL ? klass->get_alignment (self->given) : ops->part_alignment;
 
   if ((self->settings.flags & TARN_DEBUG_GUARDS) == 0 || !self->has_contents
       || ops->part_new == NULL)
     return 0;
-  return MAX (ops->part_alignment, LEAST_MARGIN);
+  return MAX (alignment, LEAST_MARGIN);
 }
 
 /* Chooses the allocator from which blocks are taken: the one that the program gave the pool, or its

@@ -171,6 +171,22 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
   return _tarn_heap_allocate_for (user_data, size, 0, NULL, memory, &owner, error);
 }
 
+static gboolean
+heap_allocate_aligned (TarnAllocator *allocator, gsize size, gsize alignment, TarnMemory *memory,
+                       GError **error)
+{
+  guint64 owner;
+
+  return _tarn_heap_allocate_for (_tarn_heap_of (allocator), size, alignment, NULL, memory, &owner,
+                                  error);
+}
+
+static gsize
+heap_get_alignment (const TarnAllocator *allocator)
+{
+  return ((const TarnHeap *) allocator)->alignment;
+}
+
 /* Allocates memory as _tarn_heap_allocate_for () does, but only from the arenas of the queue: the
  * heap does not grow, and takes nothing from other queues.  Returns FALSE if no free extent in
  * these arenas suits the request. */
@@ -427,6 +443,8 @@ static const TarnAllocatorClass heap_class = {
   .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
+  .get_alignment = heap_get_alignment,
+  .allocate_aligned = heap_allocate_aligned,
   .lose_memory = heap_lose,
   .dispose = heap_finalize, /* no block is left then: each has a reference to the heap */
   .finalize = heap_finalize,

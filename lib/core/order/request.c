@@ -456,17 +456,41 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block's memory is aligned to @alignment bytes.  If the heap's memory is
- * handles, not addresses, compares @alignment with the alignment of all memory of the heap. */
+/* Returns the heap from which a pool's memory comes, also if the pool is debugged; NULL: none. */
+static TarnHeap *
+get_heap (const TarnPool *pool)
+{
+  return _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
+}
+
+/* Returns TRUE if a block's memory is aligned to @alignment bytes.  If the memory is a handle, not
+ * an address, its offset in the backend's memory counts.  With a heap, compares @alignment with the
+ * alignment of all memory of the heap.  Without one, the offset is 0, or in a debugged pool a
+ * margin, of at least part_alignment bytes. */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
-  if (pool->heap != NULL && !pool->policy.has_addresses)
-    return alignment <= _tarn_heap_get_alignment (pool->heap);
+  const TarnAllocator *backend = _tarn_allocator_get_backend (pool->upstream);
+  const TarnHeap *heap = get_heap (pool);
+
+  if (heap != NULL && !_tarn_heap_has_addresses (heap))
+    return alignment <= _tarn_heap_get_alignment (heap);
+  if (backend->ops.part_release != NULL)
+    return !pool->policy.is_debugged || alignment <= backend->ops.part_alignment;
   return (block->memory.address & (alignment - 1)) == 0;
 }
 
-/* Allocates an aligned block of fresh memory from the heap. */
+/* Returns TRUE if allocate_aligned () can allocate memory for a pool: over a heap; or in a debugged
+ * pool, with a margin of as many bytes as the alignment, if the memory is a handle. */
+static gboolean
+can_align (const TarnPool *pool)
+{
+  return get_heap (pool) != NULL
+         || (pool->policy.is_debugged
+             && _tarn_allocator_get_backend (pool->upstream)->ops.part_release != NULL);
+}
+
+/* Allocates an aligned block of fresh memory. */
 static TarnBlock *
 allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
 {
@@ -515,7 +539,7 @@ tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointe
   if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
     return block;
   tarn_block_free (block);
-  if (pool->heap != NULL)
+  if (can_align (pool))
     return allocate_aligned (pool, size, alignment, queue, error);
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                "%s: memory of %s is not aligned to %" G_GSIZE_FORMAT

@@ -365,6 +365,9 @@ _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsi
   if (pool->heap != NULL && alignment != 0)
     return _tarn_heap_allocate_for (pool->heap, reservation->size, alignment, NULL, memory, &nobody,
                                     error);
+  if (pool->policy.is_debugged && alignment != 0)
+    return _tarn_debug_allocate_aligned (pool->upstream, reservation->size, alignment, memory,
+                                         error);
   return _tarn_allocator_try (pool->upstream, reservation->size, memory, error);
 }
 
