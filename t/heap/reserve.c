@@ -217,6 +217,22 @@ test_stretches (void)
   end (&fixture);
 }
 
+/* Nor is one stretch needed where memory is only looked for. */
+static void
+test_debugged_stretches (void)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  Fixture fixture;
+
+  options.debug = "leaks";
+  begin (&fixture, TARN_TESTING_PAGES_VIRTUAL, &options);
+  tarn_testing_pages_set_max_addresses (fixture.pages, 100 * MIB);
+  tarn_testing_pages_set_budget (fixture.pages, 300 * MIB);
+  g_assert_true (tarn_pool_reserve (fixture.pool, 256 * MIB, fixture.queue, NULL));
+  assert_not_reserved (fixture.pool, 350 * MIB, TARN_ERROR_OUT_OF_MEMORY);
+  end (&fixture);
+}
+
 /* Reserves memory while a call fails.  TRUE: some call did. */
 static gboolean
 reserve_failing (TarnTestingPagesKind kind, guint nth, gboolean of_queues, guint *n_errors)
@@ -362,6 +378,7 @@ main (int argc, char **argv)
   add ("full", test_full);
   add ("faults", test_faults);
   g_test_add_func ("/core/heap/reserve/stretches/virtual", test_stretches);
+  g_test_add_func ("/core/heap/reserve/stretches/debugged", test_debugged_stretches);
 #define ADD(path, func)                                                                            \
   g_test_add ("/core/reserve/" path, PoolFixture, NULL, set_up_pool, func, pool_fixture_tear_down)
   ADD ("block", test_block);

@@ -456,13 +456,6 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns the heap from which a pool's memory comes, also if the pool is debugged; NULL: none. */
-static TarnHeap *
-get_heap (const TarnPool *pool)
-{
-  return _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
-}
-
 /* Returns TRUE if a block's memory is aligned to @alignment bytes.  If the memory is a handle, not
  * an address, its offset in the backend's memory counts.  With a heap, compares @alignment with the
  * alignment of all memory of the heap.  Without one, the offset is 0, or in a debugged pool a
@@ -471,7 +464,7 @@ static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
   const TarnAllocator *backend = _tarn_allocator_get_backend (pool->upstream);
-  const TarnHeap *heap = get_heap (pool);
+  const TarnHeap *heap = _tarn_pool_get_given_heap (pool);
 
   if (heap != NULL && !_tarn_heap_has_addresses (heap))
     return alignment <= _tarn_heap_get_alignment (heap);
@@ -485,7 +478,7 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 static gboolean
 can_align (const TarnPool *pool)
 {
-  return get_heap (pool) != NULL
+  return _tarn_pool_get_given_heap (pool) != NULL
          || (pool->policy.is_debugged
              && _tarn_allocator_get_backend (pool->upstream)->ops.part_release != NULL);
 }

@@ -25,7 +25,8 @@ may_be_smaller (const GError *error)
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {
-  gsize part = pool->heap != NULL ? _tarn_heap_get_max_shared (pool->heap) : G_MAXSIZE;
+  TarnHeap *heap = _tarn_pool_get_given_heap (pool);
+  gsize part = heap != NULL ? _tarn_heap_get_max_shared (heap) : G_MAXSIZE;
 
   while (bytes > 0)
     {
@@ -40,7 +41,7 @@ take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **e
           bytes -= part;
           continue;
         }
-      if (pool->heap == NULL || part <= MIN_PART || !may_be_smaller (local))
+      if (heap == NULL || part <= MIN_PART || !may_be_smaller (local))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;

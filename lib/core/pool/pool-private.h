@@ -332,6 +332,14 @@ _tarn_pool_of (TarnAllocator *base)
   return pool;
 }
 
+/* Gets the heap that the program gave a pool as upstream, also if the pool is debugged; NULL: the
+ * upstream is no heap. */
+static inline TarnHeap *
+_tarn_pool_get_given_heap (const TarnPool *pool)
+{
+  return _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
+}
+
 /* Gets the bound on the bytes that a pool holds.  The caller need not hold the lock. */
 static inline gsize
 _tarn_pool_get_hold_bound (const TarnPool *pool)

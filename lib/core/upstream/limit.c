@@ -408,7 +408,7 @@ take_above_limit (TarnPool *pool)
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {
-  TarnHeap *heap = _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
+  TarnHeap *heap = _tarn_pool_get_given_heap (pool);
   gsize limit = pool->limit.bytes;
   gboolean has_more;
 
