@@ -3,8 +3,8 @@
  *
  * Writes a recorded trace of which everything is known: make-trace known FILE, which tarn-view.t
  * checks pages against; make-trace lossy FILE, which has lost events and no end; make-trace empty
- * FILE and make-trace odd FILE; make-trace N FILE, a program that trains a network, in about N
- * events. */
+ * FILE and make-trace odd FILE; make-trace pools FILE, a program that makes and ends many pools;
+ * make-trace N FILE, a program that trains a network, in about N events. */
 
 #include <stdlib.h>
 
@@ -425,6 +425,27 @@ put_training (Trace *trace, guint64 n_events)
     g_hash_table_unref (crews[i].held);
 }
 
+/* A pool with many blocks in use, beside which many pools come and go. */
+static void
+put_pools (Trace *trace)
+{
+  const guint64 n_blocks = 100000, n_pools = 100000;
+
+  go_on (trace, 1);
+  trace_writer_add_object (trace->writer, WEIGHTS, TARN_TRACE_POOL, 0, "pool", "",
+                           TARN_TRACE_LIMIT_BYTES, 0);
+  for (guint64 i = 1; i <= n_blocks; i++)
+    put_of (trace, i, WEIGHTS, TARN_TRACE_MISS, i, KIB, KIB, i * KIB);
+  for (guint64 i = 1; i <= n_pools; i++)
+    {
+      trace_writer_add_object (trace->writer, SCRATCH + i, TARN_TRACE_POOL, 0, "pool", "",
+                               TARN_TRACE_LIMIT_BYTES, 0);
+      put_of (trace, n_blocks, SCRATCH + i, TARN_TRACE_MISS, n_blocks + i, KIB, KIB, i);
+      put (trace, n_blocks, TARN_TRACE_END, SCRATCH + i);
+    }
+  put (trace, n_blocks, TARN_TRACE_STOP, 0);
+}
+
 gint
 main (gint argc, gchar **argv)
 {
@@ -442,6 +463,8 @@ main (gint argc, gchar **argv)
     put_empty (&trace);
   else if (g_str_equal (argv[1], "odd"))
     put_odd (&trace);
+  else if (g_str_equal (argv[1], "pools"))
+    put_pools (&trace);
   else
     put_training (&trace, g_ascii_strtoull (argv[1], NULL, 10));
   bytes = trace_writer_end (trace.writer);

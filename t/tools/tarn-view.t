@@ -31,7 +31,7 @@ runs () { # ARGUMENT...: in silence
 }
 
 makes () {
-  for trace in known lossy empty odd; do
+  for trace in known lossy empty odd pools; do
     "$make_trace" $trace "$scratch/$trace" || return
   done
   "$make_trace" $large "$scratch/large"
@@ -233,6 +233,8 @@ check "... of memory that the driver has other addresses for" grep -q '"part":"0
 check "... a page of it" runs "$scratch/parts"
 check "a large trace" runs "$scratch/large"
 check "... takes at most 8 bytes for an event" [ "$(wc -c <"$scratch/large.html")" -lt $((large * 8)) ]
+check "many pools that end beside many blocks: in seconds, not minutes" \
+  status_is 0 timeout 30 "$program" "$scratch/pools"
 
 # ---- the guide's examples ----
 

@@ -24,8 +24,7 @@ typedef struct
 {
   /* The key */
   MemorySort sort;
-  guint64 object; /* the recording's number */
-  guint64 place;  /* the block, or the address */
+  guint64 place; /* the block, or the address */
 
   guint64 address, alloc_size;
   guint64 managed; /* bytes that count as managed; a lent block counts none of its own */
@@ -36,7 +35,7 @@ typedef struct
 typedef struct
 {
   History *history;
-  GHashTable *memory; /* a set of Memories */
+  GHashTable *memory; /* an object's number -> a set of its Memories */
   guint64 n_lives;
 } Builder;
 
@@ -178,8 +177,8 @@ static guint
 memory_hash (gconstpointer key)
 {
   const Memory *memory = key;
-  guint64 mixed = (memory->place >> 4) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15)
-                  + memory->object * 31 + (guint64) memory->sort;
+  guint64 mixed
+      = (memory->place >> 4) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15) + (guint64) memory->sort;
 
   return (guint) (mixed ^ mixed >> 32);
 }
@@ -189,15 +188,32 @@ memory_equal (gconstpointer a, gconstpointer b)
 {
   const Memory *left = a, *right = b;
 
-  return left->place == right->place && left->object == right->object && left->sort == right->sort;
+  return left->place == right->place && left->sort == right->sort;
 }
 
 static Memory *
 find_memory (Builder *builder, MemorySort sort, guint64 object, guint64 place)
 {
-  const Memory key = { .sort = sort, .object = object, .place = place };
+  const Memory key = { .sort = sort, .place = place };
+  GHashTable *memory = g_hash_table_lookup (builder->memory, &object);
 
-  return g_hash_table_lookup (builder->memory, &key);
+  return memory != NULL ? g_hash_table_lookup (memory, &key) : NULL;
+}
+
+static Memory *
+add_memory (Builder *builder, MemorySort sort, guint64 object, guint64 place)
+{
+  GHashTable *of_object = g_hash_table_lookup (builder->memory, &object);
+  Memory *memory = g_new0 (Memory, 1);
+
+  if (of_object == NULL)
+    {
+      of_object = g_hash_table_new_full (memory_hash, memory_equal, g_free, NULL);
+      g_hash_table_insert (builder->memory, copy (&object, sizeof object), of_object);
+    }
+  *memory = (Memory){ .sort = sort, .place = place };
+  g_hash_table_add (of_object, memory);
+  return memory;
 }
 
 static void
@@ -253,10 +269,10 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
 /* Gets the address of a block in the heap minus the user's address.  Parts stay until their heap
  * ends: only the latest one of an address is looked up. */
 static guint64
-get_shift (Builder *builder, const Memory *memory)
+get_shift (Builder *builder, guint64 number, const Memory *memory)
 {
   const History *history = builder->history;
-  guint place = list_find_old (&history->objects, memory->object);
+  guint place = list_find_old (&history->objects, number);
   const HistoryObject *object = place < history->object_details->len
                                     ? g_ptr_array_index (history->object_details, place)
                                     : NULL;
@@ -285,7 +301,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   add (builder, HISTORY_LIFE_MORE,
        memory->alloc_size > event->size ? memory->alloc_size - event->size : 0);
   add (builder, HISTORY_LIFE_ADDRESS, memory->address);
-  add (builder, HISTORY_LIFE_SHIFT, get_shift (builder, memory));
+  add (builder, HISTORY_LIFE_SHIFT, get_shift (builder, event->object, memory));
   add (builder, HISTORY_LIFE_STACK, list_find (&history->stacks, event->stack));
   add (builder, HISTORY_LIFE_TAG, list_find (&history->tags, event->tag));
   add (builder, HISTORY_LIFE_QUEUE, list_find (&history->queues, event->queue));
@@ -301,11 +317,7 @@ put_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint
   Memory *memory = find_memory (builder, sort, event->object, place);
 
   if (memory == NULL)
-    {
-      memory = g_new0 (Memory, 1);
-      *memory = (Memory){ .sort = sort, .object = event->object, .place = place };
-      g_hash_table_add (builder->memory, memory);
-    }
+    memory = add_memory (builder, sort, event->object, place);
   if (event->kind != TARN_TRACE_LENT)
     set_managed (builder, event, memory, alloc_size);
   memory->address = address;
@@ -325,24 +337,26 @@ take_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guin
     }
   end_life (builder, event, memory);
   set_managed (builder, event, memory, 0);
-  g_hash_table_remove (builder->memory, memory);
+  g_hash_table_remove (g_hash_table_lookup (builder->memory, &event->object), memory);
 }
 
 /* Ends an object: removes its memory. */
 static void
 end_object (Builder *builder, const RecordedEvent *event)
 {
+  GHashTable *memory = g_hash_table_lookup (builder->memory, &event->object);
   GHashTableIter iter;
-  Memory *memory;
+  gpointer each;
 
-  g_hash_table_iter_init (&iter, builder->memory);
-  while (g_hash_table_iter_next (&iter, (gpointer *) &memory, NULL))
-    if (memory->object == event->object)
-      {
-        end_life (builder, event, memory);
-        set_managed (builder, event, memory, 0);
-        g_hash_table_iter_remove (&iter);
-      }
+  if (memory == NULL)
+    return;
+  g_hash_table_iter_init (&iter, memory);
+  while (g_hash_table_iter_next (&iter, &each, NULL))
+    {
+      end_life (builder, event, each);
+      set_managed (builder, event, each, 0);
+    }
+  g_hash_table_remove (builder->memory, &event->object);
 }
 
 /* Events */
@@ -541,7 +555,8 @@ History *
 history_new (Recording *recording, GError **error)
 {
   g_autoptr (History) history = history_alloc ();
-  g_autoptr (GHashTable) memory = g_hash_table_new_full (memory_hash, memory_equal, g_free, NULL);
+  g_autoptr (GHashTable) memory = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free,
+                                                         (GDestroyNotify) g_hash_table_unref);
   Builder builder = { .history = history, .memory = memory };
   GError *read_error = NULL;
   RecordedEvent event;
