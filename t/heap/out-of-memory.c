@@ -236,18 +236,19 @@ test_too_many_bytes (HeapFixture *fixture, gconstpointer unused)
 /* If the heap of a pool runs out of memory, the heaps of the other pools in its group return
  * theirs, whether or not these pools hold blocks. */
 static void
-test_group (HeapFixture *fixture, gconstpointer unused)
+check_group (HeapFixture *fixture, const gchar *debug)
 {
   g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   TarnPool *pools[2];
 
-  (void) unused;
+  options.debug = debug;
   tarn_testing_pages_set_budget (fixture->pages, 256 * MIB);
   for (guint i = 0; i < 2; i++)
     {
       g_autoptr (TarnAllocator) heap = tarn_heap_allocator_new (fixture->upstream, NULL, NULL);
 
-      pools[i] = tarn_pool_new (heap, NULL, NULL);
+      pools[i] = tarn_pool_new (heap, &options, NULL);
       tarn_pool_set_reclaim_group (pools[i], group);
     }
   tarn_pool_stop_holding (pools[0]); /* its heap does */
@@ -267,6 +268,20 @@ test_group (HeapFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < 2; i++)
     tarn_pool_unref (pools[i]);
   g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
+}
+
+static void
+test_group (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  check_group (fixture, NULL);
+}
+
+static void
+test_group_debugged (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  check_group (fixture, "leaks");
 }
 
 /* ... and no more of what is held goes back than is needed. */
@@ -342,6 +357,7 @@ main (int argc, char **argv)
   heap_add ("too-large", test_too_large);
   heap_add ("too-many-bytes", test_too_many_bytes);
   heap_add ("group", test_group);
+  heap_add ("group/debugged", test_group_debugged);
   heap_add ("group-holds-on", test_group_holds_on);
   return g_test_run ();
 }

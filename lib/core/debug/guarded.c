@@ -415,10 +415,11 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
 {
   TarnGuarded *self = user_data;
   gsize bytes = _tarn_quarantine_shorten (self, 0);
+  gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
   /* The allocator below may count the bytes of the quarantine again.  Or a heap below keeps them
    * for other pools, and counts fewer bytes. */
-  return MAX (bytes, _tarn_allocator_trim (self->below, keep_bytes));
+  return MAX (bytes, bytes_below);
 }
 
 /* Forgets the blocks that are in the table after the pool has ended.  Nobody knows whether commands
