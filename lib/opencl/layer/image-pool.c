@@ -80,7 +80,9 @@ make_ready (LayerContext *context, cl_mem image)
   if (queue != NULL)
     status = _tarn_layer_driver->clEnqueueReadImage (queue, image, CL_FALSE, origin, region, 0, 0,
                                                      nowhere, 0, NULL, &event);
-  return status == CL_SUCCESS ? MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS) : status;
+  if (status == CL_SUCCESS)
+    status = _tarn_layer_wait_briefly (queue, event);
+  return MIN (status, CL_SUCCESS); /* above: it is not done yet */
 }
 
 /* Asks the driver for the image of a LayerImage that has none.  Returns FALSE with an error if that

@@ -162,8 +162,8 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
     status = _tarn_layer_driver->clEnqueueReadBuffer (
         queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
-    status = MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS);
-  return status == CL_SUCCESS || fail (status, size, error);
+    status = _tarn_layer_wait_briefly (queue, event);
+  return status >= CL_SUCCESS || fail (status, size, error); /* above: it is not done yet */
 }
 
 /* Unmaps a buffer.  Returns FALSE if it may still be mapped after 0.2 s. */
