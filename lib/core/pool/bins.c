@@ -611,7 +611,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   _tarn_pool_count_own (pool); /* reclaim callbacks may have used the pool meanwhile */
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
-  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
+  _tarn_pool_note_managed_peak (pool);
   activate (pool, block, block->size);
   stats->misses++;
 }
@@ -646,7 +646,7 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
     _tarn_block_record (block, FALSE);
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
-  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
+  _tarn_pool_note_managed_peak (pool);
   stats->upstream_frees--;
   if (!block->exact && !pool->store.has_ended)
     {

@@ -198,6 +198,7 @@ void _tarn_pool_give_up_room (TarnPool *pool);
 void _tarn_pool_flush_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 gsize _tarn_pool_get_managed (const TarnPool *pool);
+void _tarn_pool_note_managed_peak (TarnPool *pool);
 gsize _tarn_pool_get_committed (const TarnPool *pool);
 void _tarn_pool_count_own (TarnPool *pool);
 void _tarn_cache_count_active (TarnCache *cache);

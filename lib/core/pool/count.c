@@ -32,6 +32,16 @@ _tarn_pool_get_managed (const TarnPool *pool)
   return managed;
 }
 
+/* Raises the peak of managed bytes to the present number.  Computes that number once, because other
+ * threads change it meanwhile.  The caller holds the lock. */
+void
+_tarn_pool_note_managed_peak (TarnPool *pool)
+{
+  gsize managed = _tarn_pool_get_managed (pool);
+
+  pool->stats.peak_managed_bytes = MAX (pool->stats.peak_managed_bytes, managed);
+}
+
 /* Adds up the bytes that count against the pool's limit: managed bytes, charged bytes, which the
  * program allocates beside the pool, and bytes that threads may still allocate by their grants.
  * The caller holds the lock. */
@@ -174,8 +184,7 @@ _tarn_cache_count_active (TarnCache *cache)
   cache->pool->blocks.n += cache->n_blocks;
   cache->n_blocks = 0;
   if (has_managed)
-    stats->peak_managed_bytes
-        = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (cache->pool));
+    _tarn_pool_note_managed_peak (cache->pool);
 }
 
 /* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
