@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The types and functions that arenas.c, made-parts.c and stock.c share.  These files allocate
- * blocks from a heap's arenas, and return them there, in read sections, without the pool's lock. */
+ * blocks from a heap's arenas and return blocks there.  An arena is a part of a heap's memory that
+ * serves one queue.  Threads do this in read sections, without the pool's lock. */
 
 #ifndef TARN_POOL_ARENAS_PRIVATE_H
 #define TARN_POOL_ARENAS_PRIVATE_H
@@ -10,12 +11,13 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The most unused block structs that a thread keeps for its next blocks. */
+/* The most unused block structs that a thread keeps in its cache, to make its next blocks from
+ * them. */
 #define TARN_MAX_SPARE 128
 
-/* A temporary is a block that a thread frees before it allocates the next one.  After this many
- * temporaries in succession the thread keeps a large one in its cache.  The kept block has at
- * most TARN_MAX_TEMPORARY_BYTES. */
+/* The number of temporaries in succession after which a thread keeps a large temporary in its
+ * cache.  A temporary is a block that a thread frees before it allocates the next one.  A kept
+ * block has at most TARN_MAX_TEMPORARY_BYTES. */
 #define TARN_MANY_TEMPORARIES 16
 #define TARN_MAX_TEMPORARY_BYTES ((gsize) 4 << 20)
 
@@ -28,27 +30,29 @@ typedef struct
   gpointer handle; /* the queue's handle; NULL: the request names no queue */
 } TarnWanted;
 
-/* An extent (a range of a heap's memory) that a request has taken, and for which the upstream
- * allocator must still make a part, such as a sub-buffer.  extent is NULL if there is none. */
+/* An extent (a range of a heap's memory) that a request has taken from an arena.  The upstream
+ * allocator must still make an object for it, called its part, such as a sub-buffer.  The field
+ * extent is NULL if the request has taken none. */
 typedef struct
 {
   TarnExtent *extent;
   TarnArenaRef ref;
 } TarnTaken;
 
-/* Counts the read sections that a thread tries to enter for one request or free.  If the thread
- * finds a door (of the pool or the heap) closed, it waits until the door is open, and tries again.
- * After MAX_TRIES tries (arenas.c) the caller takes the locks instead. */
+/* A counter of the read sections that a thread tries to enter for one request or free.  If another
+ * thread has stopped read sections of the pool or the heap, the thread waits until they are allowed
+ * again, and tries again.  After MAX_TRIES tries (arenas.c) the thread takes the locks instead. */
 typedef struct
 {
   TarnPool *pool;
   guint n; /* the number of read sections that the thread tried to enter */
 } TarnVisits;
 
-/* A function that frees @block in a read section: it returns a block to its arena, or marks that
- * block as ending, so that the caller can return it.  The function stores that block in *goes:
- * @block itself, or the block in whose place the thread's cache keeps @block (NULL: there was
- * none).  Returns FALSE, and changes no block, if the caller has to take the lock. */
+/* A function that a thread calls in a read section to free @block.  It chooses a block: usually
+ * @block.  If the thread's cache keeps @block, it is the block that the cache kept before in its
+ * place, or NULL if there was none.  The function either returns the chosen block to its arena; or
+ * sets the state of the block to ENDING, and the caller then returns it.  Stores the chosen block
+ * in *goes.  If the caller has to take the lock, returns FALSE and changes no block. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
@@ -61,8 +65,8 @@ gboolean _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFre
 TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                                    const TarnTaken *taken);
 
-/* stock.c.  The caller of the first function holds the pool's lock.  The caller of the second
- * must not hold it. */
+/* stock.c.  The caller of _tarn_cache_give_spare () holds the pool's lock.  The caller of
+ * _tarn_cache_change_spare () must not hold it. */
 void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 void _tarn_cache_change_spare (TarnCache *cache);
 
@@ -73,10 +77,11 @@ _tarn_visits_end (const TarnVisits *visits)
   _tarn_thread_leave (_tarn_current_thread);
 }
 
-/* Functions that a thread calls in a read section of the pool's door, or with the pool's lock */
+/* Functions that a thread calls in a read section of the pool, or while it holds the pool's lock */
 
-/* Returns TRUE if a thread's grant covers @bytes bytes more, or if the pool has no limit.  A
- * grant is the number of bytes that a thread may allocate until it has to take the pool's lock. */
+/* Returns TRUE if a thread may allocate @bytes bytes more without the pool's lock: if its grant is
+ * large enough, or the pool has no limit.  A grant is the number of bytes that a thread may
+ * allocate before it has to take the pool's lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -84,8 +89,8 @@ _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize byte
          || (gssize) (cache->managed_bytes + bytes) <= cache->granted_bytes;
 }
 
-/* Counts bytes and blocks that the pool gets through a thread's cache.  For bytes and blocks that
- * leave the pool, both numbers are negative, modulo 2^64. */
+/* Counts, in a thread's cache, bytes and blocks that the pool gets from upstream.  To count bytes
+ * and blocks that leave the pool, the caller passes negative numbers, modulo 2^64. */
 static inline void
 _tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
 {
@@ -97,8 +102,8 @@ _tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
   cache->n_blocks += n_blocks;
 }
 
-/* Makes an active block for a request from an extent of an arena.  The caller makes sure that the
- * thread's cache has an unused struct. */
+/* Makes an active block from an extent (a range of an arena's memory) that a request has taken.
+ * The caller makes sure that the thread's cache has an unused block struct. */
 static inline TarnBlock *
 _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         TarnExtent *extent, TarnMemory memory)
@@ -122,17 +127,18 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets the element of TarnCache.kept for blocks of a queue.  Several queues may share an
- * element. */
+/* Gets the place in a thread's cache for the block that the thread keeps for temporaries of a
+ * queue.  The place is an element of TarnCache.kept, which several queues may share. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the arena table's entry for the queue of a block that is being freed, so that the block
- * can be returned to the queue's arenas.  Returns NULL if the table has no such entry, the block
- * is not an arena's own, or the cache has no room for another unused struct. */
+/* Finds the arenas to which a block that is being freed can be returned: those of the block's
+ * queue.  Returns an entry of the pool's table of arenas.  Returns NULL if the table has no entry
+ * for the queue, if the block does not belong to an arena, or if the cache has no room for another
+ * unused block struct. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -141,8 +147,8 @@ _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const Ta
              : NULL;
 }
 
-/* Retires a block whose memory was returned to the heap, and keeps its struct in the cache's list
- * of unused ones. */
+/* Stops counting a block, whose memory was returned to the heap, among the pool's blocks.  Adds the
+ * block's struct to the cache's list of unused structs. */
 static inline void
 _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 {
@@ -155,9 +161,9 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 }
 
 /* Chooses the block to return to its arena when a thread frees @block.  Usually this is @block.
- * However, if the thread often frees a large block before it allocates the next (a temporary), its
- * cache keeps the largest such block of each queue.  If the cache is to keep @block, returns the
- * block that the cache kept before; NULL if it kept none. */
+ * But if the thread often frees a large block before it allocates the next (a temporary), its cache
+ * keeps the largest such block of each queue.  If the cache is to keep @block, the function returns
+ * the block that the cache kept before, or NULL if it kept none. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

@@ -9,18 +9,20 @@
 
 #include <glib.h>
 
-/* The most bits that follow the leading bit of a size in its bin's number.  A bin's number has 32
- * bits, of which 6 are for the position of the leading bit in a 64-bit size. */
+/* A bound on the parameter leading_bits: the most bits after a size's leading bit that its bin's
+ * number contains.  The number has 32 bits, of which 6 are for the position of the leading bit in a
+ * 64-bit size. */
 #define TARN_MAX_LEADING_BITS 26
 
 #define TARN_SIZE_BITS (8 * GLIB_SIZEOF_SIZE_T)
 
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
-/* Two values for the parameter leading_bits that select other size classes, for a pool over a heap
- * (bin.c).  With TARN_HEAP_BINS, sizes up to TARN_HEAP_MAX_ROUNDED share bins.  With
- * TARN_HEAP_EXACT_BINS, which pools use while memory is short, each size has its own bin.  When a
- * pool changes from one value to the other, blocks stay in their bins. */
+/* Two special values of the parameter leading_bits, above TARN_MAX_LEADING_BITS.  They select the
+ * size classes of a pool over a heap (bin.c).  With TARN_HEAP_BINS, sizes up to
+ * TARN_HEAP_MAX_ROUNDED share bins.  With TARN_HEAP_EXACT_BINS, which pools use while memory is
+ * short, each size has its own bin.  When a pool changes from one value to the other, the blocks in
+ * its bins stay there. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
 
@@ -28,9 +30,9 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
 #define TARN_N_HEAP_BINS 128 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
 
-/* Gets the number of a size's bin, in a pool over a heap.  Up to TARN_HEAP_MAX_ROUNDED each
- * multiple of 512 bytes has a bin.  Between two powers of two that have more than 32 such multiples
- * between them, there are only 32 bins of equal width. */
+/* Gets the number of the bin for a size of at most TARN_HEAP_MAX_ROUNDED bytes, in a pool over a
+ * heap.  There is a bin for each multiple of 512 bytes.  But if more than 32 such multiples lie
+ * between two powers of two, the sizes between these share 32 bins of equal width. */
 static inline guint32
 _tarn_heap_bin_number (gsize size)
 {
@@ -40,7 +42,7 @@ _tarn_heap_bin_number (gsize size)
   return ((exponent - 5) << 5) + (guint32) (units >> (exponent - 5));
 }
 
-/* Gets the number of a size's bin.  Size 0 shares bin 0 with size 1. */
+/* Gets the number of the bin for a size.  Size 0 shares bin 0 with size 1. */
 static inline guint32
 _tarn_bin_number (gsize size, guint leading_bits)
 {
@@ -61,7 +63,7 @@ _tarn_bin_number (gsize size, guint leading_bits)
 
 gsize _tarn_bin_alloc_size (guint32 bin, guint leading_bits);
 
-/* Gets the largest size in a bin, in a pool over a heap.  @bin is below TARN_N_HEAP_BINS. */
+/* Gets the largest size in a bin, in a pool over a heap.  @bin must be below TARN_N_HEAP_BINS. */
 static inline gsize
 _tarn_heap_bin_alloc_size (guint32 bin)
 {
@@ -71,12 +73,12 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* The largest size such that each size up to it has a bin of its own, with TARN_MAX_LEADING_BITS
- * leading bits. */
+/* A number of bytes: with TARN_MAX_LEADING_BITS leading bits, each size up to this one has a bin of
+ * its own. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 
-/* Gets the allocation size for a size and its bin, in a pool over a heap: the bytes that a block in
- * the bin has. */
+/* Gets the allocation size of a request, in a pool over a heap: the number of bytes that each block
+ * in the request's bin has.  @bin is the number of the bin for @size. */
 static inline gsize
 _tarn_heap_alloc_size (gsize size, guint32 bin)
 {

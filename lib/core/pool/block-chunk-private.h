@@ -1,49 +1,58 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chunks of memory for the structs of a pool's blocks.  Threads often write to the structs of their
- * own blocks.  If malloc allocated the structs, those of two threads would share a cache line, or a
- * pair of lines that processors fetch together.  So each struct has a cache line of its own, and
- * its neighbours in the chunk are structs that the same thread was the first to use. */
+ * Chunks: arrays of TarnBlock structs, from which a pool takes the structs of its blocks.  A thread
+ * often writes to the structs of its own blocks.  If malloc allocated the structs, those of two
+ * threads could share a cache line, or a pair of lines that processors fetch together, and would
+ * slow each other down.  So each struct has a cache line of its own, and all structs of a chunk
+ * were first taken by the same thread. */
 
 #ifndef TARN_BLOCK_CHUNK_PRIVATE_H
 #define TARN_BLOCK_CHUNK_PRIVATE_H
 
 #include "allocator/block-private.h"
 
-/* The number of block structs in a chunk.  With the cache line of the chunk's own fields they fill
- * a page. */
+/* The number of block structs in a chunk.  With cache lines of 64 bytes, these structs and the
+ * chunk's other fields, which have a cache line of their own, fill a page of 4 KiB. */
 #define TARN_CHUNK_BLOCKS 63
 
-/* The time at which a block came to a bin, and its neighbours there.  Only blocks of a pool with a
- * bound on the bytes of its held blocks need this: ages.c. */
+/* The age of a cached block: the time at which the block came to its bin, and its neighbours in the
+ * bin and in the list by age.  Only pools with a bound on the bytes of cached blocks need this
+ * (ages.c). */
 typedef struct
 {
   TarnBlock *older, *newer; /* the neighbours in the list by age; NULL: there is none */
-  TarnBlock *above;         /* the block above it in its bin; NULL: the block is the topmost */
-  gint64 since;             /* the time at which the block came to the bin, as _tarn_clock_now () */
+  /* the block above this one in its bin; NULL: this block is the topmost */
+  TarnBlock *above;
+  /* the time at which the block came to its bin, a value of _tarn_clock_now () */
+  gint64 since;
 } TarnAge;
 
-/* A chunk of block structs.
+/* A chunk of block structs.  A struct is vacant if it belongs to no block.
  *
- * Invariants: n_used of the structs are taken; the others are in the list of vacant structs.  Of a
- * pool's chunks that are not taken by a thread, at most one has an n_used of 0. */
+ * Invariants:
+ * - n_used is the number of structs that are not vacant.  The vacant ones are in the list vacant.
+ * - At most one of a pool's chunks has an n_used of 0, apart from chunks whose is_taken is set. */
 typedef struct
 {
-  GList link; /* in the pool's list of chunks: chunks that any thread may take come first */
+  /* The link in the pool's list of chunks, which begins with the chunks that any thread may
+   * take. */
+  GList link;
   guint n_used;
-  gboolean is_taken;   /* a thread takes its structs from this chunk */
-  TarnBlock *vacant;   /* vacant structs, linked by TarnBlock.below */
-  TarnOrigin *origins; /* atomic: an array indexed by TarnBlock.number; NULL: no block was traced */
-  TarnAge *ages;       /* an array indexed by TarnBlock.number; NULL: not needed yet */
+  gboolean is_taken; /* a thread takes its structs from this chunk */
+  TarnBlock *vacant; /* vacant structs, linked by TarnBlock.below */
+  /* Atomic: the origins of the blocks (which request got each), indexed by TarnBlock.number; NULL:
+   * no block of this chunk was traced. */
+  TarnOrigin *origins;
+  TarnAge *ages; /* an array indexed by TarnBlock.number; NULL: not needed yet */
   TarnBlock blocks[TARN_CHUNK_BLOCKS];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnBlockChunk;
 
 G_STATIC_ASSERT (sizeof (TarnBlock) == TARN_CACHE_LINE);
 G_STATIC_ASSERT (TARN_CHUNK_BLOCKS <= G_MAXUINT16);
 
-/* The caller holds the pool's lock.  @own points to the calling thread's chunk, which is NULL until
- * the thread takes its first struct. */
+/* The caller of these functions holds the pool's lock.  @own points to the calling thread's pointer
+ * to its chunk, which is NULL until the thread takes its first struct. */
 TarnBlock *_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own);
 void _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);
@@ -51,17 +60,18 @@ TarnBlock *_tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block
 void _tarn_block_chunks_clear (GQueue *chunks);
 TarnAge *_tarn_block_get_age (const TarnBlock *block);
 
-/* The caller does not hold the pool's lock.  It is the thread that has the block: it sets the
- * origin before another thread can get the block, and forgets the origin before it frees the
- * block. */
+/* Functions that set and clear a block's origin: the request that got the block.  The caller is the
+ * thread that has the block, and does not hold the pool's lock.  It sets the origin before another
+ * thread can get the block, and clears it before it frees the block. */
 void _tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack);
 void _tarn_block_forget_origin (TarnBlock *block);
-/* Gets the origin of a block.  Returns FALSE if the origin is unknown.  The caller makes sure that
- * the block is in use, and stays in use until this returns. */
+/* Gets a block's origin: the time and call stack of the request that got the block.  Returns FALSE
+ * if they are unknown.  The caller makes sure that the block is in use, and stays in use until this
+ * function returns. */
 gboolean _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin);
 
-/* Iterates over the blocks that are neither vacant nor retired.  The caller holds the pool's
- * lock. */
+/* Iterates over the blocks of a list of chunks, except structs that no block uses (vacant) and
+ * blocks that the pool is returning to upstream (retired).  The caller holds the pool's lock. */
 #define TARN_FOR_EACH_BLOCK(block, chunks)                                                         \
   for (TarnBlock *block = _tarn_block_chunks_next (chunks, NULL); block != NULL;                   \
        block = _tarn_block_chunks_next (chunks, block))

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * An index that finds a block by the address of its memory, for callers that do not have the block:
- * index.c. */
+ * An index that finds a block in use by the address of its memory, for callers that have only the
+ * memory and no pointer to the block (index.c). */
 
 #ifndef TARN_POOL_INDEX_PRIVATE_H
 #define TARN_POOL_INDEX_PRIVATE_H
@@ -12,8 +12,9 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* A part of the index: a hash table with a lock of its own.  The address of a block's memory
- * decides which part has the block.  So threads seldom wait for each other. */
+/* A part of the index of blocks: a hash table with its own lock.  The address of a block's memory
+ * decides which part contains the block.  Threads that look up different blocks usually lock
+ * different parts, so they seldom wait for each other. */
 typedef struct
 {
   TarnMutex lock;

@@ -12,30 +12,33 @@
 
 #include "allocator/block-private.h"
 
-/* A batch: blocks of one bin that a thread cache flushed together.  Another thread takes all of
- * them at once, if its cache may keep as many.  Because the blocks' structs are in another
- * processor's caches, the thread reads the structs only after it has released the lock. */
+/* A batch: blocks of one bin that a thread cache moved to the bin together.  Another thread takes
+ * the whole batch at once, if its cache may have so many blocks.  The structs of these blocks are
+ * in another processor's caches, so the thread reads them only after it has released the pool's
+ * lock. */
 typedef struct
 {
   TarnBlock *last;
   gsize n;
 } TarnBatch;
 
-/* A bin: a free list of blocks of one size, last in first out.  A pool has three kinds of bins, for
- * the commands that may still use a block:
+/* A bin: a free list of cached blocks of one size, last in first out.  A pool has three kinds of
+ * bins, which differ in the commands that may still use the blocks:
  *
- *     idle bins       no known command may use the blocks
- *     a queue's bins  only commands of this in-order queue may use the blocks, and no event covers
- *                     these commands; the queue itself can reuse the blocks without a wait.  The
- *                     bins of a queue are the queue's share
- *     recorded bins   all other blocks: each use has an event, or no other queue can have the block
- *                     yet
+ *     idle bins       No known command may use the blocks.
+ *     a queue's bins  Only commands of one in-order queue may use the blocks, and no event covers
+ *                     these commands. The queue can reuse the blocks without a wait. All of these
+ *                     blocks together are called the queue's share.
+ *     recorded bins   All other blocks. Usually each use of such a block has an event. Until it has
+ *                     one, no other queue can get the block.
  *
- * A recorded bin also has fields for all blocks of its size, in whatever bin they are.
+ * A recorded bin also has fields about all blocks of its size, in the bins of all three kinds.
  *
- * Invariants: batches are on top of a bin; recorded bins have none.  If blocks move between queues,
- * a recorded bin counts in n_shares the queues' bins of its number that have blocks, and lists in
- * unasked those of them that are not wanted. */
+ * Invariants:
+ * - The blocks of batches are on top of a bin.  Recorded bins have no batches.
+ * - If the pool may move blocks from one queue's share to another's, the recorded bin of a size
+ *   stores in n_shares how many queues' bins of this size have blocks.  Its list unasked contains
+ *   those of them whose is_wanted is FALSE. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
@@ -50,77 +53,96 @@ struct _TarnBin
   TarnBins *bins; /* the table that has this bin */
 
   /* Fields of a queue's bin */
-  TarnQueue *queue;   /* the queue; NULL: this is an idle or a recorded bin */
-  gboolean is_wanted; /* other queues have asked for an event that covers these blocks */
-  TarnBin *next;      /* the next bin in the list unasked */
-  TarnBin **link;     /* the pointer in the list unasked that points here; NULL: not listed */
+  TarnQueue *queue; /* the queue; NULL: this is an idle or a recorded bin */
+  /* TRUE: other queues have asked for an event that covers the commands that use these blocks */
+  gboolean is_wanted;
+  TarnBin *next; /* the next bin in the list unasked */
+  /* The pointer in the list unasked that points to this bin; NULL: the bin is not in the list. */
+  TarnBin **link;
 
-  /* Fields of a recorded bin.  The next n_to_record frees of this size record events, because
-   * blocks of this size are handed over from queue to queue. */
+  /* Fields of a recorded bin */
+  /* The number of frees of this size that are still to record events, because blocks of this size
+   * are handed over from queue to queue. */
   guint n_to_record;
   guint n_shares;   /* the number of queues' bins of this number that have blocks */
   TarnBin *unasked; /* a list of these bins, except the wanted ones */
 };
 
-/* A list of the blocks in some bins by age, the oldest first.  TarnAge has the links. */
+/* A list of the blocks in some bins, ordered by the time at which each came to its bin, the oldest
+ * first.  The links of the list are in TarnAge. */
 typedef struct
 {
   TarnBlock *oldest, *newest; /* NULL: the list is empty */
-  TarnBlock *asked_next;      /* the block whose event to ask the driver about next; NULL: oldest */
-  gsize bytes;                /* the sum of alloc_size over the list */
+  /* The block about whose event the pool asks the driver next; NULL: the oldest block. */
+  TarnBlock *asked_next;
+  gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
 
-/* A table of bins by their numbers.  It remembers the bin that was looked up last, because a
+/* A table that maps numbers to bins.  It remembers the bin that was looked up last, because a
  * request or free looks up the same bin several times. */
 struct _TarnBins
 {
-  TarnQueue *queue;      /* the queue whose share this table is; NULL: idle or recorded bins */
+  /* The queue whose share (the cached blocks that only this queue has used) is in this table; NULL:
+   * the table has the pool's idle or recorded bins. */
+  TarnQueue *queue;
   GHashTable *table;     /* maps the number to the TarnBin, which it owns */
   guint32 latest_number; /* the number that was looked up last */
   TarnBin *latest;       /* the bin with latest_number; NULL: the table has none */
   guint n_empty;         /* the number of bins without blocks */
   guint many_empty;      /* the value of n_empty at which to free unused bins */
-  TarnAges *ages;        /* the pool's list by age for these blocks; NULL: they are in none */
+  /* The list by age that contains the blocks of this table; NULL: no such list does. */
+  TarnAges *ages;
 };
 
 #define TARN_RECORDED_COUNTS 64
 
-/* The store of a pool.  The pool's lock guards all fields that are not atomic.
+/* The store of a pool: the cached blocks in the pool's own bins.  The pool's lock guards all fields
+ * that are not atomic.
  *
- * Invariants; _tarn_pool_check () checks them:
+ * Invariants, which _tarn_pool_check () checks:
  *
- *     each block in a bin has the bin's size, and uses that fit the kind of bin
- *     no block of an exact size is in a bin, and no block at all after has_ended is set
- *     each block in a bin is in one of the lists by age if there is a bound on the held bytes
- *     n_recorded counts the blocks in recorded bins */
+ *     Each block in a bin has the bin's size, and uses that fit the kind of the bin.
+ *     No block of an exact size is in a bin. After has_ended is set, no block is in a bin.
+ *     If the bytes of held blocks are bounded, each block in a bin is in one of the lists by age.
+ *     n_recorded counts the blocks in recorded bins. */
 typedef struct
 {
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
 
-  /* The lists by age have all blocks in bins, if there is a bound on the bytes that the pool holds.
-   *
-   * ready: blocks that the pool can return at any time.  These are the blocks of no queue.  Over a
-   * heap they are also the blocks in queues' shares, because the heap itself makes other queues
-   * wait.  If upstream frees memory in the order of commands, they are also the blocks in queues'
-   * shares and the recorded blocks. */
+  /* If the bytes that the pool holds are bounded, each block in a bin is in one of three lists by
+   * age: ready, shares or recorded.  The list ready has the blocks whose memory the pool can return
+   * to upstream at any time, without a wait:
+   * - the blocks that no queue uses
+   * - over a heap, also the blocks in queues' shares, because the heap itself makes other queues
+   *   wait
+   * - if upstream frees memory in the order of commands, also the blocks in queues' shares and the
+   *   recorded blocks */
   TarnAges ready;
-  /* Blocks in queues' shares, if not in ready.  To return one, the host must wait for its queue. */
+  /* The list by age of the blocks in queues' shares, if these are not in ready.  Before the pool
+   * returns such a block to upstream, the host must wait for the block's queue. */
   TarnAges shares;
-  /* Recorded blocks, if not in ready.  The pool can return one when its events have completed. */
+  /* The list by age of the recorded blocks, if these are not in ready.  The pool can return such a
+   * block to upstream when the block's events have completed. */
   TarnAges recorded;
-  /* The list for blocks in queues' shares: ready or shares.  NULL: there never was a bound. */
+  /* The list by age for blocks in queues' shares: &ready or &shares.  NULL: the bytes of held
+   * blocks were never bounded. */
   TarnAges *share_ages;
-  /* Numbers of blocks in recorded bins, by the bin's number modulo TARN_RECORDED_COUNTS. Atomic: a
-   * request reads one without a lock, and takes the lock if such a block might serve it. */
+  /* Atomic: numbers of blocks in recorded bins.  An element counts the blocks of all bins
+   * whose number modulo TARN_RECORDED_COUNTS is its index.  A request reads the element for its
+   * size without the lock. If the element is not 0, the request takes the lock, because a recorded
+   * block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
-  /* Atomic: asks threads that take no lock to call _tarn_pool_look_after (), because the pool
-   * exceeds its bound, and events of recorded blocks may have completed. */
+  /* Atomic: TRUE asks threads that take no lock to call _tarn_pool_look_after (), which does the
+   * pool's periodic work.  It is set when the pool holds more bytes than it may, and events of
+   * recorded blocks may have completed. */
   gboolean has_late;
   gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
-  gint64 look_at;    /* the time at which to check next for blocks that were held for too long */
-  /* Held blocks in no bin, which the pool could not return, because the driver could not tell
-   * whether commands still use them.  The next call that returns blocks tries these again. */
+  /* The time at which the pool next looks for blocks that it has held for too long. */
+  gint64 look_at;
+  /* A list of held blocks that are in no bin.  The pool could not return them to upstream, because
+   * the driver could not tell whether commands still use them.  The next call that returns blocks
+   * tries these again. */
   TarnBlock *stuck;
   gsize n_stuck;
   gboolean has_ended; /* TRUE: the pool must not hold blocks any more, except stuck ones */
