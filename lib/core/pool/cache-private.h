@@ -1,42 +1,40 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Thread caches: free lists that a thread keeps for itself, in front of the pool's bins.  Most hits
- * and frees take no lock, and write only to memory that other threads seldom read.
+ * Thread caches: free lists of cached blocks that each thread has for itself, in front of the
+ * pool's bins.  Most hits and frees take no lock, and write only to memory that other threads
+ * seldom read.
  *
- * Threads that may use a cache:
+ * Access.  A thread uses its own cache in a read section of the pool (base/thread-private.h), or
+ * while it holds the pool's lock.  Another thread may use the cache if it holds the lock and has
+ * stopped the pool's read sections (_tarn_pool_close ()), so that no thread is in one.  It needs
+ * only the lock
+ * - for an abandoned cache, whose thread has ended
+ * - to read the fields length, hits and active_bytes, which are atomic for this reason
+ * - to read the fields number and handle of a bin, because a thread changes them only while it
+ *   holds the lock
  *
- *     its own thread       in a read section of the pool's door (base/thread-private.h); or holding
- *                          the pool's lock, whether the door is open or not.
- *     any other thread     holding the lock, after closing the door, so that no thread is in a read
- *                          section; or, if the cache is abandoned, holding the lock alone.
+ * End of a thread.  The thread's cache is then abandoned.  If the pool already has
+ * TARN_MAX_ABANDONED abandoned caches, the pool frees the cache instead, and moves its blocks to
+ * the pool's bins.  The blocks of an abandoned cache stay there until a thread that holds the lock
+ * takes them.  A thread without a cache takes over an abandoned one if there is one.  In a child of
+ * fork (), hits and frees find no cache, because the thread has no record (base/fork.c).
  *
- * Another thread that holds only the lock may read these fields: length, hits and active_bytes,
- * which are atomic for this reason; and number and handle of bins, which change with the lock only.
+ * Contents.  A cache has a bin for each size and queue.  Its blocks are those that only one
+ * in-order queue has used, because this queue can use them again at once, from any thread
+ * (order/order-private.h).  A block that commands of several queues use, or whose free recorded an
+ * event, is in no cache.  After the program has told the pool to hold no more blocks, or if
+ * TarnPoolOptions gives threads no cache, read sections stay stopped and caches are empty.
  *
- * When a thread ends, its cache is abandoned.  If the pool already has TARN_MAX_ABANDONED abandoned
- * caches, the cache is freed instead, and its blocks go to the pool's bins.  The blocks of an
- * abandoned cache stay in it until a thread with the lock takes them.  A thread without a cache
- * takes over an abandoned one if there is one.  In a child of fork (), hits and frees find no
- * cache, because the thread has no record (base/fork.c).
- *
- * A cache has blocks of any number of queues, in a bin for each size and queue: blocks that only
- * one in-order queue has used can be used again by that queue at once, from any thread
- * (order/order-private.h).  A block is in no cache if commands of several queues use it, or if its
- * free recorded an event.
- *
- * After the pool is told to hold no more blocks, or if TarnPoolOptions gives threads no cache, the
- * door stays closed and caches are empty.
- *
- * In a pool over a heap, a thread whose cache has no block allocates from the arenas of its queue:
- * arenas.c.
+ * In a pool over a heap, a thread whose cache has no block for a request allocates from the arenas
+ * of the request's queue (arenas.c).
  *
  * If blocks do not fit into a thread's cache, the thread hands them over to threads whose bin for
  * the size and the queue is empty (transfer.c), or moves them to the pool's bin.
  *
- * Order of reuse: a cache has the blocks that its thread freed last, newest first.  Blocks that do
- * not fit leave the cache oldest first.  So if only one thread uses a pool, it reuses last the
- * block that it freed first. */
+ * Order of reuse.  A cache has the blocks that its thread freed last, and serves requests with the
+ * newest of these first.  Blocks that do not fit leave the cache oldest first.  So if only one
+ * thread uses a pool, the block that it freed first is the last that it reuses. */
 
 #ifndef TARN_POOL_CACHE_PRIVATE_H
 #define TARN_POOL_CACHE_PRIVATE_H
@@ -47,146 +45,171 @@
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
-/* The hash table of bins in a cache.  The number of home slots is a power of two.  A bin stands in
- * its home slot, or in one of the TARN_CACHE_PROBES - 1 slots after it.  With four leading bits and
- * a single queue, each bin of sizes below 4 GiB has a home slot of its own.  If all slots for a new
- * bin are taken, it replaces the bin in its home slot. */
+/* The size of the hash table of bins in a thread cache.  The hash of a bin gives its home slot.
+ * The number of home slots is a power of two.  A bin stands in its home slot, or in one of the
+ * TARN_CACHE_PROBES - 1 slots after it.  With four leading bits and a single queue, each bin of
+ * sizes below 4 GiB has a home slot of its own.  If all slots for a new bin are taken, it replaces
+ * the bin in its home slot. */
 #define TARN_CACHE_HOME_BITS 9
 #define TARN_CACHE_HOMES (1U << TARN_CACHE_HOME_BITS)
 #define TARN_CACHE_PROBES 4
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* The shift that leaves the top TARN_CACHE_HOME_BITS bits of a 32-bit product: the hash of a
- * bin's number and queue, times TarnPoolPolicy.spread.  These bits are the index of the bin's
- * home slot. */
+/* The number of bits by which to shift a 32-bit product to the right.  The product is a hash of a
+ * bin's number and queue, times TarnPoolPolicy.spread.  Its top TARN_CACHE_HOME_BITS bits, which
+ * the shift leaves, are the index of the bin's home slot in a cache. */
 #define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
-/* The most bytes that a thread moves from a pool's bin to its cache at a time, or hands over to
- * other threads in one batch. */
+/* The most bytes that a thread moves at a time from a pool's bin to its cache, or that it hands
+ * over to other threads in one batch. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
-/* Microseconds for which a cache's counters must not change before other threads take its thread
- * for idle, and take its blocks.  The time begins when another thread first sees the counters.
- * Without this time, several threads that look at the same moment would take a busy thread for
- * idle.  The busy thread would then need its blocks again, and take them from the next thread. */
+/* A time in microseconds.  If a cache's counters do not change for so long, other threads consider
+ * its thread idle, and take its blocks.  The time begins when another thread first reads the
+ * counters.  Without such a time, several threads that read the counters at the same moment would
+ * take the blocks of a busy thread.  The busy thread would then take blocks from the next
+ * thread. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* The most caches of ended threads that a pool keeps for new threads. */
+/* The most abandoned caches of a pool: caches of ended threads, which the pool keeps for new
+ * threads. */
 #define TARN_MAX_ABANDONED 4
 
 /* A bin of a thread cache: the blocks of one size and one queue. */
 typedef struct
 {
-  gpointer handle; /* the handle of the only queue that has used the blocks; NULL: no queue has */
-  TarnBlock *top;  /* the block freed last; the others follow by TarnBlock.below */
-  guint32 number; /* the number of the pool's bin; the cache's thread writes number and handle, with
-                     the lock */
-  guint16 length; /* the number of blocks; atomic, because other threads read it without closing the
-                     door */
+  /* The handle of the only queue that has used the blocks; NULL: no queue has used them. */
+  gpointer handle;
+  TarnBlock *top; /* the block freed last; the others follow by TarnBlock.below */
+  /* The number of the pool's bin for the same size.  Only the cache's thread changes number and
+   * handle, while it holds the pool's lock. */
+  guint32 number;
+  /* The number of blocks.  Atomic, because other threads read it without stopping read sections. */
+  guint16 length;
   guint16 capacity; /* the most blocks that it may have; changed with the lock only */
 } TarnCacheBin;
 
-/* The number of temporaries in succession after which a thread is expected to have more of them.  A
- * temporary is a block that the thread frees before it allocates another.  Only blocks that the
- * thread allocates and frees with the lock count. */
+/* The number of temporaries in succession after which the pool expects more of them from a thread.
+ * A temporary is a block that the thread frees before it allocates another.  Only blocks that the
+ * thread allocates and frees while it holds the pool's lock count. */
 #define TARN_FEW_TEMPORARIES 2
 
-/* A slot in the table of queues to whose arenas the pool has a reference (arena-table.c). */
+/* A slot in the table of queues whose arenas the pool may use (arena-table.c).  An arena is memory
+ * of a heap from which threads allocate for one queue without a lock. */
 struct _TarnMetQueue
 {
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
-  gboolean is_used; /* atomic: a thread has used the queue since the table was full the last time */
-  gboolean is_going; /* the queue is about to be removed; a thread that reads or writes this field
-                        holds the pool's lock, and has closed the pool's door */
+  gboolean is_used; /* Atomic: TRUE if a thread has used the queue since the table was last full. */
+  /* TRUE: the table is about to remove the queue.  A thread that reads or writes this field holds
+   * the pool's lock and has stopped the pool's read sections. */
+  gboolean is_going;
 };
 
-/* The most blocks that a cache keeps for temporaries (TarnCache.kept), each of a different
- * queue. */
+/* The most blocks that a cache keeps for temporaries (blocks that a thread frees before it
+ * allocates the next one), each for a different queue (TarnCache.kept). */
 #define TARN_CACHE_KEPT 8
 
-/* A thread cache: the blocks that one thread keeps of one pool.
+/* A thread cache: the cached blocks that one thread has of one pool.
  *
- * Invariants, whenever a thread holds the lock and has closed the door; _tarn_pool_check () checks
- * them:
+ * Invariants, whenever a thread holds the pool's lock and has stopped its read sections;
+ * _tarn_pool_check () checks them:
  *
  *     reserved_bytes == sum of capacity * alloc_size over the bins
  *     reserved_bytes <= thread_cache_bytes of the pool
  *     length of each bin <= its capacity <= thread_cache_blocks
  *     has_room has the bit of each bin whose capacity is not 0.
- *     If several slots of one home have the same number and queue, only the first has a capacity.
- *     The blocks are HELD, and their share is that of their bin's queue.
- *     No bin whose blocks' frees record events has a capacity. */
+ *     If several slots with the same home slot have the same number and queue, only the first has
+ *     a capacity.
+ *     Each block is in state HELD, and its share is the queue of its bin.
+ *     If frees of a bin's blocks record events, the capacity of the bin is 0. */
 struct _TarnCache
 {
-  /* Changes that the pool's own counters do not include yet.  _tarn_cache_count_active () adds
-   * them. */
-  gsize active_bytes; /* atomic: the change of the pool's active bytes, modulo 2^64; negative if the
-                         thread freed more bytes than it allocated */
-  gssize peak; /* the highest value of active_bytes since the pool's counters last included it; 0 if
-                  it was never positive */
+  /* Changes of the pool's counters that the cache has not reported to the pool yet.
+   * _tarn_cache_count_active () adds them to the pool's own counters. */
+  /* Atomic: an unreported change of the pool's active bytes, modulo 2^64.  Negative if the thread
+   * freed more bytes than it allocated. */
+  gsize active_bytes;
+  /* The highest value of active_bytes since the cache last reported it; 0: it was never
+   * positive. */
+  gssize peak;
 
-  guint64 hits
-      TARN_WHOLE; /* atomic: all requests that this cache served; the pool's counter lacks them */
+  /* Atomic: the number of requests that this cache has ever served.  The pool's own counter of hits
+   * does not include them. */
+  guint64 hits TARN_WHOLE;
   guint64 misses TARN_WHOLE; /* atomic: the requests that arenas have ever served through it */
 
   /* Guarded by the lock */
-  guint64 seen_hits;     /* the hits when another thread last looked for blocks here */
-  gsize seen_bytes;      /* counted_bytes + active_bytes at that time: look_whether_idle () */
-  gint64 seen_at;        /* when a thread first saw seen_hits and seen_bytes: _tarn_clock_now () */
+  guint64 seen_hits; /* the hits when another thread last looked for blocks here */
+  /* The value of counted_bytes + active_bytes at that time (look_whether_idle ()). */
+  gsize seen_bytes;
+  /* The time at which a thread first saw seen_hits and seen_bytes, as _tarn_clock_now (). */
+  gint64 seen_at;
   gboolean is_abandoned; /* the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
-  gsize counted_bytes; /* the sum of all active_bytes that were added to the pool's counters, modulo
-                          2^64.  Together with active_bytes it tells whether the cache was used,
-                          even if another thread has added them since */
+  /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.
+   * counted_bytes + active_bytes does not change when the cache reports, so it shows whether the
+   * thread has used the cache since another thread last looked. */
+  gsize counted_bytes;
 
   TarnPool *pool;
-  TarnCache *next;       /* the next one in the pool's list */
-  TarnCache **link;      /* the pointer to this cache in the list */
-  TarnBlockChunk *chunk; /* the chunk from which the structs of the thread's new blocks come; NULL
-                            before the first */
-  guint32 spread;        /* a copy of TarnPoolPolicy.spread */
+  TarnCache *next;  /* the next one in the pool's list */
+  TarnCache **link; /* the pointer to this cache in the list */
+  /* The chunk (an array of block structs) from which the structs of the thread's new blocks come;
+   * NULL until the thread takes its first struct. */
+  TarnBlockChunk *chunk;
+  guint32 spread; /* a copy of TarnPoolPolicy.spread */
 
   /* For blocks from arenas: arenas.c */
-  gsize managed_bytes; /* atomic: the change of the pool's managed bytes that its counters do not
-                          include yet, modulo 2^64 */
+  gsize managed_bytes; /* Atomic: an unreported change of the pool's managed bytes, modulo 2^64. */
   gssize managed_peak;
-  gssize granted_bytes; /* the most that managed_bytes may become, in a pool with a limit */
-  gsize n_blocks; /* the change of the pool's number of blocks that its counters do not include yet,
-                     modulo 2^64 */
+  /* In a pool with a limit: the highest value that managed_bytes may get before the thread has to
+   * take the pool's lock. */
+  gssize granted_bytes;
+  gsize n_blocks;   /* An unreported change of the pool's number of blocks, modulo 2^64. */
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
-  guint n_to_pass; /* the number of small own blocks that the thread still frees without checking
-                      whether the cache has room for them */
-  guint n_taken_in_turn; /* blocks that the thread took from arenas since it checked the clock */
-  gint64 looked_at;      /* when the thread last looked after the pool: _tarn_clock_now () */
-  guint n_taken_kept;    /* the number of requests that blocks in kept have served */
-  const TarnBlock *latest_own; /* the block that the thread took last from an arena; only to
-                                  compare, because it may be gone */
-  guint n_own_temporaries; /* the number of own blocks in succession that the thread freed before it
-                              took the next one */
-  TarnBlock *kept[TARN_CACHE_KEPT]; /* atomic: held blocks for temporaries (arenas-private.h), at an
-                                       index by a hash of their queue; NULL: none.  Each serves
-                                       requests of its queue for at most its size */
+  /* The number of small blocks of arenas that the thread still returns to their arenas before it
+   * checks again whether the cache has room for such blocks. */
+  guint n_to_pass;
+  /* The number of blocks that the thread took from arenas since it last checked the clock. */
+  guint n_taken_in_turn;
+  /* When the thread last did the periodic work for the pool and the heap: _tarn_clock_now () */
+  gint64 looked_at;
+  guint n_taken_kept; /* the number of requests that blocks in kept have served */
+  /* The block that the thread last took from an arena.  Only for comparison of pointers, because
+   * another thread may have freed the block. */
+  const TarnBlock *latest_own;
+  /* The number of blocks from arenas in succession that the thread freed before it took the next
+   * one. */
+  guint n_own_temporaries;
+  /* Atomic: blocks that the thread keeps for temporaries (arenas-private.h).  The index is a hash
+   * of the block's queue; NULL: none.  Each block serves requests of its queue for at most its
+   * size. */
+  TarnBlock *kept[TARN_CACHE_KEPT];
 
-  TarnCacheBin bins[TARN_CACHE_BINS]; /* near the beginning of the struct: small offsets make
-                                         instructions short */
-  guint64 has_room[TARN_CACHE_WORDS]; /* guarded by the lock: a bit for each bin, set if its
-                                         capacity is not 0 */
+  /* Near the beginning of the struct, because small offsets make instructions short. */
+  TarnCacheBin bins[TARN_CACHE_BINS];
+  /* Guarded by the pool's lock: a bit for each bin, which is set if the bin's capacity is not 0. */
+  guint64 has_room[TARN_CACHE_WORDS];
 
-  const TarnBlock *latest; /* guarded by the lock: the block that the thread last allocated with the
-                              lock; only to compare, because it may be gone */
-  guint n_temporaries; /* guarded by the lock: the number of latest blocks in succession that the
-                          thread freed before it allocated the next */
+  /* Guarded by the pool's lock: the block that the thread last allocated while it held the lock.
+   * Only for comparison of pointers, because another thread may have freed the block. */
+  const TarnBlock *latest;
+  /* Guarded by the pool's lock: the number of latest blocks in succession that the thread freed
+   * before it allocated the next one. */
+  guint n_temporaries;
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* caches.c, cache.c and count.c.  The caller of the first three does not hold the pool's lock. */
+/* Functions of caches.c, cache.c and count.c.  The caller of the first three does not hold the
+ * pool's lock. */
 void _tarn_pool_init_caches (TarnPool *pool);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the lock, and keeps it */
 void _tarn_pool_free_caches (TarnPool *pool);
-/* The caller holds the lock and has closed the door to read sections, or is a child of fork (). */
+/* The caller holds the pool's lock and has stopped the pool's read sections, or runs in a child of
+ * fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 /* The caller of the following functions holds the lock. */
 gboolean _tarn_pool_close (TarnPool *pool);
@@ -259,16 +282,16 @@ void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 
-/* Returns TRUE if the pool's bound on the bytes of held blocks also counts bytes for which thread
- * caches have room.  That is so if the program has set the bound. */
+/* Returns TRUE if the capacity of thread caches counts against the pool's bound on the bytes of
+ * cached blocks, even if the caches are empty.  This is so if the program has set the bound. */
 static inline gboolean
 _tarn_pool_counts_room (const TarnPool *pool)
 {
   return pool->policy.hold_bytes != 0 && pool->policy.hold_bytes != G_MAXSIZE;
 }
 
-/* Returns TRUE if transfer bins have any blocks, which a thread has handed over and no other thread
- * has taken yet.  Needs no lock. */
+/* Returns TRUE if any transfer bin has blocks: blocks that a thread has handed over, and that no
+ * other thread has taken yet.  Needs no lock. */
 static inline gboolean
 _tarn_pool_has_transfers (const TarnPool *pool)
 {
@@ -285,9 +308,9 @@ _tarn_spread (guint32 number, gpointer handle)
   return number + (guint32) (spread >> 40);
 }
 
-/* Finds a queue in the table of queues to whose arenas the pool has references.  @handle: the
- * queue's handle; NULL: for requests that name no queue.  Returns NULL if the table does not have
- * the queue.  The caller holds the pool's lock, or is in a read section of its door. */
+/* Finds a queue in the table of queues whose arenas the pool may use (arena-table.c).  @handle is
+ * the queue's handle, or NULL for requests that name no queue.  Returns NULL if the queue is not in
+ * the table.  The caller holds the pool's lock, or is in a read section of the pool. */
 static inline TarnMetQueue *
 _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
 {
@@ -304,7 +327,8 @@ _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
     }
 }
 
-/* Gets the home slot of a bin: the first slot in which the bin can stand. */
+/* Gets the home slot of a cache's bin: the first slot of the hash table in which the bin can
+ * stand. */
 static inline TarnCacheBin *
 _tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -331,8 +355,8 @@ _tarn_cache_get_alloc_size (const TarnCache *cache, guint32 number)
   return _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (cache->pool));
 }
 
-/* Finds the first bin from index @i on that has a capacity above 0.  Returns TARN_CACHE_BINS if
- * there is none. */
+/* Finds the first bin of a cache, from index @i on, whose capacity is above 0.  Returns the bin's
+ * index; TARN_CACHE_BINS if there is no such bin. */
 static inline guint
 _tarn_cache_find_bin_with_room (const TarnCache *cache, guint i)
 {
@@ -364,7 +388,7 @@ _tarn_cache_find_bin (TarnCache *cache, guint32 number, gpointer handle)
   return NULL;
 }
 
-/* Replaces the blocks of a bin: sets its topmost block and its number of blocks. */
+/* Replaces the blocks of a cache's bin: sets the topmost block and the number of blocks. */
 static inline void
 _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
 {
@@ -379,8 +403,8 @@ _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
   return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
-/* Makes a block active for a request of @size bytes, and counts its bytes.  The thread is in a read
- * section, or holds the pool's lock. */
+/* Makes a block active (in use) for a request of @size bytes, and counts these bytes.  The thread
+ * is in a read section, or holds the pool's lock. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
 {
@@ -394,9 +418,9 @@ _tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
     cache->peak = (gssize) active;
 }
 
-/* Takes the block that was freed last from a bin, makes it active, and counts the hit.  The caller
- * makes sure that the bin is not empty.  The thread is in a read section, or holds the pool's
- * lock. */
+/* Takes the most recently freed block from a cache's bin, makes it active, and counts a hit.  The
+ * caller makes sure that the bin is not empty.  The thread is in a read section, or holds the
+ * pool's lock. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -410,9 +434,10 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* Serves a request from a bin of the calling thread's cache.  @handle: the request's queue; NULL:
- * none.  Returns NULL if the caller has to take the lock.  @begin is a compile-time constant, so
- * that the compiler inlines the call of it. */
+/* Serves a request from a bin of the calling thread's cache.  @handle is the request's queue, or
+ * NULL if it names none.  Returns NULL if the caller has to take the lock.  @begin is a function
+ * that enters a read section.  Callers pass a constant, so the compiler inlines the call of
+ * @begin. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take (TarnPool *pool, gsize size, guint32 number, gpointer handle, TarnBeginVisit begin)
 {
@@ -440,8 +465,8 @@ _tarn_pool_take_fast (TarnPool *pool, gsize size, guint32 number, gpointer handl
   return _tarn_pool_take (pool, size, number, handle, _tarn_thread_begin_visit);
 }
 
-/* Puts a block on top of a bin.  The caller makes sure that the bin's length is below its capacity.
- * The thread is in a read section, or holds the pool's lock. */
+/* Puts a block on top of a cache's bin.  The caller makes sure that the bin's length is below its
+ * capacity.  The thread is in a read section, or holds the pool's lock. */
 static inline void
 _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {
@@ -450,16 +475,17 @@ _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 
-/* Subtracts the bytes of a block that stops being active.  The thread is in a read section, or
- * holds the pool's lock. */
+/* Subtracts the bytes of a block that is being freed from the cache's count of active bytes.  The
+ * thread is in a read section, or holds the pool's lock. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_count_free (TarnCache *cache, const TarnBlock *block)
 {
   __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
 }
 
-/* Puts a block that is being freed on top of a bin, and counts the free.  The caller makes sure
- * that the bin has room.  The thread is in a read section, or holds the pool's lock. */
+/* Puts a block that is being freed on top of a cache's bin, and subtracts its bytes from the active
+ * bytes.  The caller makes sure that the bin has room for another block.  The thread is in a read
+ * section, or holds the pool's lock. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
 {
@@ -467,8 +493,8 @@ _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_push (bin, block);
 }
 
-/* Puts a block that is being freed into the calling thread's cache.  Returns FALSE, and changes
- * nothing, if the caller has to take the lock. */
+/* Puts a block that is being freed into the calling thread's cache.  If the caller has to take the
+ * lock, returns FALSE and changes nothing.  @begin is a function that enters a read section. */
 static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
 {
