@@ -9,16 +9,16 @@
 
 #include "pool/pool-private.h"
 
-/* Gets the pointer in a list by age that points from @older to the next newer block.  If @older is
- * NULL, gets the list's pointer to its oldest block. */
+/* Returns a pointer to the link from @older to the next newer block in a list by age.  If @older is
+ * NULL, returns a pointer to the list's field oldest. */
 static TarnBlock **
 get_link_to_newer (TarnAges *ages, const TarnBlock *older)
 {
   return older != NULL ? &_tarn_block_get_age (older)->newer : &ages->oldest;
 }
 
-/* Gets the pointer in a list by age that points from @newer to the next older block.  If @newer is
- * NULL, gets the list's pointer to its newest block. */
+/* Returns a pointer to the link from @newer to the next older block in a list by age.  If @newer is
+ * NULL, returns a pointer to the list's field newest. */
 static TarnBlock **
 get_link_to_older (TarnAges *ages, const TarnBlock *newer)
 {
@@ -40,8 +40,9 @@ add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
   ages->bytes += block->alloc_size;
 }
 
-/* Adds a chain of blocks, linked by TarnBlock.below, that come to a bin at this moment.  The
- * chain's first block becomes the newest in the list. */
+/* Adds a chain of blocks, linked by TarnBlock.below, to a list by age.  The blocks have just come
+ * to a bin, so their age counts from now.  The first block of the chain becomes the newest of the
+ * list. */
 void
 _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
 {
@@ -56,9 +57,9 @@ _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
     }
 }
 
-/* Adds a block that moves from one bin to another to a list by age.  Its age still counts from
- * the time at which it came to its first bin, so the function looks for the place that keeps the
- * list in order. */
+/* Adds a block to a list by age, after the block has moved from one bin to another.  The block's
+ * age still counts from the time at which it came to its first bin.  So the function looks for the
+ * place in the list that keeps the order by age. */
 void
 _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
 {

@@ -1,32 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A hash table, with linear probing, of the queues for which a pool has a reference to the heap's
- * arenas.  An arena is the memory from which threads allocate for one queue without a lock.
- * Threads look up a queue by its handle in a read section.  So a thread that changes the table
- * holds the pool's lock and has closed the pool's door, which keeps all threads out of read
- * sections.
+ * A pool's table of the queues whose arenas it may use.  An arena is memory of the heap below the
+ * pool, from which threads allocate for one queue without a lock.  The table is a hash table with
+ * linear probing.  Threads look up a queue by its handle in a read section.  So a thread that
+ * changes the table holds the pool's lock and has stopped the pool's read sections.
  *
- * The pool has a reference on each queue in the table.  When the pool drops a queue from the table,
- * it settles the blocks that belong to the queue's arenas: it notes in each block that the queue
- * uses the block, and the heap adds the block's memory to the heap's own table.
+ * The pool has a reference to each queue in the table.  When the pool removes a queue from the
+ * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool: it adds the
+ * queue to each block's uses, and the heap adds the block's memory to the heap's own table.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot, or in a slot after it if
  * all slots in between are taken. */
 
 #include "pool/cache-private.h"
 
-/* The number of slots in a new table, and the most queues that the table has. */
+/* FIRST_PLACES is the number of slots in a new table.  MAX_MET is the most queues that a table
+ * has. */
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
-/* If the full table has fewer unused queues than this, make_room () also drops queues that threads
- * have used. */
+/* A number of queues.  If fewer queues than this in the full table are unused, make_room () also
+ * removes queues that threads have used. */
 #define FEW_UNUSED (MAX_MET / 4)
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool.  The caller
- * holds the pool's lock.  It has also closed the pool's door to read sections, unless no other
- * thread can access the block. */
+ * holds the pool's lock.  It has also stopped the pool's read sections, unless no other thread can
+ * access the block. */
 void
 _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
 {
@@ -58,8 +58,8 @@ insert (TarnPool *pool, const TarnMetQueue *met)
   pool->met.n++;
 }
 
-/* Replaces the table by one with @n_places slots, which contains all queues except those marked as
- * is_going. */
+/* Replaces the table by one with @n_places slots.  The new table contains all queues except those
+ * whose is_going is TRUE. */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
@@ -84,8 +84,8 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Drops the queues marked as is_going from the table.  The pool releases its references on them
- * later, in _tarn_pool_unlock_and_sweep ().  The caller has closed the pool's door to read
+/* Removes the queues whose is_going is TRUE from the table.  The pool releases its references to
+ * them later, in _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read
  * sections. */
 static void
 drop_going (TarnPool *pool)
@@ -101,9 +101,9 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Drops the queues that no thread has used since the table was full the last time.  If these are
- * fewer than FEW_UNUSED, drops every second queue as well.  The caller has closed the pool's
- * door to read sections. */
+/* Removes those queues from the full table that no thread has used since the table was last full.
+ * If these are fewer than FEW_UNUSED, also removes every second queue.  The caller has stopped the
+ * pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -122,8 +122,8 @@ make_room (TarnPool *pool)
   drop_going (pool);
 }
 
-/* Adds a queue to the table, which takes over the caller's reference on @queue.  @handle: the
- * queue's handle; NULL (with a @queue of NULL) for requests that name no queue. */
+/* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For requests that name
+ * no queue, @handle and @queue are NULL.  The table takes over the caller's reference to @queue. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
@@ -141,8 +141,8 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   _tarn_pool_open (pool, was_open);
 }
 
-/* Drops a queue if it is in the table.  @handle: the queue's handle; NULL for requests that name no
- * queue. */
+/* Removes a queue from the table, if it is there.  @handle is the queue's handle, or NULL for
+ * requests that name no queue. */
 void
 _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
 {
@@ -158,7 +158,8 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Stops threads from allocating from the heap's arenas: drops all queues from the table. */
+/* Stops threads from allocating from the heap's arenas: removes all queues from the table, and ends
+ * the threads' grants (bytes that they may allocate without the lock). */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates memory without handing out a block, for allocators that are built on a pool (another
- * pool, say).  When such an allocator frees memory, it passes only the memory and its size.  The
- * size does not tell in which bin the block belongs, because the block may be an exact-size one.
- * So the pool looks the block up by its memory. */
+ * Allocates memory for allocators that are built on a pool, such as another pool.  These do not get
+ * a block, only its memory.  When such an allocator frees memory, it passes only the memory and its
+ * size.  The size does not tell in which bin the block belongs, because the block may have an exact
+ * size.  So the pool looks up the block by its memory, in an index. */
 
 #include "pool/pool-private.h"
 

@@ -4,17 +4,18 @@
  * A pool's bins, which are free lists of blocks of one size, and the counters that change when
  * blocks come to the pool or leave it.
  *
- * A pool keeps three kinds of tables of bins (store-private.h): for blocks that no queue uses; for
- * blocks that only one in-order queue uses, the queue's share; and recorded bins, for all other
- * blocks, usually with events that tell when a queue is done with them.
+ * A pool has three kinds of tables of bins (store-private.h).  One is for blocks that no queue
+ * uses.  Each in-order queue has one for blocks that only this queue uses, which are called the
+ * queue's share.  The third has the recorded bins, for all other blocks, usually with events that
+ * tell when a queue no longer uses them.
  *
  * The caller of each function here holds the pool's lock. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The least number of empty bins in a table at which the pool frees empty bins.  To keep fewer than
- * this costs less than to make a bin each time that its size is freed again. */
+/* The number of empty bins in a table from which on the pool frees them.  It keeps fewer empty bins
+ * than this, because that costs less than to make a bin each time that its size is freed again. */
 #define MANY_EMPTY 256
 
 /* Bins */
@@ -30,9 +31,9 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes a table of bins: for the share of @queue, which are the blocks that only this queue uses,
- * or for blocks in no share (@queue is NULL).  @ages: the list by age to which blocks in these
- * bins also belong; NULL: none. */
+/* Makes an empty table of bins: for the blocks that only @queue uses (the queue's share); or, if
+ * @queue is NULL, for other blocks.  @ages is the list by age that the blocks in these bins join;
+ * NULL: none. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -83,8 +84,8 @@ _tarn_bins_have (TarnBins *bins, guint32 number)
   return bin != NULL && bin->top != NULL;
 }
 
-/* Returns TRUE if a bin of a table has no blocks, and no counts that would be lost if it were
- * freed. */
+/* Returns TRUE if a bin has no blocks, and no counts that would be lost if the pool freed the
+ * bin. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 {
@@ -123,8 +124,8 @@ ensure_bin (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Gets the table of bins with a queue's share, the blocks that only this queue uses.  If @queue is
- * NULL, gets the table of bins with blocks that no queue uses.  Returns NULL if the queue has no
+/* Gets the table of bins with a queue's share: the blocks that only this queue uses.  If @queue is
+ * NULL, gets the table with the blocks that no queue uses.  Returns NULL if the queue has no
  * table. */
 TarnBins *
 _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
@@ -149,8 +150,8 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
   return queue->bins;
 }
 
-/* Returns TRUE if a free of a bin's blocks should record an event, because requests of other queues
- * wait for such blocks. */
+/* Returns TRUE if a free of a block from the bin with a number should record an event.  It should,
+ * if requests of other queues wait for blocks of this bin's size. */
 gboolean
 _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
 {
@@ -159,7 +160,7 @@ _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
   return bin != NULL && bin->n_to_record > 0;
 }
 
-/* Makes each of the next @n frees of blocks with a bin's number record an event. */
+/* Sets the number of frees that record an event to @n, for blocks of the bin with a number. */
 void
 _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
 {
@@ -190,8 +191,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 
 /* Queues' bins */
 
-/* Removes a queue's bin from the list TarnBin.unasked, if the list has it.  The list has the bins
- * of one size whose blocks no request of another queue has asked for. */
+/* Removes a queue's bin from the list TarnBin.unasked, if it is there.  This list contains the
+ * queues' bins of one size from which no request of another queue has asked for a block. */
 static void
 unlist (TarnBin *bin)
 {
@@ -214,9 +215,9 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Updates two things after a queue's bin got its first block or lost its last one: the number of
- * queues' bins of this size that have blocks, and the list of those that no request has asked
- * for. */
+/* Updates two fields of a recorded bin, after a queue's bin of the same size got its first block or
+ * lost its last one: n_shares, the number of queues' bins of this size that have blocks; and
+ * unasked, the list of those bins from which no request of another queue has asked for a block. */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -233,8 +234,8 @@ count_share (TarnPool *pool, TarnBin *bin)
     list (bin, of_all);
 }
 
-/* Marks a queue's bin as wanted: a request of another queue has asked for an event that tells when
- * the bin's blocks are idle.  Later requests do not ask again. */
+/* Marks a queue's bin as wanted.  A request of another queue has asked for an event, which tells
+ * when the queue no longer uses the bin's blocks.  Later requests then need not ask again. */
 void
 _tarn_bin_want (TarnBin *bin)
 {
@@ -243,8 +244,8 @@ _tarn_bin_want (TarnBin *bin)
   unlist (bin);
 }
 
-/* Removes the mark of _tarn_bin_want () from a bin, because the request that asked for an event
- * recorded none.  Other queues can then ask for the bin's blocks again. */
+/* Undoes _tarn_bin_want (), because the request that asked for an event has recorded none.  Other
+ * queues can then ask for the bin's blocks again. */
 void
 _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 {
@@ -258,8 +259,9 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Blocks in bins */
 
-/* Updates the number of empty bins, and of queues' bins that have blocks, after @bin got its first
- * block or lost its last one. */
+/* Updates the number of the table's empty bins, after @bin got its first block or lost its last
+ * one.  If @bin is a queue's bin, and blocks may move between queues, also updates the number of
+ * such bins that have blocks. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
@@ -271,7 +273,7 @@ note_change (TarnPool *pool, TarnBin *bin)
     count_share (pool, bin);
 }
 
-/* Counts @n blocks that came to a bin.  If @n is negative, counts -@n blocks that left it. */
+/* Adds @n to the number of blocks in a bin.  If @n is negative, the blocks have left the bin. */
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 {
@@ -289,8 +291,8 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Sets TarnAge.above of each block in a chain that was put on top of a bin, and of the block below
- * the chain.  @last is the chain's lowest block. */
+/* Sets the pointers TarnAge.above, after a chain of blocks was put on top of a bin: in each block
+ * of the chain, and in the block below the chain.  @last is the lowest block of the chain. */
 static void
 link_above (const TarnBin *bin, const TarnBlock *last)
 {
@@ -305,9 +307,9 @@ link_above (const TarnBin *bin, const TarnBlock *last)
     _tarn_block_get_age (last->below)->above = above;
 }
 
-/* Removes a chain of blocks, from @first down to @last, from the list by age, and repairs
- * TarnAge.above of the block below them.  The caller is taking the chain out of its bin.  @above is
- * the block above the chain; NULL if the chain was at the bin's top. */
+/* Removes a chain of blocks, from @first down to @last, from the list by age, and updates
+ * TarnAge.above of the block below the chain.  The caller also takes the chain out of its bin.
+ * @above is the block above the chain; NULL if the chain is at the top of the bin. */
 static void
 unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *above)
 {
@@ -322,9 +324,9 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
   _tarn_ages_remove (ages, last);
 }
 
-/* Notes that @block came to @bin.  If the bin's blocks are in the list TarnStore.recorded, and
- * the block's events are done, sets has_done: the pool may have recorded blocks that it can
- * return. */
+/* Sets TarnStore.has_done if @block, which has come to @bin, is a recorded block whose events have
+ * completed.  The pool then knows that it may have recorded blocks that it can return to
+ * upstream. */
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
 {
@@ -332,8 +334,8 @@ note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
     pool->store.has_done = pool->base.klass->is_done (block);
 }
 
-/* Puts a chain of blocks on top of a bin, from @first down to @last.  The caller adds them to the
- * list by age. */
+/* Puts a chain of blocks, from @first down to @last, on top of a bin.  The caller adds the blocks
+ * to the list by age. */
 static void
 place (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -346,7 +348,8 @@ place (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
   note_recorded (pool, bin, first);
 }
 
-/* Puts a chain of blocks on top of a bin, from @first down to @last, and into the list by age. */
+/* Puts a chain of blocks, from @first down to @last, on top of a bin, and adds them to the list by
+ * age. */
 static void
 push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -355,8 +358,8 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
     _tarn_ages_add (bin->bins->ages, first, last);
 }
 
-/* Gets the bin into which the caller puts a single held block.  Forgets the bin's batches,
- * because the block will lie on top of them. */
+/* Gets the bin for a single cached block, which the caller then puts there.  Clears the bin's list
+ * of batches, because the block will lie on top of them. */
 static TarnBin *
 get_bin_for (TarnPool *pool, const TarnBlock *block)
 {
@@ -395,9 +398,10 @@ list_bins_by_age (TarnBins *bins, TarnAges *ages)
     }
 }
 
-/* Begins to order the blocks in all bins by age.  Blocks in recorded bins go to the list @recorded,
- * those in queues' shares to @shares, and those that no queue uses to TarnStore.ready.  The age of
- * the blocks that are in bins now counts from now. */
+/* Makes the pool keep the blocks of all bins in lists by age.  Adds the blocks in recorded bins to
+ * the list @recorded, the blocks in queues' shares (used by only one queue) to @shares, and the
+ * blocks that no queue uses to TarnStore.ready.  The age of blocks that are in bins already counts
+ * from now. */
 void
 _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
 {
@@ -452,7 +456,8 @@ _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n
   push (pool, bin, first, last, n);
 }
 
-/* Removes a block from its bin.  @link: the pointer to the block in the bin. */
+/* Removes a block from its bin, and returns it.  @link is the pointer in the bin that points to the
+ * block. */
 TarnBlock *
 _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
@@ -483,8 +488,8 @@ _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
   _tarn_pool_pop_block (pool, bin, above != NULL ? &above->below : &bin->top);
 }
 
-/* Moves each block of a bin to the bin where the block belongs now, because its uses or events have
- * changed.  That may be the same bin.  Keeps the order of the blocks. */
+/* Moves each block of a bin to the bin where the block belongs now, which may be the same one.  The
+ * caller has changed the uses or events of the blocks.  Keeps the order of the blocks. */
 void
 _tarn_bin_move (TarnPool *pool, TarnBin *bin)
 {
@@ -497,8 +502,8 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
     put_moved (pool, g_ptr_array_index (blocks, i));
 }
 
-/* Moves each block in a table's bins to the bin where the block belongs now, because its uses or
- * events have changed.  @bins: nullable. */
+/* Moves each block in the bins of a table to the bin where the block belongs now.  The caller has
+ * changed the uses or events of the blocks.  @bins: nullable. */
 void
 _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 {
@@ -512,10 +517,11 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
     _tarn_bin_move (pool, bin);
 }
 
-/* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken blocks there
- * already.  If the newest batch has at most @max blocks, takes this batch.  Otherwise takes one
- * block if the bin has more than @n_taken.  Appends the blocks to a chain at *end, and moves *end
- * to the chain's new end.  Returns the number of blocks taken, which may be 0. */
+/* Takes blocks from the top of a bin for a thread's cache, which has already taken @n_taken blocks
+ * from this bin.  If the newest batch (blocks that came to the bin together) has at most @max
+ * blocks, takes this batch.  Otherwise takes one block, but only if more than @n_taken blocks are
+ * left in the bin.  Appends the blocks to the chain whose end is *end, and updates *end.  Returns
+ * the number of blocks taken, which may be 0. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
@@ -558,8 +564,8 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
   pool->stats.active_bytes += size;
 }
 
-/* Takes a block from a bin for a request of @size bytes.  @link: the pointer to the block in the
- * bin. */
+/* Takes a block from a bin for a request of @size bytes.  @link is the pointer in the bin that
+ * points to the block. */
 TarnBlock *
 _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
 {
@@ -616,8 +622,8 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   stats->misses++;
 }
 
-/* Retires a block: stops counting it among the pool's blocks, so that the caller can return its
- * memory to upstream.  If the block was held, the caller has taken it out of its bin. */
+/* Stops counting a block among the pool's blocks (state RETIRED), so that the caller can return the
+ * block's memory to upstream.  If the block was cached, the caller has taken it out of its bin. */
 void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
@@ -632,9 +638,9 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
-/* Makes a retired block held again, because the pool cannot find out whether commands still use its
- * memory.  Puts the block into the bin where it belongs; or, if no request may get it, into the
- * list TarnStore.stuck. */
+/* Caches a block again that the pool wanted to return to upstream.  The pool could not return it,
+ * because it cannot find out whether commands still use the memory.  Puts the block into its bin.
+ * But if no request may get the block, adds it to the list TarnStore.stuck. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chunks of block structs, from which pools take the structs of their blocks. */
+ * Chunks: arrays of block structs, from which pools take the structs of their blocks.  A struct is
+ * vacant if it belongs to no block. */
 
 #include "pool/block-chunk-private.h"
 
@@ -48,16 +49,17 @@ chunk_of (const TarnBlock *block)
   return chunk;
 }
 
-/* Returns TRUE if a thread that needs a chunk may take this one.  @chunk: nullable. */
+/* Returns TRUE if a thread that needs a new chunk may take this one: no thread has it, and it has
+ * vacant structs.  @chunk: nullable. */
 static gboolean
 is_open (const TarnBlockChunk *chunk)
 {
   return chunk != NULL && !chunk->is_taken && !is_full (chunk);
 }
 
-/* Gets a chunk with vacant structs for a thread, in place of the thread's full one (NULL: it has
- * none).  At the end of the pool's list stand chunks that a thread has, and full chunks until one
- * of their structs becomes vacant. */
+/* Gets a chunk with vacant structs for a thread, in place of the thread's full chunk (NULL: it has
+ * none).  At the end of the pool's list of chunks are those that a thread has, and those that are
+ * full. */
 static TarnBlockChunk *
 take_chunk (GQueue *chunks, TarnBlockChunk *full)
 {
@@ -75,7 +77,8 @@ take_chunk (GQueue *chunks, TarnBlockChunk *full)
   return chunk;
 }
 
-/* Takes a vacant struct from a thread's chunk.  The struct is zero except for its number. */
+/* Takes a vacant struct from a thread's chunk of block structs.  All fields of the struct are zero,
+ * except its number. */
 TarnBlock *
 _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
 {
@@ -92,9 +95,9 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* Makes a chunk the next one that a thread will take.  Frees the chunk instead if all of its
- * structs are vacant and there is another chunk to take.  The caller makes sure that the chunk has
- * a vacant struct, and that no thread has the chunk. */
+/* Makes a chunk that no thread has, and that has a vacant struct, the next one that a thread
+ * takes.  But if all of its structs are vacant and there is another chunk to take, frees the chunk
+ * instead. */
 static void
 offer (GQueue *chunks, TarnBlockChunk *chunk)
 {
@@ -106,8 +109,9 @@ offer (GQueue *chunks, TarnBlockChunk *chunk)
     g_queue_push_head_link (chunks, &chunk->link);
 }
 
-/* Makes the struct of a retired block vacant.  Its state stays TARN_BLOCK_RETIRED until it is taken
- * again, so that the pool notices if a program frees the block twice. */
+/* Makes the struct of a block vacant, after the block's memory was returned to upstream.  The state
+ * stays TARN_BLOCK_RETIRED until the struct is taken again.  So the pool notices if the program
+ * frees the block a second time. */
 void
 _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
 {
@@ -135,8 +139,8 @@ _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
     offer (chunks, own);
 }
 
-/* Finds the next block after @block that is neither vacant nor retired.  If @block is NULL, finds
- * the first such block. */
+/* Finds the next struct after @block, in the pool's list of chunks, that belongs to a block of the
+ * pool: neither vacant nor retired.  If @block is NULL, finds the first such struct. */
 TarnBlock *
 _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
 {
@@ -165,7 +169,8 @@ _tarn_block_chunks_clear (GQueue *chunks)
     }
 }
 
-/* Gets the age of a block.  The age is valid only while the block is in a list by age. */
+/* Gets the struct with the age of a cached block.  Its contents are valid only while the block is
+ * in a list by age. */
 TarnAge *
 _tarn_block_get_age (const TarnBlock *block)
 {
@@ -176,9 +181,10 @@ _tarn_block_get_age (const TarnBlock *block)
   return &chunk->ages[block->number];
 }
 
-/* Origins of blocks: which request got a block.  A thread reads origins only while no thread
- * allocates or frees.  However, a thread that has allocated a block already may still be writing
- * its origin.  So the writer stores time last, and a reader ignores an origin without a time. */
+/* Origins of blocks.  An origin tells which request got a block.  A thread reads origins only while
+ * no thread allocates or frees.  But a thread that has already allocated a block may still be
+ * writing its origin.  So the writer stores the field time last, and a reader ignores an origin
+ * without a time. */
 
 /* Gets the address at which to store a block's origin.  Allocates the chunk's array of origins if
  * it has none.  Returns NULL if there is no memory for the array. */
@@ -223,8 +229,9 @@ _tarn_block_forget_origin (TarnBlock *block)
     __atomic_store_n (&origins[block->number].time, 0, __ATOMIC_RELAXED);
 }
 
-/* Gets a block's origin.  Returns FALSE if the origin was written before the present tracing of
- * blocks began, because then it may be that of an earlier block with the same struct. */
+/* Gets a block's origin: the request that got the block.  Returns FALSE if the origin was written
+ * before the program last started to trace blocks.  Such an origin may be that of an earlier block
+ * with the same struct. */
 gboolean
 _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin)
 {

@@ -1,21 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Chooses the held blocks to return to upstream, and their order.  The functions here retire these
- * blocks: they remove them from the pool's bins and counters, and link them by TarnBlock.below. The
- * caller holds the pool's lock.  After releasing it, the caller returns the blocks to upstream
+ * Chooses the cached ("held") blocks whose memory the pool returns to upstream, and their order.
+ * The functions here only take the blocks out of the pool: they remove them from its bins and
+ * counters, set their state to RETIRED, and link them by TarnBlock.below.  The caller holds the
+ * pool's lock.  It releases the lock, and then returns the memory of the blocks to upstream
  * (upstream/give-back.c). */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
 
-/* The most bytes that a pool over a heap holds, if the program sets no bound: the managed bytes
- * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  A bound twice as high cost a language
- * model 5 % of its memory. */
+/* The bound on the bytes that a pool over a heap holds, if the program sets none: the managed bytes
+ * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  With a bound twice as high, a language
+ * model lost 5 % of its memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* Appends a retired block to a list.  *end points to the list's last link. */
+/* Appends a block, taken out of the pool, to a list.  *end points to the list's last link, which is
+ * NULL. */
 static void
 append (TarnBlock ***end, TarnBlock *block)
 {
@@ -23,8 +25,8 @@ append (TarnBlock ***end, TarnBlock *block)
   *end = &block->below;
 }
 
-/* Retires the stuck blocks: held blocks that an earlier call could not return to upstream.  Returns
- * them as a list, so that the caller tries again to return them. */
+/* Takes the stuck blocks out of the pool: cached blocks whose memory an earlier call could not
+ * return to upstream.  Returns them as a list, so that the caller tries again. */
 TarnBlock *
 _tarn_pool_take_stuck (TarnPool *pool)
 {
@@ -41,7 +43,8 @@ _tarn_pool_take_stuck (TarnPool *pool)
   return blocks;
 }
 
-/* Removes a block from its bin and its list by age, retires it, and appends it to a list. */
+/* Takes a block out of the pool: removes it from its bin and its list by age, marks it as retired,
+ * and appends it to a list of blocks to return to upstream. */
 static void
 take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
@@ -50,8 +53,8 @@ take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
   append (end, block);
 }
 
-/* Finds the oldest recorded block whose commands have completed, among @block and the newer ones.
- * Returns NULL if there is none, or if @block is NULL. */
+/* Searches the list of recorded blocks, from @block to newer ones, for the first one whose commands
+ * have completed.  Returns NULL if there is none, or if @block is NULL. */
 static TarnBlock *
 find_done (const TarnPool *pool, TarnBlock *block)
 {
@@ -60,8 +63,8 @@ find_done (const TarnPool *pool, TarnBlock *block)
   return block;
 }
 
-/* Gets the older one of @ready, a block that can be returned at any time, and @done, a recorded
- * block whose commands have completed.  Each may be NULL. */
+/* Returns the older one of two blocks.  Each may be NULL.  The pool can return the memory of both
+ * to upstream: of @ready at any time, and of @done because its commands have completed. */
 static TarnBlock *
 get_oldest (TarnBlock *ready, TarnBlock *done)
 {
@@ -73,8 +76,9 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
 typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
                              gsize keep_bytes);
 
-/* Retires blocks that can be returned without a wait, the oldest first, until @shall_go returns
- * FALSE for the next one or no such block is left.  Appends them to a list. */
+/* Takes blocks out of the pool whose memory it can return to upstream without a wait, the oldest
+ * first.  Stops when @shall_go returns FALSE for the next block, or no such block is left.  Appends
+ * the blocks to a list. */
 static void
 take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
@@ -112,8 +116,9 @@ was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsiz
   return _tarn_block_get_age (block)->since <= since;
 }
 
-/* Retires blocks that can be returned without a wait, the oldest first, until the pool holds at
- * most @keep_bytes bytes or no such block is left.  Returns them as a list. */
+/* Takes blocks out of the pool whose memory it can return to upstream without a wait, the oldest
+ * first.  Stops when the pool holds at most @keep_bytes bytes, or no such block is left.  Returns
+ * the blocks as a list. */
 TarnBlock *
 _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
 {
@@ -124,7 +129,8 @@ _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
   return blocks;
 }
 
-/* Retires all blocks of a queue's share (NULL: the queue has none), and appends them to a list. */
+/* Takes all cached blocks that only one queue uses (the queue's share) out of the pool, and appends
+ * them to a list.  @share: nullable. */
 static void
 take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
 {
@@ -145,7 +151,8 @@ take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
       }
 }
 
-/* Retires all blocks of a queue's share (NULL: the queue has none).  Returns them as a list. */
+/* Takes all cached blocks that only one queue uses (the queue's share) out of the pool.  Returns
+ * them as a list, so that the caller returns their memory to upstream.  @share: nullable. */
 TarnBlock *
 _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 {
@@ -156,8 +163,9 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Retires the recorded blocks that no command uses any more, and all blocks of a queue's share
- * (NULL: the queue has none).  Returns them as a list. */
+/* Takes two kinds of cached blocks out of the pool: recorded blocks that no command uses any more,
+ * and all blocks that only one queue uses (@share; nullable).  Returns them as a list, so that the
+ * caller returns their memory to upstream. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -175,7 +183,8 @@ _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Computes the most bytes that the pool may hold, in bins, thread caches and transfer bins. */
+/* Returns the most bytes that the pool may hold in its bins, thread caches and transfer bins
+ * (blocks on their way between threads). */
 static gsize
 get_bound (const TarnPool *pool)
 {
@@ -190,8 +199,9 @@ subtract (gsize bytes, gsize other)
   return bytes - MIN (bytes, other);
 }
 
-/* Computes the most bytes that the pool's own bins may hold: the bound on held bytes, less the room
- * of transfer bins, and less the room of thread caches if the program has set the bound. */
+/* Returns the most bytes that the pool's own bins may hold.  This is the bound on held bytes, less
+ * the most bytes in transfer bins.  If the program has set the bound, it is also less the bytes for
+ * which thread caches have capacity. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {
@@ -203,23 +213,24 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Computes by how many bytes the room of thread caches may grow.  Held blocks that are not in the
- * ready list reduce this number, because the pool cannot return them at any time to make room. */
+/* Returns the number of bytes by which the capacity of thread caches may grow.  The pool must be
+ * able to make room for these bytes at any time.  So held blocks that it cannot return to upstream
+ * at any time (those not in the list ready) reduce the number. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
   return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
-/* Returns TRUE if the pool's bins have more bytes than they may. */
+/* Returns TRUE if the pool's bins hold more bytes than they may. */
 gboolean
 _tarn_pool_has_excess (const TarnPool *pool)
 {
   return pool->stats.held_bytes > _tarn_pool_get_room (pool);
 }
 
-/* Returns TRUE if the pool returns blocks that it has held for a long time: a pool over a heap
- * does, if the program has set no bound. */
+/* Returns TRUE if the pool returns blocks to upstream after it has held them for a long time.  A
+ * pool over a heap does so, if the program has set no bound on held bytes. */
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
@@ -233,8 +244,9 @@ is_expired (const TarnBlock *block, gint64 now)
   return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
-/* Returns TRUE if the pool should ask the driver whether recorded blocks can be returned: because
- * the pool holds more bytes than it may, or has held the oldest recorded block for a long time. */
+/* Returns TRUE if the pool should ask the driver which recorded blocks it can return to upstream.
+ * It should if the bins hold more bytes than they may, or if the pool has held the oldest recorded
+ * block for a long time. */
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
@@ -245,9 +257,10 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Retires blocks that the pool has held for a long time, because each keeps memory of the heap in
- * use.  Appends them to a list.  Then moves the blocks in thread caches to the bins, where the next
- * call finds them.  Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since it
+/* Takes blocks out of the pool that it has held for a long time, because each keeps memory of the
+ * heap in use.  Appends them to a list, so that the caller returns their memory to the heap.  Then
+ * moves the blocks in thread caches to the bins, so that the next call of this function finds them
+ * there.  Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the function
  * last did this. */
 static void
 take_expired (TarnPool *pool, TarnBlock ***end)
@@ -261,8 +274,9 @@ take_expired (TarnPool *pool, TarnBlock ***end)
   _tarn_pool_flush (pool);
 }
 
-/* Retires the oldest blocks if the pool holds more bytes than it may, and blocks that were held for
- * a long time.  Returns them as a list, or NULL if there are none. */
+/* Takes blocks out of the pool: those that it has held for a long time, and, if the bins hold more
+ * bytes than they may, the oldest ones.  Returns them as a list, so that the caller returns their
+ * memory to upstream.  Returns NULL if there are none. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
 {
@@ -274,14 +288,15 @@ _tarn_pool_take_excess (TarnPool *pool)
   if (is_to_expire (pool))
     take_expired (pool, &end);
   room = _tarn_pool_get_room (pool);
-  /* Retires down to 7/8 of the room, so that not every free has to return a block. */
+  /* Makes the bins an eighth smaller than they may be, so that not every free has to return a
+   * block. */
   if (pool->stats.held_bytes > room)
     take_oldest (pool, is_excess, 0, room - room / 8, &end);
   return blocks;
 }
 
-/* Retires blocks as _tarn_pool_take_excess () does.  Appends @blocks, which the caller has already
- * retired, to the list that it returns. */
+/* Takes blocks out of the pool as _tarn_pool_take_excess () does, and returns them as a list.
+ * Appends to it the list @blocks, which the caller has already taken out of the pool. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {
@@ -300,7 +315,8 @@ typedef struct
   guint32 number;
 } NumberedBin;
 
-/* Frees the unused bins of a table (NULL: there is none), and adds the other bins to a list. */
+/* Appends all bins of a table to an array, except unused bins, which the function frees.  @bins:
+ * nullable. */
 static void
 list_bins (GArray *list, TarnBins *bins)
 {
@@ -346,8 +362,9 @@ list_largest_first (TarnPool *pool)
   return list;
 }
 
-/* Retires the stuck blocks, and then held blocks, the largest first, until the latter have the
- * wanted number of bytes or none is left.  Returns all of them as a list. */
+/* Takes blocks out of the pool: first all stuck blocks, which an earlier call could not return to
+ * upstream; then cached blocks, the largest first, until these have @wanted bytes or none is left.
+ * Returns all of them as a list, so that the caller returns their memory to upstream. */
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {
