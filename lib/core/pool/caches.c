@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The list of a pool's thread caches: how caches begin and end, and the pool's door.  While the
- * door is closed, no thread is in a read section, so none uses its cache without the pool's lock.
- * TarnCaches (pool-private.h) has the invariants. */
+ * The list of a pool's thread caches: how the pool makes, hands over and frees caches, and how it
+ * stops read sections.  While these are stopped, no thread is in one, so no thread uses its cache
+ * without the pool's lock.  A pool's "door", in the code, tells whether read sections are stopped
+ * (closed) or allowed (open).  TarnCaches (pool-private.h) has the invariants. */
 
 #include "pool/arenas-private.h"
 
@@ -12,20 +13,25 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* The factors by which a hash of a bin's number gives the index of its home slot in a cache.  With
- * few leading bits, the low bits of the number differ between sizes that programs often use.  With
- * more, and over a heap, each size has a bin of its own, and the low bits are mostly equal (0 for a
- * power of two).  Then the factor has to mix all bits: 2^32 divided by the golden ratio. */
+/* Two factors for the position of a bin in a cache's hash table.  The hash of a bin's number, times
+ * the factor, gives the index of the bin's home slot.
+ * - COARSE_SPREAD: with few leading bits, the low bits of a bin's number differ between sizes that
+ *   programs often use, so the factor need not mix the bits.
+ * - FINE_SPREAD: with more leading bits, or over a heap, each size has its own bin.  The low bits
+ *   of its number are then mostly equal (0 for a power of two), so the factor mixes all bits.  It
+ *   is 2^32 divided by the golden ratio. */
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 
-/* The most leading bits with which each bin of sizes below 4 GiB has a home slot of its own.  For
- * example, 4 leading bits make 16 bins for each of 32 powers of two: 512 bins. */
+/* A value of the parameter leading_bits: the highest with which each bin of sizes below 4 GiB has a
+ * home slot of its own in a cache.  For example, 4 leading bits make 16 bins for each of 32 powers
+ * of two, together 512 bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
-/* Frees a cache whose thread has ended.  Moves its blocks and counts to the pool.  At least two
- * other caches must remain: the peak of a pool's only cache counts as the pool's, and would not
- * include the bytes that this cache had.  The caller holds the lock. */
+/* Frees a cache whose thread has ended, after it has moved the cache's blocks and counts to the
+ * pool.  At least two other caches must remain.  If only one remained, the pool would take the peak
+ * of that cache for its own, although this peak does not include the bytes of the freed cache.  The
+ * caller holds the pool's lock. */
 static void
 cache_free (TarnCache *cache)
 {
@@ -47,8 +53,9 @@ cache_free (TarnCache *cache)
   free (cache);
 }
 
-/* Abandons a cache whose thread has ended, so that any thread with the lock can use the cache.
- * Frees the cache instead if the pool already has TARN_MAX_ABANDONED abandoned ones. */
+/* Marks a cache as abandoned, because its thread has ended.  Any thread that holds the pool's lock
+ * can then use the cache.  But if the pool already has TARN_MAX_ABANDONED abandoned caches, frees
+ * this one. */
 static void
 abandon (gpointer item)
 {
@@ -68,10 +75,11 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Opens the door to the read sections that are allowed now: usually to all, but only to traced ones
- * while blocks are traced.  If the index has blocks in use, or another pool may serve the requests
- * (redirect), opens it to fenced read sections only.  Then requests take a slower path, which adds
- * their blocks to the index, or asks the other pool. */
+/* Allows those read sections that are possible in the pool's present state.  Usually these are
+ * all.  While blocks are traced, they are only the traced ones.  If the index must contain all
+ * blocks in use, or another pool may serve the requests (redirect), they are only the fenced ones.
+ * Then requests take a slower path, which adds their blocks to the index, or asks the function that
+ * chooses the pool. */
 void
 _tarn_pool_open_door (TarnPool *pool)
 {
@@ -83,7 +91,7 @@ _tarn_pool_open_door (TarnPool *pool)
     _tarn_door_open (&pool->door);
 }
 
-/* Opens the door of a new pool, unless its threads have no caches. */
+/* Allows read sections in a new pool, unless its threads have no caches. */
 void
 _tarn_pool_init_caches (TarnPool *pool)
 {
@@ -97,9 +105,9 @@ _tarn_pool_init_caches (TarnPool *pool)
     _tarn_pool_open_door (pool);
 }
 
-/* Moves all blocks from all caches to the pool, and sets the caches' capacity to 0.  The caller
- * adds a cache, so each cache gets a smaller part of the pool's bound.  The caller holds the
- * lock. */
+/* Moves the blocks of all caches to the pool's bins, and sets the capacity of the caches' bins to
+ * 0.  The caller has added a cache, so that each cache now gets a smaller part of the pool's bound
+ * on held bytes.  The caller holds the pool's lock. */
 static void
 share_anew (TarnPool *pool)
 {
@@ -121,7 +129,8 @@ cache_new (TarnPool *pool)
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
   cache->spread = pool->policy.spread;
-  /* The peak of the only cache is the pool's, so count it before a second cache is added. */
+  /* While the pool has only one cache, the peak of this cache is the pool's.  So the pool counts
+   * the peak before it adds a second cache. */
   if (pool->caches.first != NULL && pool->caches.first->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches.first;
@@ -135,8 +144,8 @@ cache_new (TarnPool *pool)
   return cache;
 }
 
-/* Takes over an abandoned cache, with its blocks, for the calling thread.  Returns NULL if there is
- * none.  The caller holds the lock. */
+/* Takes an abandoned cache, whose thread has ended, over for the calling thread, with the blocks in
+ * it.  Returns NULL if there is none.  The caller holds the pool's lock. */
 static TarnCache *
 take_over (TarnPool *pool)
 {
@@ -153,11 +162,11 @@ take_over (TarnPool *pool)
   return cache;
 }
 
-/* Takes the lock, and gets the calling thread's cache.  Makes a cache if the thread has none.
- * Returns NULL if the thread has no cache and the door is closed, or if the thread is ending.  To
- * add a cache to the thread, releases the lock for a moment, because a thread must take the lock of
- * the list of threads before the pool's.  Another thread may close the door for good in that
- * moment, so the caller has to check the door. */
+/* Takes the pool's lock, and gets the calling thread's cache.  Makes a cache if the thread has
+ * none.  Returns NULL if the thread has no cache and read sections are stopped, or if the thread is
+ * ending.  To add a cache to the thread, the function releases the lock for a moment, because a
+ * thread must take the lock of the list of threads before the pool's.  In that moment another
+ * thread may stop read sections for good, so the caller has to check that. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -176,8 +185,8 @@ _tarn_pool_lock (TarnPool *pool)
   return cache;
 }
 
-/* Frees all caches of a pool that ends.  The caller makes sure that no thread calls the pool any
- * more, and that all blocks are gone. */
+/* Frees all caches of a pool that is being destroyed.  The caller makes sure that no thread calls
+ * the pool any more, and that the caches have no blocks. */
 void
 _tarn_pool_free_caches (TarnPool *pool)
 {
@@ -194,8 +203,9 @@ _tarn_pool_free_caches (TarnPool *pool)
 
 /* The door */
 
-/* Closes the door to read sections, and waits until no thread is in one.  Returns TRUE if the door
- * was open; then the caller must call _tarn_pool_open () later.  The caller holds the lock. */
+/* Stops the pool's read sections: from now on no thread can enter one, and the function waits until
+ * no thread is in one.  Returns TRUE if they were allowed before.  Then the caller must call
+ * _tarn_pool_open () later.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {
@@ -206,8 +216,9 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
-/* Opens the door again if @was_open is TRUE, unless the pool has stopped holding blocks since.  The
- * caller holds the lock. */
+/* Allows the pool's read sections again, after _tarn_pool_close () has returned @was_open.  Does
+ * nothing if @was_open is FALSE, or if the pool has stopped holding blocks.  The caller holds the
+ * pool's lock. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {

@@ -1,24 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds up the counters of a pool and its thread caches.  The public counters are the sum of all of
- * them at one moment.  To get that sum, the pool closes its door to read sections, so that no
- * thread changes the counters of its cache meanwhile. */
+ * Adds up the counters of a pool and its thread caches.  The public counters are the sums at one
+ * moment.  To get these sums, the pool stops its read sections, so that no thread changes the
+ * counters of its cache meanwhile. */
 
 #include "pool/cache-private.h"
 
-/* Gets the higher of a peak and a count of active bytes.  Ignores a negative count, which means
- * that the pool has counted frees whose allocations a thread's cache has not reported yet.  The
- * function knows it by the fact that, as a gsize, it exceeds the managed bytes.  The sign bit
- * would not do, because a pool may have more than half of the bytes that a gsize can count. */
+/* Returns the higher of @peak, a peak of active bytes, and @active, a count of active bytes.
+ * Ignores a negative count, which is possible: the pool has counted frees whose allocations a
+ * thread's cache has not reported yet.  A negative count is higher than @managed, because gsize is
+ * unsigned.  The function does not test the sign bit, because a pool may have more than half of the
+ * bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
   return active > peak && active <= managed ? active : peak;
 }
 
-/* Adds up the managed bytes of the pool and all caches.  The sum may be inexact unless the door is
- * closed, because threads change their caches' counters meanwhile.  The caller holds the lock. */
+/* Adds up the managed bytes of the pool and all caches.  The sum is exact only if the caller has
+ * stopped the pool's read sections.  Otherwise threads may change the counters of their caches
+ * meanwhile.  The caller holds the pool's lock. */
 gsize
 _tarn_pool_get_managed (const TarnPool *pool)
 {
@@ -42,9 +44,9 @@ _tarn_pool_note_managed_peak (TarnPool *pool)
   pool->stats.peak_managed_bytes = MAX (pool->stats.peak_managed_bytes, managed);
 }
 
-/* Adds up the bytes that count against the pool's limit: managed bytes, charged bytes, which the
- * program allocates beside the pool, and bytes that threads may still allocate by their grants.
- * The caller holds the lock. */
+/* Adds up the bytes that count against the pool's limit: the managed bytes, the charged bytes
+ * (which the program allocates without the pool), and the bytes that threads may still allocate
+ * without the pool's lock (their grants).  The caller holds the pool's lock. */
 gsize
 _tarn_pool_get_committed (const TarnPool *pool)
 {
@@ -59,9 +61,9 @@ _tarn_pool_get_committed (const TarnPool *pool)
   return committed;
 }
 
-/* Adds up the active bytes of the pool and all caches.  Unless the door is closed, a block that one
- * thread frees and another allocates meanwhile may count twice, or not at all.  The caller holds
- * the lock. */
+/* Adds up the active bytes of the pool and all caches.  The sum is exact only if the caller has
+ * stopped the pool's read sections.  Otherwise, if one thread frees a block and another allocates
+ * it meanwhile, the block may count twice, or not at all.  The caller holds the pool's lock. */
 static gsize
 sum_active (const TarnPool *pool)
 {
@@ -73,11 +75,12 @@ sum_active (const TarnPool *pool)
   return active;
 }
 
-/* Raises the peak to the present active bytes.  This may miss a peak, but never sets it too high.
- * To count exactly, closes the door to read sections, but only if a count with the door open looks
- * like a new peak.  To read all caches takes time, too.  So _tarn_pool_count_own () calls this only
- * if the pool's own count exceeds noted_bytes, the highest count so far.  The caller holds the
- * lock. */
+/* Raises the pool's peak of active bytes to the present number, if that is higher.  May miss a
+ * peak, but never sets it too high.  First counts while threads may be in read sections.  Only if
+ * the count looks like a new peak, stops the read sections and counts again, exactly.  Even the
+ * first count takes time, because it reads all caches.  So _tarn_pool_count_own () calls this
+ * function only if the pool's own count exceeds noted_bytes, the highest count so far.  The caller
+ * holds the pool's lock. */
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
@@ -96,9 +99,9 @@ _tarn_pool_note_peak (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Adds to *stats the changes that a cache has not reported to the pool yet.  The cache's peak
- * counts only if the pool has no other cache.  Otherwise nobody knows how many bytes the other
- * caches had at the time of the peak. */
+/* Adds to *stats the changes that a cache has not reported to the pool yet.  Uses the cache's peak
+ * only if the pool has no other cache, because the number of bytes that other caches had at the
+ * time of the peak is unknown. */
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -127,7 +130,8 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* Adds the blocks that a cache keeps for temporaries to *stats. */
+/* Adds to *stats the blocks that a cache keeps for temporaries (blocks that a thread frees before
+ * it allocates the next one). */
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -166,7 +170,8 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 }
 
 /* Adds the changes that a cache has not reported yet to the pool's counters.  The caller holds the
- * lock.  The cache is the calling thread's, or the caller has closed the door to read sections. */
+ * pool's lock.  The cache is the calling thread's, or the caller has stopped the pool's read
+ * sections. */
 void
 _tarn_cache_count_active (TarnCache *cache)
 {
@@ -188,10 +193,11 @@ _tarn_cache_count_active (TarnCache *cache)
 }
 
 /* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
- * notes a new peak.  The caller calls this before it changes the pool's own active_bytes, so that a
- * peak is seen before they decrease.  If the thread has no cache, because it is ending, adds the
- * changes of all caches: the peak of the only cache is the pool's only as long as no other thread
- * changes active_bytes.  The caller holds the lock. */
+ * updates the peak.  The caller calls this before it changes the pool's own active_bytes, so that
+ * it does not miss a peak before they decrease.  If the thread has no cache, because it is ending,
+ * adds the changes of all caches: while the pool has only one cache, the peak of that cache is the
+ * pool's only as long as no other thread changes active_bytes.  The caller holds the pool's
+ * lock. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {
@@ -208,8 +214,8 @@ _tarn_pool_count_own (TarnPool *pool)
     _tarn_pool_note_peak (pool);
 }
 
-/* Adds the changes that all caches have not reported yet to the pool's counters, and notes a new
- * peak.  The caller holds the lock and has closed the door to read sections. */
+/* Adds the changes that all caches have not reported yet to the pool's counters, and updates the
+ * peak.  The caller holds the pool's lock and has stopped the pool's read sections. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
 {
@@ -220,8 +226,8 @@ _tarn_pool_count_closed (TarnPool *pool)
   _tarn_pool_note_peak (pool);
 }
 
-/* Gets the counters of one moment.  Closes the door to read sections meanwhile.  The caller holds
- * the lock. */
+/* Gets the counters of the pool and its caches at one moment.  Stops the pool's read sections
+ * meanwhile.  The caller holds the pool's lock. */
 void
 _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 {

@@ -51,13 +51,15 @@ typedef struct _TarnMetQueue TarnMetQueue; /* defined in cache-private.h */
 typedef struct _TarnRedirect TarnRedirect; /* defined in order/redirect.c */
 
 #define TARN_TRANSFER_BINS 32
-/* The number of transfer bins for one size and queue: several, so that threads seldom meet. */
+/* The number of transfer bins (bins in which threads hand over blocks to others) for one size and
+ * queue.  There are several, so that threads seldom wait for each other. */
 #define TARN_TRANSFER_SHARDS 8
 #define TARN_TRANSFER_BATCHES 6 /* the most batches in a transfer bin */
 
 typedef struct
 {
-  /* A chain linked by TarnBlock.below; first is the block that was freed last. */
+  /* A chain of blocks linked by TarnBlock.below, from the block that was freed last to the oldest
+   * one. */
   TarnBlock *first, *last;
 } TarnTransfer;
 
@@ -65,22 +67,23 @@ typedef struct
  * (transfer.c).  These blocks are in no thread cache, and in none of the pool's own bins. */
 typedef struct
 {
-  /* Atomic: the bin's own lock.  A thread may access the fields below if it holds this lock, or if
-   * it holds the pool's lock and has closed the pool's door. */
+  /* Atomic: the lock of this transfer bin.  A thread may access the fields below if it holds this
+   * lock, or if it holds the pool's lock and has stopped the pool's read sections. */
   gboolean is_locked;
   guint n_batches; /* atomic, because threads read it without the bin's lock */
   guint32 number;
   gpointer handle; /* the queue's handle; NULL: no queue has used the blocks */
-  /* TarnPoolPolicy.transfer_blocks blocks in each batch; the oldest batch comes first. */
+  /* The batches, the oldest first.  Each has TarnPoolPolicy.transfer_blocks blocks. */
   TarnTransfer batches[TARN_TRANSFER_BATCHES];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnTransferBin;
 
 typedef struct
 {
   TarnTransferBin bins[TARN_TRANSFER_BINS];
-  gsize
-      max_bytes; /* most bytes in all bins; constant while the door is open; G_MAXSIZE: no bound */
-  gsize bytes;   /* atomic: bytes in all transfer bins; counted only if max_bytes is a bound */
+  /* The most bytes in all transfer bins; G_MAXSIZE: no bound.  Does not change while threads may
+   * enter read sections. */
+  gsize max_bytes;
+  gsize bytes;     /* atomic: bytes in all transfer bins; counted only if max_bytes is a bound */
   guint n_batches; /* atomic: number of batches in all transfer bins */
 } TarnTransfers;
 
@@ -88,67 +91,84 @@ typedef struct
  * that runs out of memory waits for such calls, because their memory will soon be free. */
 typedef struct
 {
-  /* The call's place in TarnReturning.calls; first, so that a cast gives the struct. */
+  /* The link in TarnReturning.calls.  First in the struct, so that a cast of the link gives the
+   * struct. */
   TarnTicket ticket;
-  TarnTicket group_ticket; /* the call's place in the reclaim group's list, if there is a group */
+  TarnTicket group_ticket; /* The link in the list of the pool's reclaim group, if it has one. */
   TarnReclaimGroup *group; /* the pool's reclaim group, with a reference; NULL: none */
-  TarnBlock *blocks;       /* the blocks to return, which are retired; linked by TarnBlock.below */
-  TarnBlock *stuck;   /* blocks not returned, because the driver cannot tell if commands use them */
+  /* The blocks whose memory the call returns.  They are in state RETIRED, and linked by
+   * TarnBlock.below. */
+  TarnBlock *blocks;
+  /* The blocks that the call could not return, because the driver cannot tell whether commands use
+   * them. */
+  TarnBlock *stuck;
   gsize n_untold;     /* number of stuck blocks that no message has reported yet */
   gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
-  gsize unreserved_bytes; /* bytes of the blocks that no waiting request has reserved for itself */
-  /* TRUE: another pool of the group makes the call, and has no reference on this pool. */
+  /* The number of bytes that the call returns, and that no waiting request has reserved for
+   * itself. */
+  gsize unreserved_bytes;
+  /* TRUE: the call comes from another pool of the group, and has no reference to this pool. */
   gboolean is_foreign;
 } TarnGiveBack;
 
 /* The settings of a pool.  order/life.c sets them from the pool's options and its upstream
- * allocator.  Later only order/hold.c changes some of them, namely the bounds on what the
- * pool holds, with the lock held and the door closed. */
+ * allocator.  Later only order/hold.c changes some of them: the bounds on the bytes that the pool
+ * holds.  It then holds the pool's lock and has stopped the pool's read sections. */
 typedef struct
 {
-  /* TRUE: a block may move from one queue's share to another's.  FALSE over a heap, because a heap
-   * moves memory between queues itself. */
+  /* TRUE: the pool may move a cached block from one queue's share to another queue's.  FALSE over a
+   * heap, because a heap moves memory between queues itself. */
   gboolean moves_blocks;
-  gboolean has_addresses; /* FALSE: each piece of the heap's memory is an object of upstream's */
-  gboolean is_findable;   /* TRUE: the pool's index has all blocks in use */
-  /* TRUE: print the counters when the last reference is dropped, or at exit. */
+  /* TRUE: the heap's memory has addresses.  FALSE: upstream makes an object, such as a sub-buffer,
+   * for each range of it. */
+  gboolean has_addresses;
+  gboolean is_findable; /* TRUE: the pool's index has all blocks in use */
+  /* TRUE: the pool prints its counters when the program drops the last reference, or at exit. */
   gboolean prints_stats;
   /* TRUE: each free asks the backend whether the program still retains the block's memory. */
   gboolean asks_retained;
-  gboolean is_debugged;   /* TRUE: blocks have exactly the requested size, and are never held */
-  guint check_interval;   /* requests from one check of the invariants to the next; 0: no checks */
+  gboolean is_debugged; /* TRUE: blocks have exactly the requested size, and are never held */
+  /* The number of requests from one check of the invariants to the next; 0: the pool checks
+   * none. */
+  guint check_interval;
   gsize asked_hold_bytes; /* TarnPoolOptions.hold_bytes, or the value that the program set later */
-  /* The effective bound on held bytes: G_MAXSIZE: none; 0: it depends on managed_bytes (retire.c).
-   * Atomic: some code reads it without the lock. */
+  /* The effective bound on held (cached) bytes.  G_MAXSIZE: there is none.  0: the bound depends on
+   * managed_bytes (retire.c).  Atomic, because some code reads it without the lock. */
   gsize hold_bytes;
   gsize max_held; /* the largest block that may be held, in bytes */
-  gsize max_kept; /* the largest block that thread caches keep, in bytes, except temporaries */
+  /* The size in bytes of the largest block that thread caches have, except kept temporaries. */
+  gsize max_kept;
   gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes */
   gsize thread_cache_bytes; /* the most bytes in a thread cache: at most asked_cache_bytes */
   guint thread_cache_blocks;
-  guint transfer_blocks; /* blocks in a batch that a thread hands over; 0: threads hand over none */
-  guint32 spread;        /* factor of the hash that places a bin in a thread cache */
+  /* The number of blocks in a batch that a thread hands over; 0: threads hand over no blocks. */
+  guint transfer_blocks;
+  guint32 spread; /* factor of the hash that places a bin in a thread cache */
 } TarnPoolPolicy;
 
 /* The limit of a pool: the most bytes that the pool may have from upstream (upstream/limit.c).
  *
- * Invariants, at each moment when no thread holds the lock, if all thread caches have reported
- * their counts to the pool:
+ * Invariants, at each moment when no thread holds the pool's lock, if all thread caches have
+ * reported their counts to the pool:
  *
  *     managed_bytes + charged_bytes + reserved_bytes + TarnReturning.bytes <= ceiling_bytes
  *     ceiling_bytes >= bytes, or ceiling_bytes is G_MAXSIZE if there is no limit */
 typedef struct
 {
   gsize bytes; /* the limit; 0: there is none */
-  /* The effective limit.  It exceeds @bytes after the limit was lowered below what the pool had,
-   * or after the pool could not return blocks.  This lasts until a request fits within @bytes
-   * again. */
+  /* The limit that the pool enforces now.  It is higher than @bytes if the program has lowered the
+   * limit below what the pool had, or if the pool could not return blocks to upstream.  This lasts
+   * until a request fits within @bytes again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
-  gsize charged_bytes;  /* bytes that the program allocates without the pool, and charges to it */
-  guint64 n_came_back;  /* calls that had to hold blocks again which they could not return */
+  /* The number of bytes that the program allocates without the pool, and counts against the
+   * limit. */
+  gsize charged_bytes;
+  /* The number of calls that could not return some blocks to upstream, and cached them again. */
+  guint64 n_came_back;
   guint64 ended_reservations;
-  guint n_awaiting; /* threads that wait until a reservation ends or the limit changes */
+  /* The number of threads that wait until a reservation ends or the limit changes. */
+  guint n_awaiting;
   TarnCond reservation_ended;
 } TarnLimit;
 
@@ -173,12 +193,13 @@ typedef struct
 
 /* The requests that wait until a thread frees memory of a pool (room.c).
  *
- * Invariant: the door is closed as long as any request waits. */
+ * Invariant: the pool's read sections are stopped as long as any request waits. */
 typedef struct
 {
-  guint n_waiting;   /* waiting requests to this pool, or to another of its group */
-  gboolean was_open; /* TRUE: the door was open before the first waiting request closed it */
-  /* Atomic: number of times that waiting requests were told to try again; modulo 2^32. */
+  guint n_waiting; /* waiting requests to this pool, or to another of its group */
+  /* TRUE: threads could enter read sections before the first waiting request stopped these. */
+  gboolean was_open;
+  /* Atomic: how often the pool has told waiting requests to try again; modulo 2^32. */
   guint n_freed;
 } TarnRoom;
 
@@ -186,32 +207,38 @@ typedef struct
 typedef struct
 {
   GPtrArray *pools; /* of TarnPool: a free in any of these pools ends the wait */
-  guint n_seen;     /* sum of the pools' n_freed before the latest attempt to allocate */
+  guint n_seen;     /* The sum of the pools' n_freed before the latest attempt to allocate. */
   guint n_own;      /* increments of n_freed that this attempt itself caused */
 } TarnRoomWait;
 
 /* The queues that a pool knows (order/queue.c).
  *
- * Invariants: table has the queues whose is_known is set.  unrecorded has those whose
- * has_unrecorded is set. */
+ * Invariants: table contains each queue whose is_known is set.  unrecorded contains each queue
+ * whose has_unrecorded is set. */
 typedef struct
 {
-  GHashTable *table;   /* handle -> TarnQueue */
-  TarnQueue *latest;   /* the queue that was looked up last; NULL: none */
-  guint n_unused;      /* queues in the table without a reference */
-  GQueue unrecorded;   /* a list of TarnQueue, linked by unrecorded_link */
-  GPtrArray *released; /* of TarnQueue: queues removed from TarnMet, with references to drop */
-  TarnQueue *gone;     /* queues and events that _tarn_pool_unlock_and_sweep () releases */
+  GHashTable *table; /* handle -> TarnQueue */
+  TarnQueue *latest; /* the queue that was looked up last; NULL: none */
+  guint n_unused;    /* queues in the table without a reference */
+  GQueue unrecorded; /* a list of TarnQueue, linked by unrecorded_link */
+  /* An array of TarnQueue: queues that were removed from TarnMet, and to which the pool still has
+   * references. */
+  GPtrArray *released;
+  /* A list of queues that _tarn_pool_unlock_and_sweep () releases, and below it a list of
+   * events. */
+  TarnQueue *gone;
   TarnEvent *gone_events;
   TarnCond recording_ended; /* signalled when n_recording of a forgotten queue becomes 0 */
 } TarnQueues;
 
-/* A hash table of the queues for whose arenas the pool has references (arena-table.c). */
+/* A hash table of the queues whose arenas (memory of a heap for one queue) the pool may use
+ * (arena-table.c). */
 typedef struct
 {
-  TarnMetQueue *places; /* their number is a power of two; NULL: no queue was ever added */
-  guint mask;           /* the number of places minus 1 */
-  guint n;              /* number of places in use */
+  /* The slots, whose number is a power of two; NULL: the pool never added a queue. */
+  TarnMetQueue *places;
+  guint mask; /* the number of places minus 1 */
+  guint n;    /* number of places in use */
 } TarnMet;
 
 /* The caches of all threads (caches.c).
@@ -240,16 +267,19 @@ typedef struct
   GQueue chunks;         /* of TarnBlockChunk: the structs of all held and active blocks */
   TarnBlockChunk *chunk; /* the chunk for threads that have no cache */
   gsize n;               /* number of held and active blocks */
-  GPtrArray *aside;      /* of TarnBlock: freed while the program retains their memory (aside.c) */
-  guint n_aside;         /* atomic: the length of aside, for threads without the lock */
-  guint next_aside;      /* the index in aside of the next block to ask the backend about */
+  /* An array of TarnBlock: blocks that were freed while the program still retains their memory
+   * (aside.c). */
+  GPtrArray *aside;
+  guint n_aside;    /* atomic: the length of aside, for threads without the lock */
+  guint next_aside; /* the index in aside of the next block to ask the backend about */
   /* Maps a TarnBlock that has several references to the number of its references minus 1.  NULL: no
    * block ever had several. */
   GHashTable *shared;
 } TarnBlocks;
 
-/* A pool.  Invariants, if no thread holds the lock, the door is closed, and all thread caches have
- * reported their counts; _tarn_pool_check () checks them, and those of the structs above:
+/* A pool.  Invariants, if no thread holds the pool's lock, its read sections are stopped, and all
+ * thread caches have reported their counts; _tarn_pool_check () checks them, and those of the
+ * structs above:
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
@@ -258,25 +288,29 @@ typedef struct
  *     every block in use has the share that _tarn_block_get_share () returns for it
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *
- * A pool lives until its last reference has been dropped (orphaned), its last block has been freed,
- * and the last call that returns blocks has ended.  Blocks hold no reference on the pool, but
- * active_blocks counts them.
+ * A pool lives until three things have happened: the program has dropped the last reference
+ * (orphaned), the last block was freed, and the last call that returns blocks to upstream has
+ * ended.  Blocks have no reference to the pool, but active_blocks counts them.
  *
  * The lock guards all fields that are neither constant nor atomic.  To change a field that hits
- * read, a thread must also close the door.  No thread calls the driver or a callback while it holds
- * the lock, so it removes blocks from all lists before it returns them. */
+ * read, a thread must also stop the pool's read sections.  No thread calls the driver or a callback
+ * while it holds the lock.  So it removes blocks from all lists, releases the lock, and then
+ * returns their memory. */
 struct _TarnPool
 {
   TarnAllocator base; /* first, as TARN_ALLOCATOR () requires */
 
   /* Fields that every hit reads.  They share no cache line with fields that threads write often,
-   * such as the reference count.  The table met changes only while the door is closed. */
+   * such as the reference count.  The field met changes only while read sections are stopped. */
   /* The index in TarnThread.items of the thread's cache for this pool. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
-  guint leading_bits; /* atomic: a thread with the lock may change it even while the door is open */
+  /* Atomic, because a thread that holds the lock may change it even while other threads are in read
+   * sections. */
+  guint leading_bits;
   TarnDoor door;
   TarnMet met;
-  /* Constant, except that the bounds in policy change while the door is closed */
+  /* Fields that do not change, except that the bounds in policy change while read sections are
+   * stopped */
   gpointer default_queue;  /* the handle of the queue for requests that name none; NULL: none */
   TarnAllocator *upstream; /* with a reference */
   TarnHeap *heap;          /* upstream, cast to a heap; NULL: upstream is no heap */
@@ -285,16 +319,17 @@ struct _TarnPool
   /* Fields that are guarded by the lock, and seldom written */
   gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
-  gboolean was_open; /* TRUE: the door was open before a snapshot or reclaim-group.c closed it */
+  /* TRUE: threads could enter read sections before a snapshot or reclaim-group.c stopped these. */
+  gboolean was_open;
   /* Atomic: counts requests; one in policy.check_interval checks the invariants. */
   guint n_unchecked;
   TarnStore store;
   TarnCaches caches;
-  /* Atomic: the function that chooses the pool for a request; NULL: none.  While it is set, the
-   * door is open to fenced read sections only, so that no request bypasses the function. */
+  /* Atomic: the function that chooses the pool for a request; NULL: none.  While it is set, threads
+   * can enter only fenced read sections, so that no request bypasses the function. */
   TarnRedirect *redirect;
-  /* Atomic: the pool that redirects its requests to this pool, which has a reference to it; NULL:
-   * none yet.  The index of that pool also has the blocks in use of this pool. */
+  /* Atomic: another pool, which redirects its requests to this pool; NULL: none yet.  This pool has
+   * a reference to it.  That other pool's index also contains the blocks in use of this pool. */
   TarnPool *finder;
 
   TarnTransfers transfers;
@@ -302,18 +337,20 @@ struct _TarnPool
   /* The lock stands in a cache line of its own, because threads that wait for it write there. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-  /* If stats.active_bytes exceeds this, _tarn_pool_count_own () checks for a new peak. */
+  /* The highest count of active bytes that the pool itself has made.  If stats.active_bytes exceeds
+   * it, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   /* The pool's own counters.  _tarn_pool_sum () adds those of thread caches.  active_blocks is
    * never set. */
   TarnPoolStats stats;
-  /* Atomic: counts the times that a thread returns memory to upstream, each before it happens.  A
-   * pool over a heap uses the heap's counter instead. */
+  /* Atomic: the number of times that threads returned memory to upstream.  A thread increments it
+   * before it returns the memory.  A pool over a heap uses the heap's counter instead. */
   guint64 generation TARN_WHOLE;
   guint64 n_after_driver_calls; /* number of hits and misses for which the driver was called */
   TarnBlocks blocks;
-  /* All blocks in use if policy.is_findable, else those whose memory alone was allocated (bare.c).
-   * The index has locks of its own. */
+  /* The index that finds blocks by their memory.  It contains all blocks in use if
+   * policy.is_findable is set, else only those whose memory was allocated without a block
+   * (bare.c).  The index has its own locks. */
   TarnIndex index;
   TarnQueues queues;
   TarnLimit limit;

@@ -6,7 +6,7 @@
 
 #include "pool/cache-private.h"
 
-/* Puts a freed block into the thread's cache.  Returns FALSE if the cache did not take it. */
+/* Puts a freed block into the thread's cache.  Returns FALSE if the cache has no place for it. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -18,9 +18,9 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Returns TRUE if the pool should return a freed block to upstream at once.  It should if the block
- * is larger than any block that the pool may hold, or than all that the pool's bins may hold
- * together, and the pool can return it without a wait. */
+/* Returns TRUE if the pool should return a freed block to upstream at once, instead of caching it.
+ * It should if it can return the block without a wait, and the block is larger than any block that
+ * the pool may hold, or than all blocks together that the pool's bins may hold. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -31,8 +31,9 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
-/* Holds a freed block: in the thread's cache (NULL: the thread has none) if the cache can keep it,
- * or else in the pool's bin.  Returns FALSE if the caller should return the block to upstream. */
+/* Caches ("holds") a freed block: in the thread's cache if that has a place for it, or else in the
+ * pool's bin.  @cache is NULL if the thread has none.  Returns FALSE if the caller should return
+ * the block to upstream. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -49,7 +50,8 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes a block from a thread cache as a hit.  Resets the flags that its last request has set. */
+/* Serves a request with a block from a thread cache.  Resets the flags that the block's last
+ * request has set. */
 static TarnBlock *
 pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -60,10 +62,11 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
   return block;
 }
 
-/* Takes a block from the share of a queue (NULL: a block that no queue uses), for a request that
- * the thread's cache did not serve without the lock.  Looks in that cache again (NULL: the thread
- * has none), in transfer bins, in the pool's bins, and in caches whose threads have ended or are
- * idle.  Returns NULL if there is no such block. */
+/* Finds a cached block for a request which the thread's cache could not serve without the lock.
+ * Takes only blocks that the request's queue alone has used; if @queue is NULL, blocks that no
+ * queue uses.  Looks again in the thread's cache (@cache; NULL: it has none), then in transfer
+ * bins, in the pool's bins, and in caches whose threads have ended or are idle.  Returns NULL if
+ * there is no such block. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)
@@ -88,10 +91,11 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
-/* Ends the use of a block that is being freed: holds it in @cache or in the pool's bin, or retires
- * it.  Returns NULL or a list of retired blocks, which the caller has to return to upstream: this
- * block if it was retired, and held blocks that the pool has to return now.  @cache is the calling
- * thread's, or NULL if only the pool's bin may get the block. */
+/* Ends the use of a block that is being freed: caches it in @cache or in the pool's bin, or takes
+ * it out of the pool.  Returns a list of blocks whose memory the caller has to return to upstream,
+ * or NULL.  The list has this block, if it was not cached, and cached blocks that the pool may not
+ * hold any longer.  @cache is the calling thread's cache; if it is NULL, only the pool's bin may
+ * get the block. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
