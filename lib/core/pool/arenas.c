@@ -33,25 +33,26 @@
 
 #include "base/clock-private.h"
 
-/* The number of blocks that a thread takes from arenas before it checks the clock, and the
- * microseconds after which it looks after the pool and the heap again.  To look after them means
- * that it returns memory to upstream that no thread has used for a long time.  Threads that take
- * the locks do so, too. */
+/* TAKEN_IN_TURN is the number of blocks that a thread takes from arenas before it checks the
+ * clock.  LOOK_TIME is a time in microseconds.  If it has passed since the thread last did the
+ * periodic work, the thread does it again: it returns memory of the pool and the heap to upstream
+ * that no thread has used for a long time.  Threads that take the locks do this work, too. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* The number of requests served by kept blocks (TarnCache.kept) after which a thread checks
- * whether other queues need memory of the requests' queue. */
+/* A number of requests.  After so many requests were served by blocks that a thread keeps for
+ * temporaries (TarnCache.kept), the thread checks whether other queues need memory of the requests'
+ * queue. */
 #define KEPT_IN_TURN 256
 
-/* The number of times that a thread tries to enter a read section, and waits for closed doors to
- * open, before it takes the locks. */
+/* The number of times that a thread tries to enter a read section, before it takes the locks
+ * instead.  After each time it waits until read sections are allowed again. */
 #define MAX_TRIES 16
 
-/* Entering read sections.  Call these functions outside read sections. */
+/* Functions to enter read sections.  Call them outside read sections. */
 
-/* Waits until the pool's door and the heap's door are open.  Other threads may have closed a door
- * for a short time.  Returns FALSE if a door stays closed. */
+/* Waits until read sections of the pool and of the heap are allowed.  Other threads may have
+ * stopped them for a short time.  Returns FALSE if they stay stopped. */
 static gboolean
 await_doors (TarnPool *pool)
 {
@@ -65,8 +66,9 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->heap);
 }
 
-/* Enters the next read section of the request or free that @visits counts for.  Waits for closed
- * doors first, except at the first try.  Returns FALSE if the caller has to take the locks. */
+/* Enters a read section for the request or free whose tries @visits counts.  Before each try except
+ * the first, waits until read sections of the pool and the heap are allowed.  Returns FALSE if the
+ * caller has to take the locks. */
 gboolean
 _tarn_visits_begin (TarnVisits *visits)
 {
@@ -81,12 +83,13 @@ _tarn_visits_begin (TarnVisits *visits)
   return FALSE;
 }
 
-/* Requests.  Unless a comment says otherwise, the thread is in a read section, or holds the pool's
- * lock. */
+/* Functions that serve requests.  Unless a comment says otherwise, the calling thread is in a read
+ * section, or holds the pool's lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if no arena may serve the request: if the thread
- * has no cache of the pool, if the size is too large, if the pool has no arenas, or if the pool's
- * recorded bins may have a block for the request.  Needs no read section. */
+/* Fills in *wanted for a request.  Returns FALSE if no arena can serve the request: if the thread
+ * has no cache of the pool, if the size is too large, if the pool has no arenas, or if one of the
+ * pool's recorded bins may have a block for the request.  The caller need not be in a read
+ * section. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -102,8 +105,8 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Takes a block that the thread keeps for its temporaries out of TarnCache.kept, and makes it
- * active.  Counts a hit. */
+/* Makes active a block that the thread has kept for temporaries (blocks that it frees before it
+ * allocates the next one).  Removes the block from TarnCache.kept, and counts a hit. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -119,9 +122,10 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block from the arenas of a queue, or the block that the thread keeps for temporaries
- * of the queue.  Returns NULL if there is none.  Also returns NULL after it took an extent for
- * which upstream has to make a part: then it stores the extent in *taken. */
+/* Takes a block for a request: the one that the thread keeps for temporaries of the request's
+ * queue, or a new one from the queue's arenas.  Returns NULL if there is none.  If upstream must
+ * first make an object (a part) for the new block's memory, also returns NULL, and stores the
+ * memory range in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -155,8 +159,8 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   return block;
 }
 
-/* Counts a block that the thread has taken.  Returns TRUE if it is time for the thread to call
- * _tarn_pool_look_after (), which does the periodic work for the pool. */
+/* Counts a block that the thread has taken from an arena.  Returns TRUE if the thread should now
+ * call _tarn_pool_look_after (), which does the periodic work for the pool. */
 static inline gboolean
 take_turn (TarnPool *pool, TarnCache *cache)
 {
@@ -174,9 +178,9 @@ take_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
-/* Serves a request from the arena of its queue in one read section.  This works for most
- * requests.  If it returns NULL, the caller tries the slower ways.  Sets *is_due to TRUE if the
- * caller should call _tarn_pool_look_after ().  Call this outside read sections. */
+/* Serves a request from the arena of its queue in one read section.  This works for most requests.
+ * If it returns NULL, the caller tries slower functions.  Sets *is_due to TRUE if the caller should
+ * call _tarn_pool_look_after (), which does the periodic work.  Call this outside read sections. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -201,7 +205,8 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   return block;
 }
 
-/* Serves a traced request from the arena of its queue, with the pool's lock and the heap's. */
+/* Serves a traced request from the arena of its queue, while it holds the pool's lock and the
+ * heap's. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -217,8 +222,8 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
   return block;
 }
 
-/* Serves a request from the arena of its queue in read sections.  If another thread has closed a
- * door for a short time, waits for it and tries again. */
+/* Serves a request from the arena of its queue in read sections.  If another thread has stopped
+ * read sections for a short time, waits until they are allowed, and tries again. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -241,9 +246,9 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from the arena of its queue.  @is_followed: the request is traced.  Returns
- * NULL if the caller has to take the lock.  Sets *is_due to TRUE if the caller should call
- * _tarn_pool_look_after (). */
+/* Serves a request from the arena of its queue.  @is_followed: TRUE if the request is traced.
+ * Returns NULL if the caller has to take the pool's lock.  Sets *is_due to TRUE if the caller
+ * should call _tarn_pool_look_after (), which does the periodic work. */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -261,11 +266,11 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   return block;
 }
 
-/* Frees.  Unless a comment says otherwise, the thread is in a read section, or holds the pool's
- * lock. */
+/* Functions that free blocks.  Unless a comment says otherwise, the calling thread is in a read
+ * section, or holds the pool's lock. */
 
-/* Counts the free of @block.  If @goes, the block to return to its arena, is another block or NULL,
- * keeps @block in the thread's cache. */
+/* Counts the free of @block.  @goes is the block that returns to its arena instead of @block, or
+ * NULL if none does.  If it is not @block, the function keeps @block in the thread's cache. */
 static inline void
 note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
 {
@@ -289,10 +294,10 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
   _tarn_arena_put_with_lock (extent);
 }
 
-/* Gives those blocks in a chain that are an arena's own back to the arena.  Returns the others
- * as a chain, or all blocks if the arena cannot take them.  The chain has held blocks of one
- * queue.  The caller holds the pool's lock.  The cache is the calling thread's, or the pool's
- * door is closed to read sections. */
+/* Returns the blocks of a chain that belong to an arena (is_own) to this arena.  Returns the other
+ * blocks as a chain; or all blocks, if the arena cannot take any.  All blocks of the chain are
+ * cached and have the same queue.  The caller holds the pool's lock.  @cache is the calling
+ * thread's, or the pool's read sections are stopped. */
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
@@ -302,7 +307,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
-    return blocks; /* also if upstream made parts, because threads release these without locks */
+    /* This includes heaps for which upstream makes an object for each block (a part), because
+     * threads release these objects without locks. */
+    return blocks;
   while ((block = blocks) != NULL)
     {
       blocks = block->below;
@@ -320,9 +327,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Gets the block that a thread keeps for temporaries of a queue.  Returns NULL if there is none.
- * The caller holds the pool's lock.  The cache is the calling thread's, or the pool's door is
- * closed to read sections. */
+/* Gets the block that a thread keeps for temporaries of a queue (blocks that it frees before it
+ * allocates the next one).  Returns NULL if there is none.  The caller holds the pool's lock.
+ * @cache is the calling thread's, or the pool's read sections are stopped. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -331,8 +338,8 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Takes the block that a thread keeps for temporaries of a queue out of its cache, and returns the
- * block to its arena, or else to the pool's bin. */
+/* Removes the block that a thread keeps for temporaries of a queue from the thread's cache.
+ * Returns the block to its arena, or puts it into the pool's bin if the arena cannot take it. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -347,8 +354,8 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Takes the blocks that a thread keeps for temporaries of all queues out of its cache, and returns
- * each to its arena, or else to the pool's bin. */
+/* Removes all blocks that a thread keeps for temporaries from the thread's cache.  Returns each to
+ * its arena, or puts it into the pool's bin if the arena cannot take it. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -357,9 +364,9 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns @block to its arena.  @met is the arena table's entry for the queue of the block that is
- * being freed.  That block is usually @block, or of the same queue.  Returns FALSE if the caller
- * has to take the lock. */
+/* Returns @block to its arena, after a thread has freed @block or another block in its place.  @met
+ * is the entry for the freed block's queue in the table of arenas.  @block usually has the same
+ * queue.  Returns FALSE if the caller has to take the lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -368,9 +375,10 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block in a read section: returns it to its arena; or lets the thread keep it, and
- * returns the block that the thread kept before.  Stores in *goes the block that went to its
- * arena; NULL if none did.  Returns FALSE if the caller has to take the lock. */
+/* Frees @block; the thread is in a read section.  Usually returns @block to its arena.  But if the
+ * thread should keep @block for temporaries, puts @block into the thread's cache, and returns to
+ * its arena the block that the thread kept before.  Stores in *goes the block that returned to its
+ * arena, or NULL if none did.  Returns FALSE if the caller has to take the lock. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -389,10 +397,10 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Frees @block in a read section that this function begins and ends.  Returns @block to its arena;
- * or lets the thread keep @block, and returns to its arena the block that the thread kept before,
- * if there was one.  If the function returns FALSE, it has freed nothing, and the caller tries the
- * slower ways.  The caller must not be in a read section. */
+/* Frees @block.  Enters and leaves a read section, so the caller must not be in one.  Usually
+ * returns @block to its arena.  But if the thread should keep @block for temporaries, puts @block
+ * into the thread's cache, and returns to its arena the block that the thread kept before, if there
+ * was one.  Returns FALSE if it has freed nothing.  The caller then tries slower functions. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -408,8 +416,9 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
   return is_back;
 }
 
-/* Frees a block as _tarn_pool_put_to_arena_at_once () does, but with the pool's lock and the
- * heap's, because the free is traced.  Returns FALSE if it has freed nothing. */
+/* Frees a block whose free is traced.  Does the same as _tarn_pool_put_to_arena_at_once (), but
+ * holds the pool's lock and the heap's instead of entering a read section.  Returns FALSE if it has
+ * freed nothing. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -437,8 +446,9 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return is_back;
 }
 
-/* Frees a block by calling @inside in read sections.  If another thread has closed a door for a
- * short time, waits for it and tries again.  Returns FALSE if the caller has to take the lock. */
+/* Frees a block: calls @inside in a read section.  If another thread has stopped read sections for
+ * a short time, waits until they are allowed, and tries again.  Returns FALSE if the caller has to
+ * take the lock. */
 gboolean
 _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                             TarnBlock **goes)
@@ -459,9 +469,9 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Frees a block: returns it, or the block that the thread kept before, to its arena.
- * @is_followed: the free is traced.  If it is not, the heap's memory must have addresses
- * (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the lock. */
+/* Frees @block.  Returns @block, or the block that the thread kept before in its place, to the
+ * arena.  @is_followed: TRUE if the free is traced.  If it is not, the heap's memory must have
+ * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

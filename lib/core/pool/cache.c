@@ -1,20 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Thread caches (cache-private.h): how blocks move between them and the pool's bins, and how many
- * blocks each bin of a cache has room for (its capacity).  A block in a cache counts as held,
- * like a block in the pool's bins.  So a move changes no total, only the counter that includes the
- * block.  For how caches begin and end see caches.c. */
+ * Thread caches (cache-private.h): how blocks move between them and the pool's bins, and the
+ * capacity of each bin of a cache (the number of blocks for which it has room).  Cached blocks
+ * count as held, whether they are in a thread cache or in the pool's bins.  So a move changes only
+ * the counters of these two, not their sum.  For how the pool makes and frees caches see
+ * caches.c. */
 
 #include "pool/arenas-private.h"
 
 static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 
-/* Moving blocks from a cache to the pool's bins.  The caller holds the pool's lock.  It has also
- * closed the door to read sections, unless the cache is abandoned, or the calling thread's. */
+/* Functions that move blocks from a cache to the pool's bins.  The caller holds the pool's lock.
+ * It has also stopped the pool's read sections, unless the cache is abandoned, or is the calling
+ * thread's. */
 
-/* Keeps the @n_kept topmost blocks (0 or more) of a cache's bin.  Of the other blocks, returns
- * those that are an arena's own to the arena, and moves the rest to the pool's bin as a batch. */
+/* Moves all blocks of a cache's bin to the pool's bin as one batch, except the @n_kept topmost
+ * ones, and except blocks that belong to an arena (is_own), which it returns to the arena. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -39,8 +41,8 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 }
 
 /* Moves all blocks of a cache's bin to the pool's bin, in batches that are small enough for another
- * thread to take.  First moves blocks of the same size and queue that threads have handed over,
- * because these are older. */
+ * thread's cache.  Before that, moves the blocks of the same size and queue that are in transfer
+ * bins, because these are older. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -53,8 +55,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
-  if (_tarn_pool_counts_room (cache->pool)) /* else the pool would exceed its bound when the thread
-                                               fills the bin again */
+  /* Otherwise the pool would exceed its bound when the thread fills the bin again. */
+  if (_tarn_pool_counts_room (cache->pool))
     set_capacity (cache, bin, 0);
 }
 
@@ -67,8 +69,8 @@ _tarn_cache_empty (TarnCache *cache)
   _tarn_cache_return_all_kept (cache);
 }
 
-/* Moves the blocks of all caches, and the blocks that threads are handing over, to the pool's bins
- * or their arenas.  The caller holds the lock and has closed the door to read sections. */
+/* Moves the blocks of all caches and transfer bins to the pool's bins or their arenas.  The caller
+ * holds the pool's lock and has stopped the pool's read sections. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -81,9 +83,9 @@ _tarn_pool_flush_closed (TarnPool *pool)
   _tarn_pool_end_grants (pool);
 }
 
-/* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  Closes
- * the door to read sections meanwhile.  The door stays closed if the pool has stopped holding
- * blocks.  The caller holds the lock. */
+/* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  Stops
+ * the pool's read sections meanwhile.  They stay stopped if the pool has stopped holding blocks.
+ * The caller holds the pool's lock. */
 void
 _tarn_pool_flush (TarnPool *pool)
 {
@@ -95,12 +97,14 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns TRUE if a cache may have blocks of a queue: if it keeps any block for temporaries, or a
- * bin for the queue has a capacity above 0.  The caller holds the lock. */
+/* Returns TRUE if a cache may have blocks of a queue: if it keeps any block for temporaries (blocks
+ * that a thread frees before it allocates the next one), or if a bin for the queue has a capacity
+ * above 0.  The caller holds the pool's lock. */
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  /* A kept block of any queue counts, because the cache's thread may be replacing it. */
+  /* A kept block of another queue counts, too, because the thread may just now replace it by a
+   * block of this queue. */
   for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;
@@ -110,10 +114,10 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
   return FALSE;
 }
 
-/* Moves the blocks of a queue from all caches to the pool's bins for this queue.  If @handle is
- * NULL, moves the blocks that no queue has used.  Closes the door to read sections only if
- * another thread's cache may have such blocks, or if the transfer bins have any blocks.  The
- * caller holds the lock. */
+/* Moves the blocks of a queue from all caches and transfer bins to the pool's bins for this queue.
+ * If @handle is NULL, moves the blocks that no queue has used.  Stops read sections only if another
+ * thread's cache may have such blocks, or if any transfer bin has blocks.  The caller holds the
+ * pool's lock. */
 void
 _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 {
@@ -140,12 +144,14 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Capacity of the bins in the calling thread's cache.  A bin keeps its capacity when its blocks
- * leave, because a thread that had many blocks will usually have as many again.  A bin loses its
- * capacity if another bin needs the bytes or the slot, or if the next use of the bin should take
- * the lock.  The caller holds the lock. */
+/* Functions for the capacity of a cache's bins: the number of blocks for which a bin has room.  A
+ * bin keeps its capacity when its blocks leave it, because a thread that had many blocks will
+ * usually have as many again.  A bin loses its capacity if another bin needs its bytes or its slot,
+ * or if the next use of the bin should take the lock.  The caller of each function holds the pool's
+ * lock. */
 
-/* Sets the capacity of a bin.  The caller makes sure that it is not below the bin's length. */
+/* Sets the capacity of a bin.  The caller makes sure that the new capacity is not below the bin's
+ * length. */
 static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
@@ -164,8 +170,8 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   bin->capacity = (guint16) capacity;
 }
 
-/* Finds a slot for a bin that the cache does not have: one whose bin has a capacity of 0, or else
- * the home slot. */
+/* Finds a slot in the cache's hash table for a new bin.  Returns a possible slot whose bin has a
+ * capacity of 0.  If there is none, returns the home slot, whose bin the caller replaces. */
 static TarnCacheBin *
 find_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -177,8 +183,8 @@ find_place (TarnCache *cache, guint32 number, gpointer handle)
   return home;
 }
 
-/* Gets the bin for a size and a queue, and adds it if the cache has none.  If the slot for the new
- * bin has another bin, moves the blocks of that bin to the pool's bin. */
+/* Gets a cache's bin for a size and a queue.  If the cache has none, adds the bin.  If its slot has
+ * another bin, first moves the blocks of that other bin to the pool's bin. */
 static TarnCacheBin *
 assign_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -195,8 +201,8 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Computes the most bytes for which a cache may have room.  If the program has set a bound on the
- * pool's held bytes, all caches together may have room for half of these bytes, in equal shares. */
+/* Returns the most bytes for which a cache may have capacity.  If the program has set a bound on
+ * the pool's held bytes, half of these bytes are divided equally among all caches. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
@@ -205,8 +211,8 @@ get_most_bytes (const TarnPool *pool)
              : pool->policy.thread_cache_bytes;
 }
 
-/* Computes the most blocks for which a bin may have room, without a change to the capacity of the
- * other bins. */
+/* Returns the most blocks for which a bin may have capacity, if the capacity of the other bins does
+ * not change. */
 static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
@@ -230,7 +236,7 @@ _tarn_cache_give_up_unused_room (TarnCache *cache)
 }
 
 /* Sets the capacity of all bins in all caches to 0.  The caller has emptied the caches, and has
- * closed the door to read sections. */
+ * stopped the pool's read sections. */
 void
 _tarn_pool_give_up_room (TarnPool *pool)
 {
@@ -241,11 +247,13 @@ _tarn_pool_give_up_room (TarnPool *pool)
   g_assert (pool->caches.room_bytes == 0);
 }
 
-/* Makes room for a block in a full bin of a cache.  Doubles the bin's capacity, so that this seldom
- * happens.  If there are too few bytes for that, first takes away the capacity that other bins do
- * not use.  If still not one more block fits, empties the whole cache, this bin included.  If the
- * bin already has as many blocks as it may have, moves its oldest half to the pool's bin.  Returns
- * FALSE if there is no room for the block. */
+/* Makes room for a block in a full bin of a cache.  Tries the following, one after the other, and
+ * returns FALSE if there is still no room:
+ * - Doubles the bin's capacity, so that the bin is seldom full.  If there are too few bytes for
+ *   that, first takes the unused capacity from the other bins.
+ * - If there is no room for one more block even then, empties the whole cache, with this bin.
+ * - If the bin already has as many blocks as a bin may have, moves the oldest half of its blocks to
+ *   the pool's bin. */
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -271,9 +279,9 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
   return TRUE;
 }
 
-/* Puts a block that is being freed into the calling thread's cache.  Returns FALSE, and leaves the
- * block as it is, if the block is too large, the cache has no room, or blocks of its size are
- * handed over between queues.  The caller holds the lock. */
+/* Puts a block that is being freed into the calling thread's cache.  Returns FALSE, and does not
+ * change the block, if the block is too large, if the cache has no room for it, or if blocks of its
+ * size are handed over between queues.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
@@ -291,8 +299,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Moves the blocks from those bins of a cache for which @is_it returns TRUE to the pool, and sets
- * the capacity of these bins to 0. */
+/* Moves the blocks of some bins of a cache to the pool's bins, and sets the capacity of these cache
+ * bins to 0.  These are the bins for which @is_it returns TRUE. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -315,8 +323,9 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* Empties those bins of all caches for which @is_it returns TRUE, and sets their capacity to 0, so
- * that the next use of each takes the lock. */
+/* Moves the blocks of some bins of all caches to the pool's bins, and sets the capacity of these
+ * cache bins to 0, so that the next use of each takes the lock.  These are the bins for which
+ * @is_it returns TRUE. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -358,12 +367,13 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
   clear_bins_of_all (pool, is_of_size, &number);
 }
 
-/* Moving blocks from the pool's bin to a cache, and from other threads' caches to the pool's bin */
+/* Functions that move blocks from the pool's bin to a cache, or from other threads' caches to the
+ * pool's bin */
 
-/* Moves blocks from the bin of a size in @share, the pool's bins for a queue, to the calling
- * thread's cache, after a request found no block there.  Moves whole batches, or else single
- * blocks, up to about half of the blocks in the bin.  Returns TRUE if the cache has such blocks
- * now.  The caller holds the lock. */
+/* Moves blocks of a size from @share, the pool's bins for a queue, to the calling thread's cache,
+ * after a request found no block there.  Moves whole batches if possible, else single blocks, up to
+ * about half of the blocks in the pool's bin.  Returns TRUE if the cache now has such blocks.  The
+ * caller holds the pool's lock. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
@@ -395,9 +405,9 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Returns TRUE if another thread's cache has not been used for TARN_IDLE_TIME since a thread
- * first checked this.  The first check only stores the cache's counters, and returns FALSE.  The
- * caller holds the lock. */
+/* Returns TRUE if another thread's cache was not used for TARN_IDLE_TIME.  The first call for a
+ * cache only stores the cache's counters, and returns FALSE.  Later calls compare the counters with
+ * these.  The caller holds the pool's lock. */
 static gboolean
 look_whether_idle (TarnCache *cache, gint64 now)
 {
@@ -469,9 +479,9 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* Puts an arena's own block that is being freed into the calling thread's cache.  Returns FALSE
- * if the cache has no room for the block without moving other blocks out.  The caller holds the
- * lock. */
+/* Puts a block that belongs to an arena (is_own), and that is being freed, into the calling
+ * thread's cache.  Returns FALSE if the cache has no room for the block unless other blocks leave.
+ * The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
@@ -494,7 +504,8 @@ _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Notes that a thread allocated a block with the lock.  @cache: the thread's; NULL: it has none. */
+/* Stores the block that a thread has just allocated while it held the pool's lock.  @cache is the
+ * thread's cache; NULL: it has none. */
 void
 _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
 {
@@ -502,8 +513,9 @@ _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
     cache->latest = block;
 }
 
-/* Notes that a thread frees a block with the lock.  Returns TRUE if the block is one of several
- * temporaries in succession: blocks that the thread frees before it allocates another. */
+/* Counts a free by a thread that holds the pool's lock.  Returns TRUE if the block is one of
+ * several temporaries in succession.  A temporary is a block that a thread frees before it
+ * allocates another. */
 gboolean
 _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
 {

@@ -1,17 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates blocks from a heap's arenas if upstream makes an object, a part, for each extent: an
- * OpenCL sub-buffer, say.  An extent is a range of the heap's memory.  A request takes an extent in
- * one read section.  Outside read sections, it asks upstream for a part of that extent.  In a
- * second read section it makes the block.  A free takes the same steps in reverse (order/arena.c).
- * The block's state is ENDING until upstream has released the part. */
+ * Allocates blocks from a heap's arenas if the upstream allocator must make an object for each
+ * extent.  An extent is a range of the heap's memory, and its object is called a part: for example,
+ * an OpenCL sub-buffer.  A request takes an extent in one read section.  Then it leaves the read
+ * section, and asks upstream to make the part.  In a second read section it makes the block.  A
+ * free takes the same steps in reverse (order/arena.c).  The block's state is ENDING until upstream
+ * has released the part. */
 
 #include "pool/arenas-private.h"
 
-/* Makes a block from an extent for which upstream has made a part.  Returns NULL if the extent's
- * arena belongs to another queue by now, the heap's door is not open, or the thread has no unused
- * struct or no grant left.  The calling thread is in a read section. */
+/* Makes a block from an extent whose part (its object, such as a sub-buffer) upstream has made.
+ * Returns NULL if the extent's arena belongs to another queue by now, if the heap's read sections
+ * are stopped, or if the thread has no unused block struct or may allocate no more bytes without
+ * the lock.  The calling thread is in a read section. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -28,9 +30,9 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
   return block;
 }
 
-/* Asks upstream for a part of the extent that a request has taken, and makes a block of the part.
- * On failure frees the extent and returns NULL: the caller has to take the lock.  The calling
- * thread is in no read section. */
+/* Asks upstream to make the part (an object, such as a sub-buffer) of the extent that a request has
+ * taken.  Makes a block from the extent and the part.  On failure frees the extent and returns
+ * NULL.  The caller then has to take the lock.  The calling thread is not in a read section. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         const TarnTaken *taken)
@@ -58,10 +60,11 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Chooses the block to return to an arena when @block is freed, and sets its state to ENDING.  The
- * block counts as active until it is returned.  Stores the block in *goes: @block, or the block
- * that the thread kept before, or NULL if the thread keeps @block and kept none before.  Returns
- * FALSE if the caller has to take the lock.  The calling thread is in a read section. */
+/* Starts the free of @block: chooses the block that returns to its arena, sets the state of that
+ * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
+ * for temporaries, it is the block that the thread kept before, or NULL if there was none.  The
+ * block counts as active until it has returned.  Returns FALSE if the caller has to take the lock.
+ * The calling thread is in a read section. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -90,18 +93,19 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Begins to return a block to its arena when @block is freed: sets the block's state to ENDING, and
- * stores the block in *goes.  *goes is @block; or, if the thread keeps @block from now on, the
- * block that it kept before, or NULL if it kept none.  The caller then makes upstream release the
- * part of *goes.  Returns FALSE, and does nothing, if the caller has to take the lock. */
+/* Starts the free of @block: chooses the block that returns to its arena, sets the state of that
+ * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
+ * for temporaries, it is the block that the thread kept before, or NULL if there was none.  The
+ * caller then asks upstream to release the part of *goes (its object, such as a sub-buffer).
+ * Returns FALSE, and does nothing, if the caller has to take the lock. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
   return _tarn_cache_free_in_visits (cache, block, begin_to_go, goes);
 }
 
-/* Returns a block to its arena, after upstream has released the block's part.  Returns FALSE if the
- * pool's door or the heap's stays closed. */
+/* Returns a block to its arena, after upstream has released the block's part (its object, such as a
+ * sub-buffer).  Returns FALSE if read sections of the pool or the heap stay stopped. */
 gboolean
 _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -1,24 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gives a thread what it needs to make blocks without the pool's lock (arenas.c): unused block
- * structs and, in a pool with a limit, a grant.  A grant is a number of bytes that the thread may
- * allocate before it has to take the lock again. */
+ * Supplies threads with what they need to make blocks without the pool's lock (arenas.c): unused
+ * block structs; and, if the pool has a limit, a grant.  A grant is a number of bytes that the
+ * thread may allocate before it has to take the lock again. */
 
 #include "pool/arenas-private.h"
 
-/* The most bytes of a thread's grant: MAX_GRANT, or the pool's limit / GRANT_SHARE if that is
- * less. */
+/* A thread's grant has at most MAX_GRANT bytes, or the pool's limit divided by GRANT_SHARE if that
+ * is less. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* The number of unused structs up to which a thread's cache is refilled. */
+/* The number of unused block structs that a thread's cache has after it was refilled. */
 #define N_SPARE 32
 
-/* Structs.  The caller holds the pool's lock.  The cache is the calling thread's, or the caller has
- * closed the pool's door. */
+/* Functions for unused block structs.  The caller holds the pool's lock.  @cache is the calling
+ * thread's, or the caller has stopped the pool's read sections. */
 
-/* Gives unused structs of a cache back to the pool's chunks until the cache has @n_kept of them. */
+/* Returns unused block structs from a cache to the pool's chunks, until the cache has only @n_kept
+ * of them. */
 void
 _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
 {
@@ -34,7 +35,8 @@ _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
     }
 }
 
-/* Makes sure that a cache has from N_SPARE to TARN_MAX_SPARE / 2 unused structs. */
+/* Adds or removes unused block structs, so that a cache has from N_SPARE to TARN_MAX_SPARE / 2 of
+ * them. */
 void
 _tarn_cache_refill_spare (TarnCache *cache)
 {
@@ -52,8 +54,8 @@ _tarn_cache_refill_spare (TarnCache *cache)
 
 /* Sizes.  The caller holds the pool's lock. */
 
-/* If @is_exact, gives each size a bin of its own from now on, because memory is short.  Otherwise
- * lets small sizes share bins again. */
+/* Sets the size classes of a pool's bins.  If @is_exact, each size has its own bin from now on,
+ * because memory is short.  Otherwise small sizes share bins again. */
 void
 _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 {
@@ -66,7 +68,8 @@ _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 
 /* Grants.  The caller holds the pool's lock. */
 
-/* Ends the grants of all threads, so that they have to take the lock to get new ones. */
+/* Ends the grants of all threads: the bytes that each may allocate without the pool's lock.  The
+ * threads have to take the lock to get new grants. */
 void
 _tarn_pool_end_grants (TarnPool *pool)
 {
@@ -80,8 +83,9 @@ _tarn_pool_end_grants (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Gives this thread a new grant: a part of the bytes that are left below the pool's limit.  If the
- * door is closed, requests wait for memory, so the thread gets none. */
+/* Gives the cache's thread a new grant: some of the bytes that are left below the pool's limit,
+ * which the thread may allocate without the pool's lock.  Gives none if read sections are stopped,
+ * because requests then wait for memory. */
 void
 _tarn_cache_grant (TarnCache *cache)
 {
@@ -100,9 +104,9 @@ _tarn_cache_grant (TarnCache *cache)
 
 /* The caller does not hold the pool's lock. */
 
-/* Gets unused structs for a thread that has none left, or gives structs back if the thread has too
- * many.  A thread whose blocks other threads free needs this often.  The thread is in no read
- * section. */
+/* Gets unused block structs for a thread that has none left, or returns some to the pool if the
+ * thread has too many.  A thread whose blocks are freed by other threads often runs out of
+ * structs.  The thread is not in a read section. */
 void
 _tarn_cache_change_spare (TarnCache *cache)
 {
