@@ -1,33 +1,35 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates blocks directly from a heap's arenas, and returns them there.  An arena is the memory
- * of a heap from which threads allocate for one queue, without the pool's lock or the heap's
+ * Allocates blocks directly from a heap's arenas, and returns them there.  An arena is memory of a
+ * heap from which threads allocate for one queue, without the pool's lock or the heap's
  * (heap/arena-private.h).  A thread allocates there if its cache has no block of the right size,
  * and returns blocks there if its cache has no room for them.
  *
- * Such a block is an arena's own (TarnBlock.is_own).  TarnBlock.share names the only queue that has
- * used the block, so the block needs no list of uses.  The block has a pointer to its extent (a
- * range of the heap's memory), so the extent is not in the heap's table of memory.  If the heap's
- * memory has no addresses, the upstream allocator makes a part, such as a sub-buffer, for each
- * extent.  A thread makes the part between two read sections, and releases it between two as well
- * (order/arena.c).  From the read section before the release until the part is released, the block
- * is ending, and all counters count it as active.
+ * Such a block is called an arena's own block (TarnBlock.is_own).  TarnBlock.share is the handle of
+ * the only queue that has used it, so the block needs no list of uses.  The block has a pointer to
+ * its extent (a range of the heap's memory), so the heap's table of memory does not contain the
+ * extent.  If the heap's memory has no addresses, the upstream allocator makes an object for each
+ * extent, called its part: for example, a sub-buffer.  A thread asks upstream to make or release a
+ * part only between two read sections (order/arena.c).  The state of the block is ENDING from the
+ * read section before the release until upstream has released the part.  Until then all counters
+ * count the block as active.
  *
- * Before a thread does anything else with an own block, it settles the block: it adds the queue to
- * the block's uses, and the memory to the heap's table.  From then on the block is like any other
- * block of a pool over a heap.
+ * Before a thread does anything else with an own block, it turns it into an ordinary block of the
+ * pool (_tarn_pool_settle ()): it adds the queue to the block's uses, and the memory to the heap's
+ * table.
  *
- * Invariants, whenever a thread holds the lock and has closed the pool's door to read sections:
+ * Invariants, whenever a thread holds the pool's lock and has stopped the read sections of the
+ * pool:
  *
- *     An own block is in use, in a thread's cache, or on its way between two caches.  It is never
+ *     An own block is in use, in a thread's cache, or on its way between two caches. It is never
  *     in a bin of the pool.
  *     The pool knows the queue of an own block, and has a reference to the queue's arenas, unless
- *     the block is ending (arena-table.c).
- *     The blocks in TarnCache.spare are vacant or retired, and in no other list.
+ *     the block's state is ENDING (arena-table.c).
+ *     The structs in TarnCache.spare are vacant or retired, and in no other list.
  *
- * The structs of own blocks are in the pool's chunks, like all other block structs.  Each thread
- * keeps some unused structs, so that it can make such blocks without the lock. */
+ * The structs of own blocks are in the pool's chunks (arrays of block structs), like all others.
+ * Each thread keeps some unused structs, so that it can make own blocks without the lock. */
 
 #include "pool/arenas-private.h"
 

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The index of blocks by the address of their memory.  Several blocks may have the same address, if
- * the backend's memory has none of its own (NULL, say).  So each hash table is a set of blocks,
- * hashed by address.  To look up a block, the code makes a probe: a block struct that has only the
- * address and the size. */
+ * The index that finds blocks by the address of their memory.  Several blocks may have the same
+ * address (NULL, for example) if the backend's memory has no addresses.  So each hash table of the
+ * index is a set of blocks, hashed by address.  To look up a block, the code makes a probe: a block
+ * struct in which only the address and the size are set. */
 
 #include "pool/index-private.h"
 
 #include "allocator/block-private.h"
 
-/* The size in a probe that matches blocks of any size.  No block has this size. */
+/* A size for probes that match a block of any size.  No block has this size. */
 #define ANY_SIZE G_MAXSIZE
 
 static guint
@@ -22,7 +22,8 @@ hash_memory (gconstpointer data)
   return (guint) (spread >> 32);
 }
 
-/* Compares two blocks, or a block and a probe.  Only a probe has a source of NULL. */
+/* Compares two blocks, or a block and a probe (a struct with which the index is searched).  Only a
+ * probe has a source of NULL. */
 static gboolean
 is_match (gconstpointer a, gconstpointer b)
 {
@@ -75,9 +76,9 @@ _tarn_index_add (TarnIndex *index, TarnBlock *block)
   _tarn_mutex_unlock (&part->lock);
 }
 
-/* Removes a block from the index.  Does nothing if the index does not have the block: the program
- * has freed the block already, or passed a pointer to something else.  The function that frees the
- * block then reports this error. */
+/* Removes a block from the index.  Does nothing if the index does not contain it: then the program
+ * has already freed the block, or has passed a pointer to something else.  The function that frees
+ * the block later reports this error. */
 void
 _tarn_index_remove (TarnIndex *index, TarnBlock *block)
 {

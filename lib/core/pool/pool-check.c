@@ -14,8 +14,8 @@ typedef struct
   gsize listed_blocks, listed_bytes; /* blocks in the lists by age */
 } Sums;
 
-/* Returns TRUE, and sets *violation, if @counter differs from @counted, the value computed from the
- * blocks. */
+/* Returns TRUE and sets *violation if a counter of the pool, @counter, differs from @counted, the
+ * value computed from the blocks. */
 static gboolean
 differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
@@ -54,7 +54,8 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Returns TRUE if the batch's last block is the batch->n-th block of the chain from @top on. */
+/* Returns TRUE if the last block of a batch is at its place: the batch->n-th block of the chain
+ * that begins at @top. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -98,7 +99,8 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin.  @share: the share that each of them must have. */
+/* Checks the blocks of a bin.  @share is the queue whose share (the blocks that only this queue
+ * uses) each of them must belong to. */
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, gchar **violation)
 {
@@ -116,7 +118,7 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
          && check_batches (bin, violation);
 }
 
-/* Adds the blocks of a bin to those that the lists by age should have. */
+/* Adds the blocks of a bin to the set of blocks that the lists by age should contain. */
 static void
 add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
 {
@@ -142,8 +144,8 @@ count_listed (const TarnAges *ages)
   return ages->newest == older ? n : 0;
 }
 
-/* Checks the bins of a table (NULL: none), whose blocks must have @share.  Adds up their
- * lengths. */
+/* Checks the bins of a table (NULL: none), and adds up their lengths.  Each block must belong to
+ * @share, the share of one queue. */
 static gboolean
 check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, gchar **violation)
 {
@@ -221,8 +223,8 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the bins in a recorded bin's list unasked that are correct: they have blocks and the right
- * number, and are not wanted. */
+/* Counts the correct bins in the list unasked of a recorded bin.  A bin is correct if it has
+ * blocks, has the recorded bin's number, and is not wanted. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -233,8 +235,8 @@ count_unasked (const TarnBin *of_all, guint32 number)
   return n;
 }
 
-/* Counts the queues' bins of a number that have blocks.  Sets *n_unasked to the number of those
- * that no request has asked for. */
+/* Counts the queues' bins with a number that have blocks.  Sets *n_unasked to how many of these no
+ * request of another queue has asked for. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -256,7 +258,8 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks the fields of recorded bins that describe queues' bins, if blocks move between queues. */
+/* Checks those fields of recorded bins that describe queues' bins of the same size.  Does this only
+ * if the pool may move blocks between queues. */
 static gboolean
 check_shares (const TarnPool *pool, gchar **violation)
 {
@@ -279,7 +282,8 @@ check_shares (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks the table of queues, and that each queue which a block uses has a reference. */
+/* Checks the table of queues.  Also checks that the pool counts a reference to each queue that a
+ * block uses. */
 static gboolean
 check_uses (const TarnPool *pool, gchar **violation)
 {
@@ -307,8 +311,9 @@ check_uses (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks the bytes that are being returned, and that the pool is within the ceiling of its limit.
- * Subtracts the bytes one after the other, because their sum may overflow. */
+/* Checks the number of bytes that calls are returning to upstream, and that the pool's bytes do not
+ * exceed the ceiling of its limit.  Subtracts the bytes one after the other from the ceiling,
+ * because their sum may overflow. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {
@@ -371,7 +376,7 @@ is_unused (const TarnCacheBin *bin)
   return bin->top == NULL && bin->length == 0 && bin->capacity == 0;
 }
 
-/* Checks a thread's cache.  The caller has closed the pool's door. */
+/* Checks a thread's cache.  The caller has stopped the pool's read sections. */
 static gboolean
 check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -395,7 +400,8 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
-/* Checks the blocks that a thread keeps for temporaries.  The caller has closed the pool's door. */
+/* Checks the blocks that a thread keeps for temporaries (blocks that it frees before it allocates
+ * the next one).  The caller has stopped the pool's read sections. */
 static gboolean
 check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -417,7 +423,7 @@ check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the table of the queues for whose arenas the pool has references. */
+/* Checks the table of queues whose arenas (memory of a heap for one queue) the pool may use. */
 static gboolean
 check_met (const TarnPool *pool, gchar **violation)
 {
@@ -461,7 +467,8 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the transfer bins.  The caller has closed the pool's door. */
+/* Checks the transfer bins, with blocks on their way between threads.  The caller has stopped the
+ * pool's read sections. */
 static gboolean
 check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -491,8 +498,8 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Checks the blocks that were freed while the program retains their memory (aside), and the blocks
- * with several references (shared). */
+/* Checks two kinds of blocks: those that were freed while the program still retains their memory
+ * (aside), and those with several references (shared). */
 static gboolean
 check_handles (TarnPool *pool, gchar **violation)
 {
@@ -521,7 +528,8 @@ check_handles (TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks every invariant of the pool.  The caller holds its lock and has closed its door. */
+/* Checks every invariant of the pool.  The caller holds the pool's lock and has stopped its read
+ * sections. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
 {
@@ -554,7 +562,8 @@ check_closed (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Closes the door, checks every invariant, and reopens the door.  The caller holds the lock. */
+/* Checks every invariant of the pool.  Stops the pool's read sections meanwhile.  The caller holds
+ * the pool's lock. */
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -576,8 +585,8 @@ check_locked (TarnPool *pool, gchar **violation)
 }
 
 /* Checks every invariant of a pool.  Returns FALSE if one does not hold, and then sets *violation
- * to a text about it (transfer full).  Any thread may call this at any time.  The time that it
- * takes is proportional to the number of blocks. */
+ * to a text about it, which the caller frees.  Any thread may call this at any time.  The time that
+ * it takes is proportional to the number of blocks. */
 gboolean
 _tarn_pool_check (TarnPool *pool, gchar **violation)
 {

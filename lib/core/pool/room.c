@@ -1,24 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a request wait until other threads free memory.  Usually a free takes no lock, and wakes no
- * thread.  So a request that waits for memory of a pool closes the pool's door: then threads cache
- * no blocks, and every request and free takes the pool's lock, and sees under it that a request
- * waits.
+ * Makes a request wait until other threads free memory of a pool.  Usually a free takes no lock,
+ * and wakes no thread.  So a waiting request stops the pool's read sections.  From then on threads
+ * cache no blocks, and every request and free takes the pool's lock.  While a free holds the lock,
+ * it sees that a request waits, and wakes it.
  *
- * A request may wait for all pools of a reclaim group, and sleeps without the lock of any.  Before
- * each attempt to allocate, the request reads the pools' counts of frees, so that it sees a free
- * during the attempt.  Frees by the waiting thread itself, in a reclaim function for example, do
- * not make it try again. */
+ * A request may wait for all pools of a reclaim group.  It sleeps without the lock of any pool.
+ * Before each attempt to allocate, it reads the pools' counts of frees, so that it notices a free
+ * that happens during the attempt.  A free by the waiting thread itself, for example in a reclaim
+ * function, does not make the request try again. */
 
 #include "pool/cache-private.h"
 
-/* The lock with which all waiting threads sleep on the condition freed. */
+/* The lock of the condition @freed, on which all waiting threads sleep. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond freed; /* signalled after a free in any pool for which a request waits */
 static TarnOnce once = TARN_ONCE_INIT;
 
-/* The calling thread's wait, while the thread tries to allocate; NULL at other times. */
+/* The wait of the calling thread, while the thread tries to allocate memory; NULL at other
+ * times. */
 static _Thread_local TarnRoomWait *current;
 
 static void
@@ -27,8 +28,8 @@ init (void)
   _tarn_cond_init (&freed);
 }
 
-/* Closes a pool's door for a waiting request, so that frees take the pool's lock, which the caller
- * holds. */
+/* Stops a pool's read sections for a waiting request, so that each free takes the pool's lock and
+ * wakes the request.  The caller holds the pool's lock. */
 static void
 begin (TarnPool *pool)
 {
@@ -40,9 +41,9 @@ begin (TarnPool *pool)
     _tarn_pool_flush_closed (pool);
 }
 
-/* Ends the wait of a request.  If no other request waits, opens the pool's door again.  Otherwise
- * wakes the other requests, because this request may have held memory that is free again.  The
- * caller holds the pool's lock. */
+/* Ends the wait of one request for a pool.  If no other request waits, allows the pool's read
+ * sections again.  Otherwise wakes the other requests, because the pool may have free memory that
+ * this request did not use.  The caller holds the pool's lock. */
 static void
 end (TarnPool *pool)
 {
@@ -54,7 +55,8 @@ end (TarnPool *pool)
     _tarn_pool_tell_waiting (pool);
 }
 
-/* Calls @func for each of the pools, and holds that pool's lock during the call. */
+/* Calls @func for each pool for which a request waits.  Holds the lock of the pool during the
+ * call. */
 static void
 for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
 {
@@ -81,8 +83,9 @@ count_freed (const TarnRoomWait *wait)
   return n;
 }
 
-/* Returns TRUE if memory of the pools may be freed later: some is in use by a block, is charged by
- * the program, or is just being allocated from upstream or returned to it. */
+/* Returns TRUE if memory of the pools that a request waits for may become free later: if a block
+ * uses some, if the program has charged some to the limit, or if a thread is allocating some from
+ * upstream or returning some to it. */
 static gboolean
 is_any_in_use (const TarnRoomWait *wait)
 {
@@ -102,15 +105,16 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Returns TRUE if other threads have freed memory of the pools since the latest attempt began. */
+/* Returns TRUE if other threads have freed memory of the pools since the request's latest attempt
+ * to allocate began. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {
   return count_freed (wait) - wait->n_seen != wait->n_own;
 }
 
-/* Begins to wait for memory of @pools, on which the caller has references.  The caller holds no
- * lock. */
+/* Starts the wait of a request for memory of @pools.  The caller has a reference to each pool, and
+ * holds no lock. */
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
 {
@@ -119,7 +123,8 @@ _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
   for_each (wait, begin);
 }
 
-/* Begins an attempt to allocate memory.  _tarn_room_await () then notices each later free. */
+/* Starts a waiting request's attempt to allocate memory.  _tarn_room_await () notices each free
+ * after this call. */
 void
 _tarn_room_begin_attempt (TarnRoomWait *wait)
 {
@@ -135,9 +140,10 @@ _tarn_room_end_attempt (void)
   current = NULL;
 }
 
-/* Waits until other threads have freed memory since the latest attempt to allocate began.  Returns
- * FALSE if none was freed until @end_time, a time of g_get_monotonic_time () or G_MAXINT64 for no
- * end, or if no memory is in use that could be freed. */
+/* Waits until other threads have freed memory of the pools since the latest attempt to allocate
+ * began.  Returns FALSE if they have freed none until @end_time, or if no memory is in use that
+ * they could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait without
+ * end. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
 {
@@ -153,15 +159,16 @@ _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
   return has_news (wait);
 }
 
-/* Ends a wait for memory, and lets frees of the pools do without the lock again. */
+/* Ends the wait of a request.  If no other request waits for a pool, its threads can free blocks
+ * without the lock again. */
 void
 _tarn_room_end (const TarnRoomWait *wait)
 {
   for_each (wait, end);
 }
 
-/* Wakes requests that wait for memory of a pool, to try again.  The caller holds the pool's
- * lock. */
+/* Wakes the requests that wait for memory of a pool, so that they try again.  The caller holds the
+ * pool's lock. */
 void
 _tarn_pool_tell_waiting (TarnPool *pool)
 {

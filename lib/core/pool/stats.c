@@ -36,7 +36,8 @@ append_count (GString *line, guint64 n, const gchar *noun)
   g_string_append_printf (line, "%" G_GUINT64_FORMAT " %s%s", n, noun, n == 1 ? "" : "s");
 }
 
-/* Appends a number of bytes in units such as MiB, the same in every locale, and a label. */
+/* Appends a label and a number of bytes, in units such as MiB, to a text. The format is the same in
+ * every locale. */
 static void
 append_bytes (GString *line, gsize bytes, const gchar *label)
 {

@@ -1,32 +1,35 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Transfer bins: batches of held (cached) blocks on their way from threads that free to threads
- * that allocate.  A thread whose cache bin for a size and a queue is full puts the bin's oldest
- * blocks into a transfer bin, and a thread whose cache bin is empty takes them.  Neither takes the
- * pool's lock, on which all pairs of such threads would meet.  There are several transfer bins for
- * each size and queue: a thread puts blocks into the one for its own number, and takes blocks from
- * any.
+ * Transfer bins: batches of cached blocks on their way from threads that free to threads that
+ * allocate.  If a thread's cache bin for a size and a queue is full, the thread puts the bin's
+ * oldest blocks into a transfer bin.  A thread whose cache bin is empty takes them from there.
+ * Neither takes the pool's lock, because then all such threads would wait for each other.
+ *
+ * There are several transfer bins for each size and queue.  A thread puts blocks into the one for
+ * its own number, and takes blocks from any of them.
  *
  * Each transfer bin has a lock.  A thread in a read section holds this lock for a few instructions
- * only, because a thread that closes the pool's door has to wait for it.  If the thread does not
- * get the lock soon, it does without the transfer bin.  A thread that holds the pool's lock, and
- * does not get the bin's lock, closes the door.  After that, no other thread has the bin's lock. */
+ * only, because a thread that stops read sections has to wait for it.  If the thread does not get
+ * the lock soon, it does not use the transfer bin.  If a thread that holds the pool's lock does not
+ * get the bin's lock, it stops the pool's read sections.  After that, no other thread has the bin's
+ * lock. */
 
 #include "pool/cache-private.h"
 
-/* The most blocks in a batch.  If batches would be larger, threads hand over none: a thread counts
- * off a batch in a read section, and a thread that closes the door has to wait for that. */
+/* The most blocks in a batch.  If the pool's batches would be larger, threads hand over no blocks.
+ * Otherwise a thread would walk a long batch in a read section, and a thread that stops read
+ * sections would have to wait for that. */
 #define MAX_BATCH 256
 
-/* The most bytes in all transfer bins: the pool's bound on held bytes divided by TRANSFER_SHARE, or
- * TRANSFER_BYTES if the bound depends on the managed bytes. */
+/* Two numbers that give the most bytes in all transfer bins.  It is the pool's bound on held bytes
+ * divided by TRANSFER_SHARE; or TRANSFER_BYTES, if that bound depends on the managed bytes. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
 /* Computes the most bytes in all transfer bins from the pool's bound on held bytes.  Call this only
- * while the transfer bins are empty: in a new pool, or with the pool's lock held and its door
- * closed. */
+ * while the transfer bins are empty: for a new pool; or if you hold the pool's lock and have
+ * stopped its read sections. */
 void
 _tarn_pool_bound_transfers (TarnPool *pool)
 {
@@ -42,8 +45,9 @@ _tarn_pool_bound_transfers (TarnPool *pool)
         = policy->hold_bytes != 0 ? policy->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
 }
 
-/* Sets the number of blocks in a batch that threads hand over to the number that a thread's cache
- * takes from the pool at once, or to 0 if that is more than MAX_BATCH. */
+/* Sets the number of blocks in a batch that threads hand over.  It is the number that a thread's
+ * cache takes at once from the pool's bin.  If that is more than MAX_BATCH, it is 0, and threads
+ * hand over no blocks. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
@@ -53,7 +57,8 @@ _tarn_pool_init_transfers (TarnPool *pool)
   _tarn_pool_bound_transfers (pool);
 }
 
-/* Adds a batch's bytes to those in transfer bins.  Returns FALSE if they exceed the bound. */
+/* Adds the bytes of a batch to the number of bytes in transfer bins.  Returns FALSE if there would
+ * be more than transfer bins may have. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
@@ -66,7 +71,8 @@ begin_transfer (TarnPool *pool, gsize bytes)
   return FALSE;
 }
 
-/* Subtracts the bytes of a batch that has left its transfer bin. */
+/* Subtracts the bytes of a batch, which has left its transfer bin, from the number of bytes in
+ * transfer bins. */
 static void
 end_transfer (TarnPool *pool, gsize bytes)
 {
@@ -74,9 +80,10 @@ end_transfer (TarnPool *pool, gsize bytes)
     __atomic_sub_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Gets one of the transfer bins for the size and the queue whose hash is @spread.  At the moment
- * the bin may have blocks of another size or queue.  @shard is any number, by which the bins for
- * one size and queue are chosen; a thread uses its own number for the blocks that it hands over. */
+/* Gets one of the transfer bins for a size and a queue.  @spread is the hash of both.  @shard is
+ * any number; it selects one of the several bins for this size and queue.  A thread uses its own
+ * number for the blocks that it hands over.  At present, the bin may have blocks of another size or
+ * queue. */
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
@@ -95,7 +102,8 @@ is_for (const TarnTransferBin *bin, guint32 number, gpointer handle)
   return bin->number == number && bin->handle == handle;
 }
 
-/* Takes the lock of a transfer bin.  Returns FALSE if another thread does not release it soon. */
+/* Takes the lock of a transfer bin.  Returns FALSE if another thread has the lock, and does not
+ * release it soon. */
 static gboolean
 lock (TarnTransferBin *bin)
 {
@@ -122,7 +130,7 @@ set_n_batches (TarnPool *pool, TarnTransferBin *bin, guint n)
   __atomic_store_n (&bin->n_batches, n, __ATOMIC_RELAXED);
 }
 
-/* Gets the link to the rest of a chain of blocks, after its first @n blocks. */
+/* Gets the pointer in a chain of blocks that points to the block after the first @n ones. */
 static TarnBlock **
 skip (TarnBlock **link, guint n)
 {
@@ -133,9 +141,9 @@ skip (TarnBlock **link, guint n)
 
 /* Functions that a thread calls in a read section */
 
-/* Hands over the oldest blocks of a full bin of the thread's cache.  Returns FALSE, and does
- * nothing, if the bin is not full, its blocks are too large, the transfer bin has no room, or
- * another thread holds the transfer bin's lock. */
+/* Hands over the oldest blocks of a full bin of the calling thread's cache to other threads.
+ * Returns FALSE, and does nothing, if the cache's bin is not full, if its blocks are too large, if
+ * the transfer bin has no room, or if another thread holds the lock of the transfer bin. */
 static gboolean
 hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -172,8 +180,8 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   return has_room;
 }
 
-/* Takes the newest batch for a size and a queue from a transfer bin.  Returns NULL if the bin has
- * none, or another thread holds its lock. */
+/* Takes the newest batch for a size and a queue from a transfer bin.  Returns NULL if the transfer
+ * bin has no such batch, or if another thread holds the lock of the transfer bin. */
 static TarnBlock *
 take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
 {
@@ -190,9 +198,9 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
   return first;
 }
 
-/* Fills an empty bin of the thread's cache with a batch that any thread has handed over.  Returns
- * FALSE if the bin has no room for a batch, or no transfer bin with such a batch can be locked at
- * once. */
+/* Fills an empty bin of the calling thread's cache with a batch that any thread has handed over.
+ * Returns FALSE if the cache's bin has no room for a batch, or if no transfer bin with a batch for
+ * the size and the queue can be locked soon. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -212,10 +220,10 @@ receive (TarnCache *cache, TarnCacheBin *bin)
   return TRUE;
 }
 
-/* Requests and frees that the thread's cache could not serve at once */
+/* Functions for requests and frees that the thread's cache could not serve without other blocks */
 
-/* Serves a request with a block that a thread has handed over, if there is one.  Returns NULL if
- * the caller has to take the pool's lock.  @is_followed: the request is traced. */
+/* Serves a request with a block that another thread has handed over, if there is one.  Returns NULL
+ * if the caller has to take the pool's lock.  @is_followed: TRUE if the request is traced. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
@@ -235,9 +243,9 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
   return block;
 }
 
-/* Puts a block that is being freed into the thread's cache, after it has handed over other blocks
- * of the full cache bin.  Returns FALSE, and does nothing, if the caller has to take the pool's
- * lock.  @is_followed: the free is traced. */
+/* Puts a block that is being freed into the calling thread's cache.  If the cache's bin is full,
+ * first hands over other blocks of the bin to other threads.  Returns FALSE, and does nothing, if
+ * the caller has to take the pool's lock.  @is_followed: TRUE if the free is traced. */
 gboolean
 _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
@@ -261,7 +269,7 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
 /* The caller of these functions holds the pool's lock. */
 
 /* Moves the blocks of a transfer bin to the pool's bins.  The caller holds the lock of the transfer
- * bin, or has closed the pool's door. */
+ * bin, or has stopped the pool's read sections. */
 static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
@@ -277,9 +285,9 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (pool, bin, 0);
 }
 
-/* Moves the blocks of one size and one queue from a transfer bin to the share of that queue.
- * @handle points to the queue's handle, which is NULL for blocks of no queue; if @handle itself is
- * NULL, the queue may be any.  Returns TRUE if the bin had such blocks. */
+/* Moves the blocks of a transfer bin to the pool's bins, if they have the given size and queue.
+ * @handle points to the queue's handle, which is NULL for blocks of no queue.  If @handle itself is
+ * NULL, the queue may be any.  Returns TRUE if the transfer bin had such blocks. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -300,8 +308,9 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   return is_any;
 }
 
-/* Moves the blocks of one size and one queue from the transfer bins to the queue's share, those of
- * this thread's own transfer bin last, so that they lie on top.  Returns TRUE if there were any. */
+/* Moves the blocks of one size and one queue from all transfer bins to the pool's bin for these.
+ * Moves the blocks of the calling thread's own transfer bin last, so that they lie on top.  Returns
+ * TRUE if there were any. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -320,7 +329,7 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
   return is_any;
 }
 
-/* Moves the blocks of one size from all transfer bins to the shares of their queues. */
+/* Moves the blocks of one size from all transfer bins to the pool's bins for their queues. */
 void
 _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
 {
@@ -328,7 +337,8 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
     take_from (pool, &pool->transfers.bins[i], number, NULL);
 }
 
-/* Moves the blocks of all transfer bins to the pool's bins.  The caller has closed the door. */
+/* Moves the blocks of all transfer bins to the pool's bins.  The caller has stopped the pool's read
+ * sections. */
 void
 _tarn_pool_empty_transfers (TarnPool *pool)
 {
@@ -338,8 +348,8 @@ _tarn_pool_empty_transfers (TarnPool *pool)
     empty (pool, &pool->transfers.bins[i]);
 }
 
-/* Adds the blocks in transfer bins to *stats.  The caller has closed the pool's door, or runs in a
- * child of fork (). */
+/* Adds the blocks in transfer bins to *stats.  The caller has stopped the pool's read sections, or
+ * runs in a child of fork (). */
 void
 _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
 {
