@@ -159,7 +159,7 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
 }
 
 /* Stops threads from allocating from the heap's arenas: removes all queues from the table, and ends
- * the threads' grants (bytes that they may allocate without the lock). */
+ * the threads' grants (bytes that they may allocate without the pool's lock). */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {

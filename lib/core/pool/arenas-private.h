@@ -52,7 +52,7 @@ typedef struct
  * @block.  If the thread's cache keeps @block, it is the block that the cache kept before in its
  * place, or NULL if there was none.  The function either returns the chosen block to its arena; or
  * sets the state of the block to ENDING, and the caller then returns it.  Stores the chosen block
- * in *goes.  If the caller has to take the lock, returns FALSE and changes no block. */
+ * in *goes.  If the caller has to take the pool's lock, returns FALSE and changes no block. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 

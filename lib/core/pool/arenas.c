@@ -368,7 +368,7 @@ _tarn_cache_return_all_kept (TarnCache *cache)
 
 /* Returns @block to its arena, after a thread has freed @block or another block in its place.  @met
  * is the entry for the freed block's queue in the table of arenas.  @block usually has the same
- * queue.  Returns FALSE if the caller has to take the lock. */
+ * queue.  Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -380,7 +380,7 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 /* Frees @block; the thread is in a read section.  Usually returns @block to its arena.  But if the
  * thread should keep @block for temporaries, puts @block into the thread's cache, and returns to
  * its arena the block that the thread kept before.  Stores in *goes the block that returned to its
- * arena, or NULL if none did.  Returns FALSE if the caller has to take the lock. */
+ * arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -450,7 +450,7 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 
 /* Frees a block: calls @inside in a read section.  If another thread has stopped read sections for
  * a short time, waits until they are allowed, and tries again.  Returns FALSE if the caller has to
- * take the lock. */
+ * take the pool's lock. */
 gboolean
 _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                             TarnBlock **goes)
@@ -473,7 +473,8 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
 
 /* Frees @block.  Returns @block, or the block that the thread kept before in its place, to the
  * arena.  @is_followed: TRUE if the free is traced.  If it is not, the heap's memory must have
- * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the lock. */
+ * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
+ * lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

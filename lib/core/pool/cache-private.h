@@ -87,7 +87,7 @@ typedef struct
   guint32 number;
   /* The number of blocks.  Atomic, because other threads read it without stopping read sections. */
   guint16 length;
-  guint16 capacity; /* the most blocks that it may have; changed with the lock only */
+  guint16 capacity; /* the most blocks that it may have; changed with the pool's lock only */
 } TarnCacheBin;
 
 /* The number of temporaries in succession after which the pool expects more of them from a thread.
@@ -206,12 +206,12 @@ struct _TarnCache
 /* Functions of caches.c, cache.c and count.c.  The caller of the first three does not hold the
  * pool's lock. */
 void _tarn_pool_init_caches (TarnPool *pool);
-TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the lock, and keeps it */
+TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the pool's lock, and keeps it */
 void _tarn_pool_free_caches (TarnPool *pool);
 /* The caller holds the pool's lock and has stopped the pool's read sections, or runs in a child of
  * fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
-/* The caller of the following functions holds the lock. */
+/* The caller of the following functions holds the pool's lock. */
 gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open_door (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
@@ -435,9 +435,9 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
 /* Serves a request from a bin of the calling thread's cache.  @handle is the request's queue, or
- * NULL if it names none.  Returns NULL if the caller has to take the lock.  @begin is a function
- * that enters a read section.  Callers pass a constant, so the compiler inlines the call of
- * @begin. */
+ * NULL if it names none.  Returns NULL if the caller has to take the pool's lock.  @begin is a
+ * function that enters a read section.  Callers pass a constant, so the compiler inlines the call
+ * of @begin. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take (TarnPool *pool, gsize size, guint32 number, gpointer handle, TarnBeginVisit begin)
 {
@@ -494,7 +494,8 @@ _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
 }
 
 /* Puts a block that is being freed into the calling thread's cache.  If the caller has to take the
- * lock, returns FALSE and changes nothing.  @begin is a function that enters a read section. */
+ * pool's lock, returns FALSE and changes nothing.  @begin is a function that enters a read
+ * section. */
 static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
 {

@@ -147,8 +147,8 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 /* Functions for the capacity of a cache's bins: the number of blocks for which a bin has room.  A
  * bin keeps its capacity when its blocks leave it, because a thread that had many blocks will
  * usually have as many again.  A bin loses its capacity if another bin needs its bytes or its slot,
- * or if the next use of the bin should take the lock.  The caller of each function holds the pool's
- * lock. */
+ * or if the next use of the bin should take the pool's lock.  The caller of each function holds the
+ * pool's lock. */
 
 /* Sets the capacity of a bin.  The caller makes sure that the new capacity is not below the bin's
  * length. */
@@ -324,8 +324,8 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 }
 
 /* Moves the blocks of some bins of all caches to the pool's bins, and sets the capacity of these
- * cache bins to 0, so that the next use of each takes the lock.  These are the bins for which
- * @is_it returns TRUE. */
+ * cache bins to 0, so that the next use of each takes the pool's lock.  These are the bins for
+ * which @is_it returns TRUE. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -345,8 +345,8 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves the blocks of a queue from all caches to the pool's bins for this queue.  The next
- * request of the queue takes the lock, and so does the next free of a block of the queue. */
+/* Moves the blocks of a queue from all caches to the pool's bins for this queue.  The next request
+ * of the queue takes the pool's lock, and so does the next free of a block of the queue. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
@@ -360,7 +360,7 @@ is_of_size (const TarnCacheBin *bin, gconstpointer number)
 }
 
 /* Moves the blocks of a size from all caches to the pool's bins.  The next request for the size
- * takes the lock, and so does the next free of a block of the size. */
+ * takes the pool's lock, and so does the next free of a block of the size. */
 void
 _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 {
@@ -422,8 +422,8 @@ look_whether_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves the blocks of a size and a queue from abandoned caches to the pool's bin.  Returns TRUE
- * if there were any.  The caller holds the lock. */
+/* Moves the blocks of a size and a queue from abandoned caches to the pool's bin.  Returns TRUE if
+ * there were any.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -445,8 +445,8 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 }
 
 /* Moves the blocks of a size and a queue from the caches of idle threads to the pool's bin.  The
- * pool calls this before it asks the upstream allocator for memory.  Returns TRUE if there were
- * any such blocks.  The caller holds the lock. */
+ * pool calls this before it asks the upstream allocator for memory.  Returns TRUE if there were any
+ * such blocks.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle)
 {

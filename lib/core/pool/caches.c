@@ -118,7 +118,7 @@ share_anew (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Makes a cache of the pool for the calling thread.  The caller holds the lock. */
+/* Makes a cache of the pool for the calling thread.  The caller holds the pool's lock. */
 static TarnCache *
 cache_new (TarnPool *pool)
 {
@@ -201,7 +201,7 @@ _tarn_pool_free_caches (TarnPool *pool)
     }
 }
 
-/* The door */
+/* Read sections: how a thread stops and allows them */
 
 /* Stops the pool's read sections: from now on no thread can enter one, and the function waits until
  * no thread is in one.  Returns TRUE if they were allowed before.  Then the caller must call

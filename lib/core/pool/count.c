@@ -143,8 +143,8 @@ add_kept (const TarnCache *cache, TarnPoolStats *stats)
       }
 }
 
-/* Adds up the counters of the pool and all caches.  The caller holds the lock and has closed the
- * door to read sections, or is a child of fork (), which cannot take locks. */
+/* Adds up the counters of the pool and all caches.  The caller holds the pool's lock and has
+ * stopped the pool's read sections, or is a child of fork (), which cannot take locks. */
 void
 _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {

@@ -13,7 +13,7 @@
 /* Makes a block from an extent whose part (its object, such as a sub-buffer) upstream has made.
  * Returns NULL if the extent's arena belongs to another queue by now, if the heap's read sections
  * are stopped, or if the thread has no unused block struct or may allocate no more bytes without
- * the lock.  The calling thread is in a read section. */
+ * the pool's lock.  The calling thread is in a read section. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -32,7 +32,8 @@ make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
 
 /* Asks upstream to make the part (an object, such as a sub-buffer) of the extent that a request has
  * taken.  Makes a block from the extent and the part.  On failure frees the extent and returns
- * NULL.  The caller then has to take the lock.  The calling thread is not in a read section. */
+ * NULL.  The caller then has to take the pool's lock.  The calling thread is not in a read
+ * section. */
 TarnBlock *
 _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                         const TarnTaken *taken)
@@ -63,8 +64,8 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
 /* Starts the free of @block: chooses the block that returns to its arena, sets the state of that
  * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
  * for temporaries, it is the block that the thread kept before, or NULL if there was none.  The
- * block counts as active until it has returned.  Returns FALSE if the caller has to take the lock.
- * The calling thread is in a read section. */
+ * block counts as active until it has returned.  Returns FALSE if the caller has to take the pool's
+ * lock.  The calling thread is in a read section. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -97,7 +98,7 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
  * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
  * for temporaries, it is the block that the thread kept before, or NULL if there was none.  The
  * caller then asks upstream to release the part of *goes (its object, such as a sub-buffer).
- * Returns FALSE, and does nothing, if the caller has to take the lock. */
+ * Returns FALSE, and does nothing, if the caller has to take the pool's lock. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

@@ -10,9 +10,9 @@
  *     bin.c         the size classes
  *     cache.c       thread caches
  *     count.c       adds up the counters of a pool and its thread caches
- *     arenas.c      allocates from the arenas of a heap without a lock
- *     made-parts.c  does that if upstream makes each part of the heap's memory
- *     stock.c       gives threads the unused structs and the grants of bytes that arenas.c needs
+ *     arenas.c      allocates from a heap's arenas (memory for one queue) without a lock
+ *     made-parts.c  allocates from arenas for which upstream makes an object for each block
+ *     stock.c       supplies threads with unused structs and grants of bytes, for arenas.c
  *     arena-table.c lists the queues to whose arenas a pool has references
  *     transfer.c    hands blocks over from thread to thread
  *     block-chunk.c the memory of block structs
@@ -23,8 +23,10 @@
  *     describe.c    describes a pool to recordings and snapshots
  *     pool-check.c  checks the invariants
  *
- * A pool's door is a readers-writer lock (base/thread-private.h).  Most hits and frees are its
- * readers, in read sections without the pool's lock; a writer closes the door and waits for them.
+ * Most hits and frees run in read sections of the pool: a thread enters and leaves these without
+ * the pool's lock (base/thread-private.h).  A thread that has to exclude all of them holds the lock
+ * and stops read sections: no thread can enter one any more, and the function waits until no thread
+ * is in one.  TarnPool.door tells whether read sections are stopped (closed) or allowed (open).
  *
  * The folder upstream/ calls the upstream allocator for the pool.  The folder order/ serves
  * requests and frees, which wait for queues if necessary. */
@@ -133,7 +135,7 @@ typedef struct
   guint check_interval;
   gsize asked_hold_bytes; /* TarnPoolOptions.hold_bytes, or the value that the program set later */
   /* The effective bound on held (cached) bytes.  G_MAXSIZE: there is none.  0: the bound depends on
-   * managed_bytes (retire.c).  Atomic, because some code reads it without the lock. */
+   * managed_bytes (retire.c).  Atomic, because some code reads it without the pool's lock. */
   gsize hold_bytes;
   gsize max_held; /* the largest block that may be held, in bytes */
   /* The size in bytes of the largest block that thread caches have, except kept temporaries. */
@@ -270,7 +272,7 @@ typedef struct
   /* An array of TarnBlock: blocks that were freed while the program still retains their memory
    * (aside.c). */
   GPtrArray *aside;
-  guint n_aside;    /* atomic: the length of aside, for threads without the lock */
+  guint n_aside;    /* atomic: the length of aside, for threads without the pool's lock */
   guint next_aside; /* the index in aside of the next block to ask the backend about */
   /* Maps a TarnBlock that has several references to the number of its references minus 1.  NULL: no
    * block ever had several. */
@@ -304,8 +306,8 @@ struct _TarnPool
    * such as the reference count.  The field met changes only while read sections are stopped. */
   /* The index in TarnThread.items of the thread's cache for this pool. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
-  /* Atomic, because a thread that holds the lock may change it even while other threads are in read
-   * sections. */
+  /* Atomic, because a thread that holds the pool's lock may change it even while other threads are
+   * in read sections. */
   guint leading_bits;
   TarnDoor door;
   TarnMet met;
@@ -358,7 +360,8 @@ struct _TarnPool
   TarnRoom room;
   TarnReclaim reclaim;
 
-  guint ignored_frees; /* atomic: frees ignored in a child of fork (), which cannot take the lock */
+  /* atomic: frees ignored in a child of fork (), which cannot take the pool's lock */
+  guint ignored_frees;
 };
 
 static inline TarnPool *
@@ -440,7 +443,7 @@ _tarn_pool_check_if_full_debug (TarnPool *pool)
 #endif
 }
 
-/* Takes the lock and checks the invariants, but only in builds with --enable-debug=full. */
+/* Takes the pool's lock and checks the invariants, but only in builds with --enable-debug=full. */
 static inline void
 _tarn_pool_check_fast_if_full_debug (TarnPool *pool)
 {

@@ -62,9 +62,9 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
   return block;
 }
 
-/* Finds a cached block for a request which the thread's cache could not serve without the lock.
- * Takes only blocks that the request's queue alone has used; if @queue is NULL, blocks that no
- * queue uses.  Looks again in the thread's cache (@cache; NULL: it has none), then in transfer
+/* Finds a cached block for a request which the thread's cache could not serve without the pool's
+ * lock.  Takes only blocks that the request's queue alone has used; if @queue is NULL, blocks that
+ * no queue uses.  Looks again in the thread's cache (@cache; NULL: it has none), then in transfer
  * bins, in the pool's bins, and in caches whose threads have ended or are idle.  Returns NULL if
  * there is no such block. */
 TarnBlock *

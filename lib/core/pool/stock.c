@@ -69,7 +69,7 @@ _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
 /* Grants.  The caller holds the pool's lock. */
 
 /* Ends the grants of all threads: the bytes that each may allocate without the pool's lock.  The
- * threads have to take the lock to get new grants. */
+ * threads have to take the pool's lock to get new grants. */
 void
 _tarn_pool_end_grants (TarnPool *pool)
 {

@@ -128,10 +128,10 @@ typedef struct
   /* The list by age for blocks in queues' shares: &ready or &shares.  NULL: the bytes of held
    * blocks were never bounded. */
   TarnAges *share_ages;
-  /* Atomic: numbers of blocks in recorded bins.  An element counts the blocks of all bins
-   * whose number modulo TARN_RECORDED_COUNTS is its index.  A request reads the element for its
-   * size without the lock. If the element is not 0, the request takes the lock, because a recorded
-   * block might serve it. */
+  /* Atomic: numbers of blocks in recorded bins.  An element counts the blocks of all bins whose
+   * number modulo TARN_RECORDED_COUNTS is its index.  A request reads the element for its size
+   * without the pool's lock.  If the element is not 0, the request takes the pool's lock, because a
+   * recorded block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
   /* Atomic: TRUE asks threads that take no lock to call _tarn_pool_look_after (), which does the
    * pool's periodic work.  It is set when the pool holds more bytes than it may, and events of
