@@ -8,9 +8,11 @@
 
 #include "pool/pool-private.h"
 
-/* The functions below are the allocate and free hooks of a pool's TarnAllocatorOps. */
+/* Implementations of two functions of a pool's TarnAllocatorOps: allocate and free.  Allocators
+ * that are built on the pool call them. */
 
-/* Allocates a block, adds it to the index, and stores only its memory in *memory. */
+/* Allocates a block and adds it to the index.  Stores the block's memory in *memory, and does not
+ * return the block. */
 gboolean
 _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {

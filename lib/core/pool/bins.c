@@ -133,8 +133,8 @@ _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
   return queue != NULL ? queue->bins : pool->store.idle_bins;
 }
 
-/* Gets the table of bins in which a held block belongs.  Makes the table if the block's queue has
- * none. */
+/* Gets the table of bins in which a cached block belongs.  If the block's queue has no table yet,
+ * makes one. */
 static TarnBins *
 ensure_bins_of (TarnPool *pool, const TarnBlock *block)
 {
@@ -168,16 +168,16 @@ _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
   ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
-/* Gets the batch that contains the topmost blocks of a bin.  Returns NULL if these blocks are in no
- * batch. */
+/* Gets a bin's newest batch: blocks on top of the bin that came there together.  Returns NULL if
+ * the topmost blocks are in no batch. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
 {
   return bin->n_batches > 0 ? &bin->batches[bin->n_batches - 1] : NULL;
 }
 
-/* Adds a batch to a bin: @n blocks that came to the bin together.  @last: the block of the batch
- * that is farthest from the bin's top. */
+/* Adds a batch to a bin's list of batches: @n blocks that came to the bin together.  @last is the
+ * block of the batch that is farthest from the top of the bin. */
 static void
 add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 {
@@ -371,8 +371,8 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
   return bin;
 }
 
-/* Adds the blocks in a table's bins to a list by age.  The caller makes sure that they are in no
- * such list yet.  @bins: nullable. */
+/* Adds the blocks in all bins of a table to a list by age.  The caller makes sure that the blocks
+ * are not in such a list yet.  @bins: nullable. */
 static void
 list_bins_by_age (TarnBins *bins, TarnAges *ages)
 {
@@ -429,7 +429,7 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 }
 
 /* Puts a single block, which the caller took from another bin, on top of the bin where it belongs.
- * The block's age stays the same. */
+ * The block's age still counts from the time at which it came to its first bin. */
 static void
 put_moved (TarnPool *pool, TarnBlock *block)
 {
@@ -478,7 +478,8 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Removes a block from its bin.  The caller makes sure that the block is in a list by age. */
+/* Removes a block from its bin.  The caller makes sure that the block is in a list by age, because
+ * the function finds the block above it there. */
 void
 _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
 {
@@ -553,7 +554,8 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
 
 /* Blocks that come to the pool, become active, and leave it */
 
-/* Makes a block active for a request of @size bytes, and counts its bytes. */
+/* Makes a block active (in use) for a request of @size bytes, and adds these bytes to the active
+ * bytes. */
 static void
 activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
@@ -590,8 +592,8 @@ _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
                                          : NULL;
 }
 
-/* Takes any held block of a bin's size for a request of @size bytes, even if commands on queues may
- * still use it.  Returns NULL if there is none. */
+/* Takes a cached block of any queue for a request of @size bytes, from a bin with the given
+ * number.  Commands on queues may still use the block.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
 {

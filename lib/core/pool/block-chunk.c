@@ -15,7 +15,8 @@ is_full (const TarnBlockChunk *chunk)
   return chunk->vacant == NULL;
 }
 
-/* Makes a chunk.  All of its structs are vacant, and are taken in the order of their addresses. */
+/* Makes a chunk of block structs.  All structs are vacant (belong to no block).  Threads take them
+ * in the order of their addresses. */
 static TarnBlockChunk *
 chunk_new (void)
 {
@@ -127,7 +128,8 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
     offer (chunks, chunk);
 }
 
-/* Makes the chunk of a thread (NULL: the thread has none) available to other threads. */
+/* Makes a chunk of block structs, which a thread has taken, available to other threads.  If @own is
+ * NULL, the thread has no chunk, and the function does nothing. */
 void
 _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
 {
@@ -155,7 +157,7 @@ _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
   return NULL;
 }
 
-/* Frees all chunks.  The caller makes sure that all structs are vacant. */
+/* Frees all chunks of block structs.  The caller makes sure that no block uses a struct. */
 void
 _tarn_block_chunks_clear (GQueue *chunks)
 {

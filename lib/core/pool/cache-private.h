@@ -87,7 +87,7 @@ typedef struct
   guint32 number;
   /* The number of blocks.  Atomic, because other threads read it without stopping read sections. */
   guint16 length;
-  guint16 capacity; /* the most blocks that it may have; changed with the pool's lock only */
+  guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
 } TarnCacheBin;
 
 /* The number of temporaries in succession after which the pool expects more of them from a thread.
@@ -270,7 +270,7 @@ void _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue,
 void _tarn_pool_drop_met (TarnPool *pool, gpointer handle);
 void _tarn_pool_end_arenas (TarnPool *pool);
 
-/* transfer.c.  The caller of the first three does not hold the pool's lock. */
+/* Functions of transfer.c.  The caller of the first three does not hold the pool's lock. */
 void _tarn_pool_init_transfers (TarnPool *pool);
 TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle,
                                      gboolean is_followed);
@@ -298,8 +298,9 @@ _tarn_pool_has_transfers (const TarnPool *pool)
   return __atomic_load_n (&pool->transfers.n_batches, __ATOMIC_RELAXED) > 0;
 }
 
-/* Hashes a bin number and a queue's handle.  Handles are usually addresses, whose low bits are
- * alike.  The factor, 2^64 divided by the golden ratio, spreads the addresses. */
+/* Hashes a bin number and a queue's handle.  A handle is usually an address, and the low bits of
+ * all addresses are alike.  So the function multiplies the handle by a factor, 2^64 divided by the
+ * golden ratio, and uses high bits of the product. */
 static inline guint32
 _tarn_spread (guint32 number, gpointer handle)
 {

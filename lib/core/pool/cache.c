@@ -313,7 +313,7 @@ clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconst
     }
 }
 
-/* Moves the blocks of a size from a cache to the pool's bins for their queues. */
+/* Moves the blocks of one size from a cache to the pool's bins for their queues. */
 void
 _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 {

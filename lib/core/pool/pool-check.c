@@ -7,7 +7,8 @@
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* The values that the pool's counters should have, computed from its blocks. */
+/* The values that the pool's counters should have.  The checks compute them from the pool's
+ * blocks. */
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
@@ -126,7 +127,7 @@ add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
   sums->listed_bytes += bin->length * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
 }
 
-/* Counts the blocks of a list by age.  Returns 0 if a link of the list is wrong. */
+/* Counts the blocks in a list by age.  Returns 0 if the links of the list contradict each other. */
 static gsize
 count_listed (const TarnAges *ages)
 {
@@ -368,8 +369,8 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* Returns TRUE if a bin of a thread's cache has no blocks and no room for any.  Most of a cache's
- * TARN_CACHE_BINS bins are unused like this. */
+/* Returns TRUE if a bin of a thread's cache has no blocks and a capacity of 0.  Most of the
+ * TARN_CACHE_BINS bins of a cache are such unused bins. */
 static gboolean
 is_unused (const TarnCacheBin *bin)
 {
@@ -601,7 +602,8 @@ _tarn_pool_check (TarnPool *pool, gchar **violation)
   return valid;
 }
 
-/* Ends the program if an invariant of the pool does not hold.  The caller holds the pool's lock. */
+/* Checks every invariant of the pool.  Ends the program with a message if one does not hold.  The
+ * caller holds the pool's lock. */
 void
 _tarn_pool_assert_valid (TarnPool *pool)
 {

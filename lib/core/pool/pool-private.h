@@ -85,12 +85,15 @@ typedef struct
   /* The most bytes in all transfer bins; G_MAXSIZE: no bound.  Does not change while threads may
    * enter read sections. */
   gsize max_bytes;
-  gsize bytes;     /* atomic: bytes in all transfer bins; counted only if max_bytes is a bound */
+  /* Atomic: the number of bytes in all transfer bins.  Counted only if max_bytes is not
+   * G_MAXSIZE. */
+  gsize bytes;
   guint n_batches; /* atomic: number of batches in all transfer bins */
 } TarnTransfers;
 
-/* A call that is returning blocks to the upstream allocator, on the stack of its thread.  A request
- * that runs out of memory waits for such calls, because their memory will soon be free. */
+/* A running call that returns blocks to the upstream allocator.  The struct is on the stack of the
+ * calling thread.  A request that runs out of memory waits for such calls, because their memory
+ * will soon be free. */
 typedef struct
 {
   /* The link in TarnReturning.calls.  First in the struct, so that a cast of the link gives the
@@ -129,11 +132,14 @@ typedef struct
   gboolean prints_stats;
   /* TRUE: each free asks the backend whether the program still retains the block's memory. */
   gboolean asks_retained;
-  gboolean is_debugged; /* TRUE: blocks have exactly the requested size, and are never held */
+  /* TRUE: blocks have exactly the requested size, and the pool never caches them. */
+  gboolean is_debugged;
   /* The number of requests from one check of the invariants to the next; 0: the pool checks
    * none. */
   guint check_interval;
-  gsize asked_hold_bytes; /* TarnPoolOptions.hold_bytes, or the value that the program set later */
+  /* The bound on held bytes that the program asked for: TarnPoolOptions.hold_bytes, or a later
+   * value. */
+  gsize asked_hold_bytes;
   /* The effective bound on held (cached) bytes.  G_MAXSIZE: there is none.  0: the bound depends on
    * managed_bytes (retire.c).  Atomic, because some code reads it without the pool's lock. */
   gsize hold_bytes;
@@ -184,8 +190,8 @@ typedef struct
   guint n_foreign; /* calls that another pool of the group makes */
 } TarnReturning;
 
-/* The functions and the reclaim group that free memory when upstream has none left
- * (upstream/reclaim.c, upstream/reclaim-group.c). */
+/* The reclaim functions and the reclaim group of a pool.  They free memory when upstream has none
+ * left (upstream/reclaim.c, upstream/reclaim-group.c). */
 typedef struct
 {
   GPtrArray *funcs; /* in the order in which the program added them */
@@ -272,10 +278,11 @@ typedef struct
   /* An array of TarnBlock: blocks that were freed while the program still retains their memory
    * (aside.c). */
   GPtrArray *aside;
-  guint n_aside;    /* atomic: the length of aside, for threads without the pool's lock */
-  guint next_aside; /* the index in aside of the next block to ask the backend about */
-  /* Maps a TarnBlock that has several references to the number of its references minus 1.  NULL: no
-   * block ever had several. */
+  guint n_aside; /* atomic: the length of aside, for threads without the pool's lock */
+  /* The index, in the array aside, of the block about which the pool asks the backend next. */
+  guint next_aside;
+  /* A table that maps each TarnBlock with several references to the number of its references minus
+   * 1.  NULL: no block ever had several. */
   GHashTable *shared;
 } TarnBlocks;
 
@@ -304,7 +311,7 @@ struct _TarnPool
 
   /* Fields that every hit reads.  They share no cache line with fields that threads write often,
    * such as the reference count.  The field met changes only while read sections are stopped. */
-  /* The index in TarnThread.items of the thread's cache for this pool. */
+  /* The index of this pool's thread caches in TarnThread.items. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
   /* Atomic, because a thread that holds the pool's lock may change it even while other threads are
    * in read sections. */
@@ -313,7 +320,8 @@ struct _TarnPool
   TarnMet met;
   /* Fields that do not change, except that the bounds in policy change while read sections are
    * stopped */
-  gpointer default_queue;  /* the handle of the queue for requests that name none; NULL: none */
+  /* The handle of the queue that a request uses if it names none; NULL: no queue. */
+  gpointer default_queue;
   TarnAllocator *upstream; /* with a reference */
   TarnHeap *heap;          /* upstream, cast to a heap; NULL: upstream is no heap */
   TarnPoolPolicy policy;
@@ -323,7 +331,8 @@ struct _TarnPool
   gboolean orphaned;
   /* TRUE: threads could enter read sections before a snapshot or reclaim-group.c stopped these. */
   gboolean was_open;
-  /* Atomic: counts requests; one in policy.check_interval checks the invariants. */
+  /* Atomic: a number of requests.  One request in policy.check_interval checks the invariants of
+   * the pool. */
   guint n_unchecked;
   TarnStore store;
   TarnCaches caches;
@@ -342,8 +351,8 @@ struct _TarnPool
   /* The highest count of active bytes that the pool itself has made.  If stats.active_bytes exceeds
    * it, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
-  /* The pool's own counters.  _tarn_pool_sum () adds those of thread caches.  active_blocks is
-   * never set. */
+  /* The pool's own counters, which do not include those of thread caches.  _tarn_pool_sum () adds
+   * both.  The field active_blocks is never set here. */
   TarnPoolStats stats;
   /* Atomic: the number of times that threads returned memory to upstream.  A thread increments it
    * before it returns the memory.  A pool over a heap uses the heap's counter instead. */
@@ -380,7 +389,8 @@ _tarn_pool_get_given_heap (const TarnPool *pool)
   return _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
 }
 
-/* Gets the bound on the bytes that a pool holds.  The caller need not hold the lock. */
+/* Gets the bound on the bytes that a pool holds (caches).  The caller need not hold the pool's
+ * lock. */
 static inline gsize
 _tarn_pool_get_hold_bound (const TarnPool *pool)
 {
@@ -400,7 +410,7 @@ TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *bloc
 
 gchar *_tarn_pool_make_report (TarnPool *pool); /* stats.c */
 
-/* describe.c: implements these functions of TarnAllocatorClass. */
+/* Functions of describe.c, which implement function pointers of TarnAllocatorClass. */
 void _tarn_pool_freeze (TarnAllocator *pool);
 void _tarn_pool_thaw (TarnAllocator *pool);
 void _tarn_pool_tell (TarnAllocator *pool, TarnListener *listener);
@@ -419,7 +429,8 @@ void _tarn_room_end (const TarnRoomWait *wait);
 /* room.c: the caller holds the pool's lock. */
 void _tarn_pool_tell_waiting (TarnPool *pool);
 
-/* Tells requests that wait for memory of a pool to try again.  The caller holds the pool's lock. */
+/* Wakes requests that wait for memory of a pool, so that they try again.  The caller holds the
+ * pool's lock. */
 static inline void
 _tarn_pool_note_room (TarnPool *pool)
 {

@@ -344,8 +344,9 @@ compare_descending (gconstpointer a, gconstpointer b)
   return left > right ? -1 : left < right;
 }
 
-/* Lists all bins of the pool, those of larger sizes first.  Of the bins of one size, the idle bin
- * comes first, and queues' bins come last. */
+/* Makes an array of all bins of the pool, in the order of their numbers, the highest first, so that
+ * bins of larger sizes come first.  Of the bins with the same number, the idle bin comes first, and
+ * queues' bins come last. */
 static GArray *
 list_largest_first (TarnPool *pool)
 {

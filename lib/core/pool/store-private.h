@@ -44,7 +44,8 @@ typedef struct _TarnBin TarnBin;
 struct _TarnBin
 {
   guint32 number;
-  TarnBlock *top; /* the block freed last; the others are linked by TarnBlock.below */
+  /* The topmost block, which was freed last.  The others follow by TarnBlock.below. */
+  TarnBlock *top;
   gsize length;
   TarnBatch *batches; /* a stack: the last batch has the topmost blocks */
   gsize n_batches;
@@ -145,7 +146,8 @@ typedef struct
    * tries these again. */
   TarnBlock *stuck;
   gsize n_stuck;
-  gboolean has_ended; /* TRUE: the pool must not hold blocks any more, except stuck ones */
+  /* TRUE: the pool must not cache blocks any more, except those in the list stuck. */
+  gboolean has_ended;
 } TarnStore;
 
 /* ages.c: the caller holds the pool's lock. */
