@@ -271,8 +271,8 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
 /* Functions that free blocks.  Unless a comment says otherwise, the calling thread is in a read
  * section, or holds the pool's lock. */
 
-/* Counts the free of @block.  @goes is the block that returns to its arena instead of @block, or
- * NULL if none does.  If it is not @block, the function keeps @block in the thread's cache. */
+/* Counts the free of @block by a thread.  @goes is the block that returns to its arena, or NULL if
+ * none does.  If @goes is not @block, the function keeps @block in the thread's cache. */
 static inline void
 note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
 {
@@ -309,8 +309,8 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
-    /* This includes heaps for which upstream makes an object for each block (a part), because
-     * threads release these objects without locks. */
+    /* The arena cannot take the blocks here.  If upstream makes an object for each block (no
+     * addresses), this is so because threads release these objects without locks. */
     return blocks;
   while ((block = blocks) != NULL)
     {
@@ -366,9 +366,10 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns @block to its arena, after a thread has freed @block or another block in its place.  @met
- * is the entry for the freed block's queue in the table of arenas.  @block usually has the same
- * queue.  Returns FALSE if the caller has to take the pool's lock. */
+/* Returns @block to its arena, when a thread frees @block, or frees another block that its cache
+ * keeps in place of @block.  @met is the entry in the table of arenas for the queue of the block
+ * that is being freed.  @block usually has the same queue.  Returns FALSE if the caller has to take
+ * the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {

@@ -14,8 +14,9 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The number of empty bins in a table from which on the pool frees them.  It keeps fewer empty bins
- * than this, because that costs less than to make a bin each time that its size is freed again. */
+/* A number of bins.  The pool frees the empty bins of a table only if there are at least this
+ * many.  It keeps fewer, because that costs less than to make a bin each time that a block of its
+ * size is freed again. */
 #define MANY_EMPTY 256
 
 /* Bins */

@@ -42,8 +42,8 @@ begin (TarnPool *pool)
 }
 
 /* Ends the wait of one request for a pool.  If no other request waits, allows the pool's read
- * sections again.  Otherwise wakes the other requests, because the pool may have free memory that
- * this request did not use.  The caller holds the pool's lock. */
+ * sections again.  Otherwise wakes the other requests, because memory that this request had taken
+ * may be free again.  The caller holds the pool's lock. */
 static void
 end (TarnPool *pool)
 {
