@@ -38,7 +38,8 @@
 /* TAKEN_IN_TURN is the number of blocks that a thread takes from arenas before it checks the
  * clock.  LOOK_TIME is a time in microseconds.  If it has passed since the thread last did the
  * periodic work, the thread does it again: it returns memory of the pool and the heap to upstream
- * that no thread has used for a long time.  Threads that take the locks do this work, too. */
+ * that no thread has used for a long time.  Threads that take the locks of the pool and the heap do
+ * this work, too. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
@@ -47,8 +48,8 @@
  * queue. */
 #define KEPT_IN_TURN 256
 
-/* The number of times that a thread tries to enter a read section, before it takes the locks
- * instead.  After each time it waits until read sections are allowed again. */
+/* The number of times that a thread tries to enter a read section, before it takes the locks of the
+ * pool and the heap instead.  After each time it waits until read sections are allowed again. */
 #define MAX_TRIES 16
 
 /* Functions to enter read sections.  Call them outside read sections. */
@@ -70,7 +71,7 @@ await_doors (TarnPool *pool)
 
 /* Enters a read section for the request or free whose tries @visits counts.  Before each try except
  * the first, waits until read sections of the pool and the heap are allowed.  Returns FALSE if the
- * caller has to take the locks. */
+ * caller has to take the locks of the pool and the heap. */
 gboolean
 _tarn_visits_begin (TarnVisits *visits)
 {
@@ -180,9 +181,10 @@ take_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
-/* Serves a request from the arena of its queue in one read section.  This works for most requests.
- * If it returns NULL, the caller tries slower functions.  Sets *is_due to TRUE if the caller should
- * call _tarn_pool_look_after (), which does the periodic work.  Call this outside read sections. */
+/* Serves a request from its queue's arena (memory of the heap for this queue) in one read section.
+ * This works for most requests.  If it returns NULL, the caller tries slower functions.  Sets
+ * *is_due to TRUE if the caller should call _tarn_pool_look_after (), which does the periodic work.
+ * Call this outside read sections. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -207,8 +209,8 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   return block;
 }
 
-/* Serves a traced request from the arena of its queue, while it holds the pool's lock and the
- * heap's. */
+/* Serves a traced request from its queue's arena (memory of the heap for this queue), while it
+ * holds the pool's lock and the heap's. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -224,8 +226,9 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
   return block;
 }
 
-/* Serves a request from the arena of its queue in read sections.  If another thread has stopped
- * read sections for a short time, waits until they are allowed, and tries again. */
+/* Serves a request from its queue's arena (memory of the heap for this queue) in read sections.  If
+ * another thread has stopped read sections for a short time, waits until they are allowed, and
+ * tries again. */
 static TarnBlock *
 take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -248,9 +251,9 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from the arena of its queue.  @is_followed: TRUE if the request is traced.
- * Returns NULL if the caller has to take the pool's lock.  Sets *is_due to TRUE if the caller
- * should call _tarn_pool_look_after (), which does the periodic work. */
+/* Serves a request from its queue's arena (memory of the heap for this queue).  @is_followed: TRUE
+ * if the request is traced.  Returns NULL if the caller has to take the pool's lock.  Sets *is_due
+ * to TRUE if the caller should call _tarn_pool_look_after (), which does the periodic work. */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -284,7 +287,8 @@ note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
   __atomic_store_n (_tarn_cache_get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
 }
 
-/* Returns a block to its arena.  The caller holds the pool's lock and the heap's. */
+/* Returns a block to its arena (the heap's memory for its queue).  The caller holds the pool's lock
+ * and the heap's. */
 static void
 end_with_lock (TarnCache *cache, TarnBlock *block)
 {
@@ -356,8 +360,9 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Removes all blocks that a thread keeps for temporaries from the thread's cache.  Returns each to
- * its arena, or puts it into the pool's bin if the arena cannot take it. */
+/* Removes all blocks that a thread keeps for temporaries (blocks that it frees before it allocates
+ * the next one) from the thread's cache.  Returns each to its arena (the heap's memory for its
+ * queue), or puts it into the pool's bin if the arena cannot take it. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -366,10 +371,10 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns @block to its arena, when a thread frees @block, or frees another block that its cache
- * keeps in place of @block.  @met is the entry in the table of arenas for the queue of the block
- * that is being freed.  @block usually has the same queue.  Returns FALSE if the caller has to take
- * the pool's lock. */
+/* Returns @block to its arena (the heap's memory for its queue), when a thread frees @block, or
+ * frees another block that its cache keeps in place of @block.  @met is the entry in the table of
+ * arenas for the queue of the block that is being freed.  @block usually has the same queue.
+ * Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -378,9 +383,10 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block; the thread is in a read section.  Usually returns @block to its arena.  But if the
- * thread should keep @block for temporaries, puts @block into the thread's cache, and returns to
- * its arena the block that the thread kept before.  Stores in *goes the block that returned to its
+/* Frees @block; the thread is in a read section.  Usually returns @block to its arena (the heap's
+ * memory for its queue).  But if the thread should keep @block for temporaries (blocks that it
+ * frees before it allocates the next one), puts @block into the thread's cache, and returns to its
+ * arena the block that the thread kept before.  Stores in *goes the block that returned to its
  * arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
@@ -401,9 +407,10 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
 }
 
 /* Frees @block.  Enters and leaves a read section, so the caller must not be in one.  Usually
- * returns @block to its arena.  But if the thread should keep @block for temporaries, puts @block
- * into the thread's cache, and returns to its arena the block that the thread kept before, if there
- * was one.  Returns FALSE if it has freed nothing.  The caller then tries slower functions. */
+ * returns @block to its arena (the heap's memory for its queue).  But if the thread should keep
+ * @block for temporaries (blocks that it frees before it allocates the next one), puts @block into
+ * the thread's cache, and returns to its arena the block that the thread kept before, if there was
+ * one.  Returns FALSE if it has freed nothing.  The caller then tries slower functions. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

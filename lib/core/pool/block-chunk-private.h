@@ -35,8 +35,8 @@ typedef struct
  * - At most one of a pool's chunks has an n_used of 0, apart from chunks whose is_taken is set. */
 typedef struct
 {
-  /* The link in the pool's list of chunks, which begins with the chunks that any thread may
-   * take. */
+  /* The link of this chunk in the pool's list of chunks.  The list begins with the chunks that any
+   * thread may take. */
   GList link;
   guint n_used;
   gboolean is_taken; /* a thread takes its structs from this chunk */

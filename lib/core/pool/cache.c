@@ -42,7 +42,7 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 
 /* Moves all blocks of a cache's bin to the pool's bin, in batches that are small enough for another
  * thread's cache.  Before that, moves the blocks of the same size and queue that are in transfer
- * bins, because these are older. */
+ * bins (for blocks that threads hand over), because these are older. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -69,8 +69,9 @@ _tarn_cache_empty (TarnCache *cache)
   _tarn_cache_return_all_kept (cache);
 }
 
-/* Moves the blocks of all caches and transfer bins to the pool's bins or their arenas.  The caller
- * holds the pool's lock and has stopped the pool's read sections. */
+/* Moves the blocks of all caches and transfer bins (for blocks that threads hand over) to the
+ * pool's bins or their arenas.  The caller holds the pool's lock and has stopped the pool's read
+ * sections. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -114,10 +115,10 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
   return FALSE;
 }
 
-/* Moves the blocks of a queue from all caches and transfer bins to the pool's bins for this queue.
- * If @handle is NULL, moves the blocks that no queue has used.  Stops read sections only if another
- * thread's cache may have such blocks, or if any transfer bin has blocks.  The caller holds the
- * pool's lock. */
+/* Moves the blocks of a queue from all caches and transfer bins (for blocks that threads hand over)
+ * to the pool's bins for this queue.  If @handle is NULL, moves the blocks that no queue has used.
+ * Stops read sections only if another thread's cache may have such blocks, or if any transfer bin
+ * has blocks.  The caller holds the pool's lock. */
 void
 _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 {

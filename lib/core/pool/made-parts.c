@@ -63,9 +63,10 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
 
 /* Starts the free of @block: chooses the block that returns to its arena, sets the state of that
  * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
- * for temporaries, it is the block that the thread kept before, or NULL if there was none.  The
- * block counts as active until it has returned.  Returns FALSE if the caller has to take the pool's
- * lock.  The calling thread is in a read section. */
+ * for temporaries (blocks that it frees before it allocates the next one), it is the block that the
+ * thread kept before, or NULL if there was none.  The block counts as active until it has
+ * returned.  Returns FALSE if the caller has to take the pool's lock.  The calling thread is in a
+ * read section. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

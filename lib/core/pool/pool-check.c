@@ -194,7 +194,8 @@ check_recorded (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks all bins of the pool, and the stuck blocks, which are in no bin. */
+/* Checks all bins of the pool, and the stuck blocks: cached blocks in no bin, which the pool could
+ * not return to upstream. */
 static gboolean
 check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 {

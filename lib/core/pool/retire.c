@@ -163,9 +163,9 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Takes two kinds of cached blocks out of the pool: recorded blocks that no command uses any more,
- * and all blocks that only one queue uses (@share; nullable).  Returns them as a list, so that the
- * caller returns their memory to upstream. */
+/* Takes two kinds of cached blocks out of the pool: recorded blocks (those whose uses have events)
+ * that no command uses any more, and all blocks that only one queue uses (@share; nullable).
+ * Returns them as a list, so that the caller returns their memory to upstream. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -200,8 +200,8 @@ subtract (gsize bytes, gsize other)
 }
 
 /* Returns the most bytes that the pool's own bins may hold.  This is the bound on held bytes, less
- * the most bytes in transfer bins.  If the program has set the bound, it is also less the bytes for
- * which thread caches have capacity. */
+ * the most bytes in transfer bins (for blocks that threads hand over).  If the program has set the
+ * bound, it is also less the bytes for which thread caches have capacity. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {
@@ -244,9 +244,9 @@ is_expired (const TarnBlock *block, gint64 now)
   return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
-/* Returns TRUE if the pool should ask the driver which recorded blocks it can return to upstream.
- * It should if the bins hold more bytes than they may, or if the pool has held the oldest recorded
- * block for a long time. */
+/* Returns TRUE if the pool should ask the driver which recorded blocks (those whose uses have
+ * events) it can return to upstream.  It should if the bins hold more bytes than they may, or if
+ * the pool has held the oldest recorded block for a long time. */
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {

@@ -12,7 +12,7 @@
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* The number of unused block structs that a thread's cache has after it was refilled. */
+/* The number of unused block structs that a thread's cache has after the pool has refilled it. */
 #define N_SPARE 32
 
 /* Functions for unused block structs.  The caller holds the pool's lock.  @cache is the calling

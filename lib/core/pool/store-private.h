@@ -74,7 +74,8 @@ struct _TarnBin
 typedef struct
 {
   TarnBlock *oldest, *newest; /* NULL: the list is empty */
-  /* The block about whose event the pool asks the driver next; NULL: the oldest block. */
+  /* The block about whose event the pool asks the driver next; NULL: the oldest block of the
+   * list. */
   TarnBlock *asked_next;
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;

@@ -22,14 +22,15 @@
  * sections would have to wait for that. */
 #define MAX_BATCH 256
 
-/* Two numbers that give the most bytes in all transfer bins.  It is the pool's bound on held bytes
- * divided by TRANSFER_SHARE; or TRANSFER_BYTES, if that bound depends on the managed bytes. */
+/* Two numbers that give the most bytes in all transfer bins (for blocks that threads hand over).
+ * It is the pool's bound on held bytes divided by TRANSFER_SHARE; or TRANSFER_BYTES, if that bound
+ * depends on the managed bytes. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
-/* Computes the most bytes in all transfer bins from the pool's bound on held bytes.  Call this only
- * while the transfer bins are empty: for a new pool; or if you hold the pool's lock and have
- * stopped its read sections. */
+/* Computes the most bytes in all transfer bins (for blocks that threads hand over) from the pool's
+ * bound on held bytes.  Call this only while the transfer bins are empty: for a new pool; or if you
+ * hold the pool's lock and have stopped its read sections. */
 void
 _tarn_pool_bound_transfers (TarnPool *pool)
 {
@@ -102,8 +103,8 @@ is_for (const TarnTransferBin *bin, guint32 number, gpointer handle)
   return bin->number == number && bin->handle == handle;
 }
 
-/* Takes the lock of a transfer bin.  Returns FALSE if another thread has the lock, and does not
- * release it soon. */
+/* Takes the lock of a transfer bin (for blocks that threads hand over).  Returns FALSE if another
+ * thread has the lock, and does not release it soon. */
 static gboolean
 lock (TarnTransferBin *bin)
 {
@@ -180,8 +181,9 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   return has_room;
 }
 
-/* Takes the newest batch for a size and a queue from a transfer bin.  Returns NULL if the transfer
- * bin has no such batch, or if another thread holds the lock of the transfer bin. */
+/* Takes the newest batch for a size and a queue from a transfer bin (for blocks that threads hand
+ * over).  Returns NULL if the transfer bin has no such batch, or if another thread holds the lock
+ * of the transfer bin. */
 static TarnBlock *
 take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
 {
@@ -269,8 +271,8 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
 
 /* The caller of these functions holds the pool's lock. */
 
-/* Moves the blocks of a transfer bin to the pool's bins.  The caller holds the lock of the transfer
- * bin, or has stopped the pool's read sections. */
+/* Moves the blocks of a transfer bin (for blocks that threads hand over) to the pool's bins.  The
+ * caller holds the lock of the transfer bin, or has stopped the pool's read sections. */
 static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
@@ -286,9 +288,10 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (pool, bin, 0);
 }
 
-/* Moves the blocks of a transfer bin to the pool's bins, if they have the given size and queue.
- * @handle points to the queue's handle, which is NULL for blocks of no queue.  If @handle itself is
- * NULL, the queue may be any.  Returns TRUE if the transfer bin had such blocks. */
+/* Moves the blocks of a transfer bin (for blocks that threads hand over) to the pool's bins, if
+ * they have the given size and queue.  @handle points to the queue's handle, which is NULL for
+ * blocks of no queue.  If @handle itself is NULL, the queue may be any.  Returns TRUE if the
+ * transfer bin had such blocks. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -309,9 +312,9 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   return is_any;
 }
 
-/* Moves the blocks of one size and one queue from all transfer bins to the pool's bin for these.
- * Moves the blocks of the calling thread's own transfer bin last, so that they lie on top.  Returns
- * TRUE if there were any. */
+/* Moves the blocks of one size and one queue from all transfer bins (for blocks that threads hand
+ * over) to the pool's bin for these.  Moves the blocks of the calling thread's own transfer bin
+ * last, so that they lie on top.  Returns TRUE if there were any. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -330,7 +333,8 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
   return is_any;
 }
 
-/* Moves the blocks of one size from all transfer bins to the pool's bins for their queues. */
+/* Moves the blocks of one size from all transfer bins (for blocks that threads hand over) to the
+ * pool's bins for their queues. */
 void
 _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
 {
@@ -338,8 +342,8 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
     take_from (pool, &pool->transfers.bins[i], number, NULL);
 }
 
-/* Moves the blocks of all transfer bins to the pool's bins.  The caller has stopped the pool's read
- * sections. */
+/* Moves the blocks of all transfer bins (for blocks that threads hand over) to the pool's bins.
+ * The caller has stopped the pool's read sections. */
 void
 _tarn_pool_empty_transfers (TarnPool *pool)
 {
@@ -349,8 +353,8 @@ _tarn_pool_empty_transfers (TarnPool *pool)
     empty (pool, &pool->transfers.bins[i]);
 }
 
-/* Adds the blocks in transfer bins to *stats.  The caller has stopped the pool's read sections, or
- * runs in a child of fork (). */
+/* Adds the blocks in transfer bins (for blocks that threads hand over) to *stats.  The caller has
+ * stopped the pool's read sections, or runs in a child of fork (). */
 void
 _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
 {
