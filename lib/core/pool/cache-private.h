@@ -20,7 +20,7 @@
  * takes them.  A thread without a cache takes over an abandoned one if there is one.  In a child of
  * fork (), hits and frees find no cache, because the thread has no record (base/fork.c).
  *
- * Contents.  A cache has a bin for each size and queue.  Its blocks are those that only one
+ * Contents.  A cache has a bin for each size and queue.  Its blocks are those that at most one
  * in-order queue has used, because this queue can use them again at once, from any thread
  * (order/order-private.h).  A block that commands of several queues use, or whose free recorded an
  * event, is in no cache.  After the program has told the pool to hold no more blocks, or if
