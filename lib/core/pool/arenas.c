@@ -209,8 +209,8 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   return block;
 }
 
-/* Serves a traced request from its queue's arena (memory of the heap for this queue), while it
- * holds the pool's lock and the heap's. */
+/* Serves a traced request from its queue's arena (memory of the heap for this queue).  Takes the
+ * pool's lock and the heap's for that. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {

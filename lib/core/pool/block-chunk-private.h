@@ -4,8 +4,8 @@
  * Chunks: arrays of TarnBlock structs, from which a pool takes the structs of its blocks.  A thread
  * often writes to the structs of its own blocks.  If malloc allocated the structs, those of two
  * threads could share a cache line, or a pair of lines that processors fetch together, and would
- * slow each other down.  So each struct has a cache line of its own, and all structs of a chunk
- * were first taken by the same thread. */
+ * slow each other down.  So each struct has a cache line of its own, and a thread takes its new
+ * structs from a chunk from which no other thread takes any meanwhile. */
 
 #ifndef TARN_BLOCK_CHUNK_PRIVATE_H
 #define TARN_BLOCK_CHUNK_PRIVATE_H
@@ -65,9 +65,9 @@ TarnAge *_tarn_block_get_age (const TarnBlock *block);
  * thread can get the block, and clears it before it frees the block. */
 void _tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack);
 void _tarn_block_forget_origin (TarnBlock *block);
-/* Gets a block's origin: the time and call stack of the request that got the block.  Returns FALSE
- * if they are unknown.  The caller makes sure that the block is in use, and stays in use until this
- * function returns. */
+/* Gets a block's origin: the time, thread, call stack and tag of the request that got the block.
+ * Returns FALSE if they are unknown.  The caller makes sure that the block is in use, and stays in
+ * use until this function returns. */
 gboolean _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin);
 
 /* Iterates over the blocks of a list of chunks, except structs that no block uses (vacant) and

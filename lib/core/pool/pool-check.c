@@ -226,7 +226,7 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 }
 
 /* Counts the correct bins in the list unasked of a recorded bin.  A bin is correct if it has
- * blocks, has the recorded bin's number, and is not wanted. */
+ * blocks, has the recorded bin's number, is not wanted, and if its queue has references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {

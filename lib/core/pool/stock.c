@@ -12,7 +12,8 @@
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* The number of unused block structs that a thread's cache has after the pool has refilled it. */
+/* The least number of unused block structs that a thread's cache has after the pool has refilled
+ * it. */
 #define N_SPARE 32
 
 /* Functions for unused block structs.  The caller holds the pool's lock.  @cache is the calling

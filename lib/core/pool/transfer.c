@@ -225,8 +225,8 @@ receive (TarnCache *cache, TarnCacheBin *bin)
 /* Functions for requests and frees that the thread's cache could not serve at once: they take
  * blocks from transfer bins, or put blocks there */
 
-/* Serves a request with a block that another thread has handed over, if there is one.  Returns NULL
- * if the caller has to take the pool's lock.  @is_followed: TRUE if the request is traced. */
+/* Serves a request with a block that a thread has handed over, if there is one.  Returns NULL if
+ * the caller has to take the pool's lock.  @is_followed: TRUE if the request is traced. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
