@@ -1,16 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a pool meet the arenas of queues: it adds them to a table, and threads then allocate from
- * these arenas without a lock (pool/arenas.c).  Also returns to its arena a block whose memory is a
- * part: a handle that upstream makes for a range of a segment, such as an OpenCL sub-buffer.
- * Releases the part outside a read section, because that calls upstream. */
+ * A pool and the arenas of the heap below it.  An arena is a set of ranges of a heap's
+ * memory from which threads allocate for one queue, without a lock (pool/arenas.c).
+ *
+ * This file adds the arenas of a queue to the pool's table, from which threads then look them up.
+ * It also frees a block whose memory is a part: a handle that upstream makes for a range of a
+ * segment, such as an OpenCL sub-buffer.  To release a part, a thread calls upstream, which it must
+ * not do in a read section.  So the block returns to its arena in several steps. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds a queue (@handle is NULL: no queue) to the queues whose arenas the pool has met. */
+/* Adds the arenas of a queue (@handle is NULL: the arenas for requests without a queue) to the
+ * pool's table of arenas.  Does nothing if the pool uses no arenas, or the queue is out of
+ * order. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {
@@ -27,9 +32,9 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
   _tarn_pool_add_met (pool, handle, queue, ref);
 }
 
-/* Assigns a block to its queue's arena, if no other queue may still use the block.  The free of the
- * block then returns it to the arena, so that the pool need not hold it.  The caller has just got
- * the block for a request, so no other thread uses it. */
+/* Assigns a block to the arena of its queue, if no other queue may still use the block.  The free
+ * of the block then returns the memory to the arena, and the pool does not cache the block.  The
+ * caller has just allocated the block for a request, so no other thread uses it. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
 {
@@ -49,9 +54,10 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Adds the arenas of a queue (NULL: those for no queue) to the pool's table, unless they are in it.
- * From then on threads allocate from them without a lock.  Then assigns @block, which the caller
- * has just allocated for a request of the queue, to its arena if it can. */
+/* Adds the arenas of a queue (NULL: the arenas for requests without a queue) to the pool's table of
+ * arenas, unless the table has them.  From then on threads allocate from these arenas without a
+ * lock.  Then assigns @block, which the caller has just allocated for a request of the queue, to
+ * one of these arenas if no other queue may still use the block. */
 void
 _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 {
@@ -75,7 +81,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met != NULL && met->ref.number < ref.number) /* else another thread has met a newer one */
+  if (met != NULL && met->ref.number < ref.number) /* else another thread added a newer one */
     _tarn_pool_drop_met (pool, handle);
   if (_tarn_pool_find_met (pool, handle) == NULL)
     add_met (pool, handle, &ref);
@@ -88,8 +94,9 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Takes the pool's lock, and returns a block to its arena.  The caller has released the block's
- * part. */
+/* Frees a block that belongs to an arena: takes the pool's lock, and returns the memory to the
+ * arena.  The caller has already released the block's part, the handle that upstream made for
+ * it. */
 static void
 go_with_lock (TarnPool *pool, TarnBlock *block)
 {
@@ -106,9 +113,9 @@ go_with_lock (TarnPool *pool, TarnBlock *block)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns a block that is being freed to its arena.  The block's memory is a part: a handle that
- * upstream made, such as a sub-buffer.  Returns FALSE with nothing done if the caller has to take
- * the lock for the free. */
+/* Frees a block that belongs to an arena, and whose memory is a part: a handle that upstream made,
+ * such as a sub-buffer.  Returns FALSE with nothing done if the caller has to free the block with
+ * the pool's lock. */
 gboolean
 _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the environment variables TARN_LIMIT and TARN_STATS, which set options of every pool.  A
- * set-user-ID program ignores both variables.  Also prints the counters of pools. */
+ * Reads the environment variables TARN_LIMIT, a limit on the bytes of each pool, and TARN_STATS,
+ * which makes each pool print its counters.  Ignores both variables in a set-user-ID program.  Also
+ * prints the counters of pools. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -29,8 +30,9 @@ read_settings (void)
   settings.prints_stats = _tarn_get_switch ("TARN_STATS", FALSE);
 }
 
-/* Reads TARN_LIMIT for a pool over an allocator.  Sets *limit to 0 if TARN_LIMIT is a percentage
- * and the device's memory is unknown, so that the variable does not apply. */
+/* Reads the limit that TARN_LIMIT sets for a pool which allocates from @upstream.  TARN_LIMIT may
+ * be a percentage of the device's memory.  Sets *limit to 0, which means no limit, if the variable
+ * is a percentage and the backend does not know the size of the device's memory. */
 static gboolean
 read_limit (TarnAllocator *upstream, gsize *limit, GError **error)
 {
@@ -80,8 +82,8 @@ _tarn_pool_print_stats (TarnPool *pool)
   g_printerr ("%s", line);
 }
 
-/* Adds the counters of a pool to the text to print, if the pool's last reference is not gone
- * yet. */
+/* Appends the counters of a pool to @lines, the text to print when the process exits.  Skips a pool
+ * whose last reference was dropped, because it has printed its counters then. */
 static void
 add_line (TarnAllocator *allocator, gpointer lines)
 {

@@ -1,15 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events: counts references to them, and records them on the queues that use a block. */
+ * Events of pools: counts the references to them, and records events on queues that use blocks. */
 
 #include "order/order-private.h"
 
-/* References.  Callers hold the pool's lock.  _tarn_pool_unlock_and_sweep () frees unreferenced
- * events and queues after it has released the lock. */
+/* Functions that count references to events.  Their callers hold the pool's lock.  An event or
+ * queue whose last reference is dropped is put on a list; _tarn_pool_unlock_and_sweep () releases
+ * the lock and then frees the events and queues on the list. */
 
-/* Makes a TarnEvent for an event of the backend, with one reference.  @handle: NULL if the event is
- * yet to be recorded. */
+/* Makes a TarnEvent with one reference.  @handle: the backend's event; NULL: the caller is going to
+ * record it and sets TarnEvent.handle later.  @is_late: the event may be recorded after the free of
+ * the blocks that it is for, so it may also stand for later commands. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
@@ -68,7 +70,8 @@ release_queues (TarnAllocator *direct, TarnQueue *queues)
     }
 }
 
-/* Releases the lock, and then returns unreferenced events and queues to the driver. */
+/* Releases the pool's lock, and then releases in the driver the events and queues whose last
+ * reference was dropped. */
 void
 _tarn_pool_unlock_and_sweep (TarnPool *pool)
 {
@@ -101,16 +104,17 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if a use of a block needs an event.  It does if it has none, or if the block is held
- * and its event is not recorded yet, because that recording may still fail.  While a free of the
- * block is recording the event, the use needs no other one. */
+/* Returns TRUE if @use, a queue's use of @block, needs an event: if it has none, or if the block is
+ * cached and the event is not recorded yet, because recording may still fail.  But while a free of
+ * the block is recording the event, the use needs no other event. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Sets the event of a block's use by a queue, if that use needs an event. */
+/* Sets @event as the event after which @queue does not use @block any more, if the queue uses the
+ * block and this use needs an event (needs_event ()). */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -123,12 +127,12 @@ _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queu
       }
 }
 
-/* Recording.  Callers of the functions below do not hold the pool's lock, unless their comments say
- * so. */
+/* Functions that record events.  Their callers do not hold the pool's lock, unless a function's
+ * comment says that they do. */
 
 /* Logs that no event could be recorded on a queue, so that only this queue can reuse the memory.
- * Logs nothing for errors that are expected: the backend has no events there, or the context is
- * lost. */
+ * Logs nothing if the error is expected: the backend has no events on this queue, or the context
+ * is lost. */
 void
 _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
 {
@@ -138,9 +142,9 @@ _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
                error->message);
 }
 
-/* Makes a late event of @handle, and sets it as the event of a use.  If another thread has made the
- * pool forget the queue meanwhile, the use has an event already: then keeps that event, and drops
- * the new one. */
+/* Sets @handle, an event of the backend, as the event of a use of a block.  The event is late: it
+ * was not recorded by the block's free.  If the use already has an event, because another thread
+ * has made the pool forget the queue meanwhile, keeps that event, and drops the new one. */
 static void
 set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
 {
@@ -160,9 +164,11 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Records a late event for a use of a block, unless the use has an event.  No other thread works on
- * the block.  @is_named: the caller guarantees that the queue is alive.  Returns FALSE with an
- * error if the event cannot be recorded. */
+/* Records an event for a use of a block on the use's queue, unless the use has one.  The event
+ * counts as late, because it may stand for commands after the block's free.  No other thread works
+ * on the block.  @is_named: the caller guarantees that the queue is alive; otherwise, a backend
+ * that cannot keep queues alive records the event on all its queues.  Returns FALSE with an error
+ * if the event cannot be recorded. */
 gboolean
 _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                         GError **error)
@@ -190,10 +196,11 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
   return handle != NULL;
 }
 
-/* Records the event of a use of a block that is being freed.  The caller has called
- * _tarn_queue_begin_recording (); this function calls _tarn_queue_end_recording () before it logs a
- * message, because a thread that makes the pool forget the queue waits for that, and must not wait
- * for the program's message handler. */
+/* Records the event of one use of a block that is being freed.  The caller has called
+ * _tarn_queue_begin_recording () for the use's queue; this function calls
+ * _tarn_queue_end_recording ().  It logs a failure only after that call, because a thread that
+ * makes the pool forget the queue waits for that call, and must not wait for the program's message
+ * handler. */
 static void
 record_timely (TarnPool *pool, TarnUse *use)
 {
@@ -210,10 +217,11 @@ record_timely (TarnPool *pool, TarnUse *use)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records events for all uses of a block that is being freed.  Uses by queues that the pool has
- * forgotten have an event already.  The program that frees the block guarantees that the other
- * queues are alive.  If an event cannot be recorded, its use has no event afterwards.  The caller
- * holds the pool's lock; this function releases it while it records, and takes it again. */
+/* Records an event on each queue that uses a block which is being freed, except queues that the
+ * pool has forgotten: their uses have events already.  The program that frees the block guarantees
+ * that the other queues are alive.  If an event cannot be recorded, its use has no event
+ * afterwards.  The caller holds the pool's lock; this function releases the lock while it records,
+ * and takes it again. */
 void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {

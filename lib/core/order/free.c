@@ -12,8 +12,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE in a child of fork (), and counts the free there.  The caller then ignores the
- * free. */
+/* Returns TRUE in a child of fork (), where Tarn frees nothing.  Counts the free as ignored.  The
+ * caller then returns at once. */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {
@@ -23,9 +23,9 @@ _tarn_pool_ignore_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Returns TRUE if the pool would exceed its bound by holding a block that the block's queue may
- * still use.  The free then records an event, which tells when the queue has finished with the
- * block.  The caller holds the pool's lock. */
+/* Returns TRUE if the pool would exceed its bound on cached bytes by caching a block that the
+ * block's queue may still use.  The free then records an event on that queue, so that the pool
+ * later knows when it can return the block without a wait.  The caller holds the pool's lock. */
 static gboolean
 exceeds_room (const TarnPool *pool, const TarnBlock *block)
 {
@@ -38,8 +38,8 @@ exceeds_room (const TarnPool *pool, const TarnBlock *block)
   return block->alloc_size > room || pool->stats.held_bytes > room - block->alloc_size;
 }
 
-/* Returns TRUE if the free of a block has to record events, which tell others than the block's own
- * queue when the block is idle.  The caller holds the pool's lock. */
+/* Returns TRUE if the free of a block has to record an event on each queue that uses the block, so
+ * that other queues or the host know when the memory is idle.  The caller holds the pool's lock. */
 static gboolean
 needs_events (TarnPool *pool, const TarnBlock *block)
 {
@@ -52,7 +52,8 @@ needs_events (TarnPool *pool, const TarnBlock *block)
          || exceeds_room (pool, block);
 }
 
-/* Decrements the number of next frees of a size that record events, after one has done so. */
+/* Decrements TarnBin.n_to_record, the number of further frees of a size that record events.  The
+ * caller has recorded the event of one such free. */
 static void
 count_recorded (TarnPool *pool, guint32 number)
 {
@@ -63,8 +64,9 @@ count_recorded (TarnPool *pool, guint32 number)
     bin->n_to_record--;
 }
 
-/* Returns the queue of a block that is being freed, with a reference, if a call that names this
- * queue has to record an event on it (others.c).  Returns NULL otherwise. */
+/* Returns the queue of a block that is being freed, with a reference, if this call has to record an
+ * event on the queue: because requests have asked for one, or because the pool exceeds its bound
+ * (others.c).  Returns NULL otherwise. */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
@@ -76,10 +78,10 @@ get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
   return queue;
 }
 
-/* Records the event that get_wanted_queue () found to be needed on a queue.  The event also stands
- * for the block that is being freed, which keeps the pool alive meanwhile.  Drops the caller's
- * reference to the queue.  The caller holds the pool's lock; this function releases it while it
- * records, and takes it again. */
+/* Records an event on @wanted, the queue that get_wanted_queue () returned, and drops the caller's
+ * reference to the queue.  The event is for the queue's cached blocks, and for @block, which is
+ * being freed.  The pool cannot be freed meanwhile, because @block keeps it alive.  The caller
+ * holds the pool's lock; this function releases the lock while it records, and takes it again. */
 static void
 record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
 {
@@ -105,8 +107,8 @@ _tarn_pool_ref_block (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Drops a reference to a block in state TARN_BLOCK_SHARED.  Returns FALSE if it was the last
- * reference; the caller then frees the block. */
+/* Drops one of the references to a block (state TARN_BLOCK_SHARED).  Returns TRUE if the block has
+ * references left.  Returns FALSE if it was the last reference; the caller then frees the block. */
 gboolean
 _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
 {
@@ -130,10 +132,10 @@ note_free (const TarnPool *pool, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
-/* Tries to put a block into the thread's cache in the cases that the fast path excludes: the read
- * section needs a fence (the system has no membarrier (), or the pool redirects requests), or
- * blocks are traced.  Sets *is_noted if it has recorded the free in the trace.  Returns FALSE if
- * it could not: then the caller frees the block in another way. */
+/* Puts a freed block into the thread's cache in the cases that the fast path excludes: blocks are
+ * traced, or the read section needs a fence (because the system has no membarrier (), or the pool
+ * redirects requests).  Sets *is_noted to TRUE if it has recorded the free in the trace.  Returns
+ * FALSE if the cache did not take the block; the caller then frees the block in another way. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {
@@ -148,13 +150,13 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
-/* The number of frees of small blocks between two checks of a full thread cache: a free that does
- * not check returns its block to the arena, and the one that checks looks whether the cache has
- * room again. */
+/* A number of frees.  If a thread's cache is full, the thread returns small freed blocks to their
+ * arenas.  After LOOKS_FOR_ROOM such frees, the next free checks whether the cache has room
+ * again. */
 #define LOOKS_FOR_ROOM 64
 
-/* Keeps an arena's own block, when it is freed, in the thread's cache for later requests.  Returns
- * FALSE if the cache does not take the block. */
+/* When a block is freed that belongs to an arena (the heap's memory for one queue), puts the block
+ * into the thread's cache.  Returns FALSE if the cache does not take the block. */
 static gboolean
 keep_own (TarnPool *pool, TarnBlock *block)
 {
@@ -172,8 +174,8 @@ keep_own (TarnPool *pool, TarnBlock *block)
   return is_kept;
 }
 
-/* Returns an arena's own block to the arena.  Returns FALSE if the caller has to take the lock for
- * the free. */
+/* Frees a block that belongs to an arena (the heap's memory for one queue): returns it to the
+ * arena.  Returns FALSE if the caller has to free the block with the pool's lock. */
 static gboolean
 put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 {
@@ -186,9 +188,9 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
   return _tarn_pool_put_part (pool, cache, block);
 }
 
-/* Frees a block that no fast path took, without the lock if possible.  If blocks are traced,
- * records the free before another thread can get the block.  If tracing began or ended during this
- * call, takes the lock. */
+/* Frees a block that no fast path took, without the pool's lock if possible.  If blocks are traced,
+ * records the free in the trace before another thread can allocate the block.  If tracing has begun
+ * or ended during this call, uses the lock. */
 static __attribute__ ((noinline)) void
 free_slowly (TarnPool *pool, TarnBlock *block)
 {
@@ -245,9 +247,9 @@ free_slowly (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns an arena's own block to the arena at once.  Returns FALSE if the block is not an arena's,
- * if blocks are traced, or if this free has to check first whether the thread's cache has room
- * (LOOKS_FOR_ROOM). */
+/* Frees a block that belongs to an arena: returns it to the arena without taking the pool's lock.
+ * Returns FALSE if the block belongs to no arena, if blocks are traced, or if this free has to
+ * check whether the thread's cache has room again (LOOKS_FOR_ROOM). */
 static inline gboolean
 free_at_once (TarnPool *pool, TarnBlock *block)
 {
@@ -262,8 +264,8 @@ free_at_once (TarnPool *pool, TarnBlock *block)
                                     : _tarn_pool_put_part (pool, cache, block);
 }
 
-/* Frees a block that the thread's cache does not take.  Not inlined, so that the fast path, for
- * blocks that the cache takes, stays short. */
+/* Frees a block that the thread's cache did not take.  Not inlined, so that the code of
+ * _tarn_pool_free_block (), which usually puts the block into the cache, stays short. */
 static __attribute__ ((noinline)) void
 free_elsewhere (TarnPool *pool, TarnBlock *block)
 {
@@ -278,15 +280,17 @@ _tarn_pool_free_block (TarnBlock *block)
   TarnPool *pool = _tarn_pool_of (block->source);
 
   TARN_PROBE_HIT (free, pool->base.id, block, block->size);
-  /* Check before the free, not after it: held blocks do not keep the pool alive. */
+  /* Check the pool's invariants before the free, not after it: cached blocks do not keep the pool
+   * alive, so the pool may be gone after the free. */
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);
   if (TARN_UNLIKELY (!_tarn_pool_put_fast (pool, block)))
     free_elsewhere (pool, block);
 }
 
-/* Puts a block that was taken for a request back into the pool, and corrects the counters, because
- * the request failed.  The caller does not hold the pool's lock. */
+/* Puts a block back into the pool that was taken or allocated for a request which then failed.
+ * Counts the request as a failure, no longer as a hit or miss.  The caller does not hold the
+ * pool's lock. */
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {

@@ -1,24 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Serves requests from held blocks: first from those that are ready at once, then from those for
- * which the driver has to be asked whether their events have completed.  Recorded blocks are held
- * blocks whose uses have events; they are in the recorded bins. */
+ * Serves requests from held (cached) blocks: first from blocks that a request can use at once, then
+ * from blocks about whose events the pool has to ask the driver first.
+ *
+ * A use of a block is a queue that may still run commands with the block.  A recorded block is a
+ * cached block with an event for each use, after which the queue does not use the block any more.
+ * Recorded blocks are in free lists of their own, the recorded bins. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The most blocks of a bin that a request looks at to find one that it can use now, or after a
- * wait. */
+/* The most blocks of a free list that one request looks at to find a block for itself. */
 #define MAX_SEEN 64
 
-/* A condition: returns TRUE if a block suits a request of a queue.  The caller holds the pool's
- * lock. */
+/* A function that returns TRUE if a request of @queue (NULL: of the host) can use a block.  The
+ * caller holds the pool's lock. */
 typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 
-/* Takes the first block of a bin that suits a request of a queue.  Returns NULL if none of the
- * first MAX_SEEN blocks suits.  The caller holds the pool's lock. */
+/* Takes the first block of a bin (a free list) for which @suits returns TRUE.  Returns NULL if
+ * @suits returns FALSE for the first MAX_SEEN blocks.  The caller holds the pool's lock. */
 static TarnBlock *
 take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Suits suits)
 {
@@ -35,11 +37,14 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
   return NULL;
 }
 
-/* Blocks that a request can use at once.  Callers of the functions below hold the pool's lock. */
+/* Take blocks that a request can use at once.  Their callers hold the pool's lock. */
 
-/* Takes a block that no queue uses for a request's queue.  First moves blocks to the idle bin: from
- * this thread's cache; or else from blocks handed over between threads; or else, if the bin is
- * empty, from caches of ended or idle threads. */
+/* Takes an idle block, which no queue uses, for a request.  First moves idle blocks of the
+ * request's size to the pool's idle bin, from the first of these places that has some:
+ *
+ *     1. this thread's cache
+ *     2. the blocks that threads have handed over to other threads
+ *     3. caches of ended threads, then caches of idle threads; only if the idle bin is empty */
 static TarnBlock *
 take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 {
@@ -56,10 +61,10 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
                      request->queue, _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block that suits a request.  If the block comes from another queue and its event
- * is timely (recorded at the free), makes the next frees of its size record events, too.  If its
- * event is late (recorded after the free, on request), requests an event on one more queue if
- * needed. */
+/* Takes a recorded block (a cached block whose uses have events) for which @suits returns TRUE.  If
+ * it comes from another queue, also helps later requests: if the block's free recorded the event,
+ * makes the next frees of this size record events, too; otherwise, if many queues have blocks of
+ * this size, requests an event on one more queue. */
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
@@ -79,8 +84,8 @@ take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
   return block;
 }
 
-/* Takes a recorded block for which the request's queue need not wait, and makes that queue the
- * block's only user. */
+/* Takes a recorded block (a cached block whose uses have events) for which the request's queue need
+ * not wait.  Makes this queue the block's only user. */
 static TarnBlock *
 take_done (TarnPool *pool, TarnRequest *request)
 {
@@ -91,9 +96,12 @@ take_done (TarnPool *pool, TarnRequest *request)
   return block;
 }
 
-/* Takes a block for a request without a call of the driver: from the thread's cache or the queue's
- * share; or else an idle block; or else a block whose events have completed.  @cache: this thread's
- * cache, or NULL. */
+/* Takes a block for a request without calling the driver.  Takes the first of these that exists:
+ *
+ *     1. a block that only the request's queue has used, from the thread's cache (@cache, nullable)
+ *        or from the queue's free lists
+ *     2. an idle block, which no queue uses
+ *     3. a block whose events are known to have completed */
 static TarnBlock *
 take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -115,10 +123,9 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return block;
 }
 
-/* Blocks that a request may use after a wait.  Callers of the functions below hold the pool's
- * lock. */
+/* Functions for blocks that a request may use after a wait.  Their callers hold the pool's lock. */
 
-/* Returns TRUE if an event is already in a request's list of events to ask the driver about. */
+/* Returns TRUE if an event is in the list of events about which a request asks the driver. */
 static gboolean
 asks_about (const TarnRequest *request, const TarnEvent *event)
 {
@@ -128,11 +135,14 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
   return FALSE;
 }
 
-/* Adds to a request the events to ask the driver about: those of some of the topmost MAX_SEEN
- * recorded blocks, an event that blocks share only once.  Takes alternately the lowest of these
- * blocks, which were recorded first, and the topmost.  The lowest are usually done first, if the
- * host runs ahead of the queues.  But if a few of the lowest have long work, the request must still
- * find the idle blocks above them. */
+/* Adds to a request the events about which it asks the driver: the events of recorded blocks
+ * (cached blocks with events) of its size, as many as it has room for.  Looks only at the topmost
+ * MAX_SEEN blocks of the bin.  If several blocks share their only event, adds it once.
+ *
+ * Takes the lowest and the topmost of these blocks in turn.  The events of the lowest blocks were
+ * recorded first, so they have usually completed first if the host runs ahead of the queues.  But a
+ * few of the lowest blocks may have long-running commands; then the request must still find the
+ * idle blocks above them. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
@@ -158,7 +168,7 @@ note_events (TarnPool *pool, TarnRequest *request)
     }
 }
 
-/* Drops a request's references to those events about which it asks the driver. */
+/* Drops a request's references to the events about which it was to ask the driver. */
 static void
 clear_events (TarnPool *pool, TarnRequest *request)
 {
@@ -169,8 +179,9 @@ clear_events (TarnPool *pool, TarnRequest *request)
   request->n_events = 0;
 }
 
-/* Drops a request's references to its events and to its queue.  Keeps its references to the other
- * queues on which it wants events; _tarn_pool_end_wants () drops those. */
+/* Drops a request's references to its queue, and to the events about which it asks the driver.
+ * Keeps its references to other queues on which it records events; _tarn_pool_end_wants () drops
+ * those. */
 void
 _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 {
@@ -180,11 +191,16 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
     _tarn_queue_unref (pool, g_steal_pointer (&request->queue));
 }
 
-/* Serves a request of the host, or of a queue that the pool knows, from a block that is ready, and
- * clears the request.  If no block is ready, adds to the request the events to ask the driver
- * about.  If there are no such events, and no idle blocks of the size are left either, requests
- * events on other queues.  (Idle blocks that are left are those that no queue has made ready.)  The
- * caller holds the pool's lock. */
+/* Serves a request of the host, or of a queue in the pool's table, from a block that the request
+ * can use without a call of the driver.  Then clears the request.  If there is no such block,
+ * returns NULL, and prepares the request for the next step:
+ *
+ *     - adds the events to ask the driver about
+ *     - sets finds_unready if there are idle blocks of the size; these have fresh memory, and the
+ *       request's queue must first wait until the backend has made this memory ready
+ *     - if there are neither such events nor idle blocks, requests events on other queues
+ *
+ * The caller holds the pool's lock. */
 TarnBlock *
 _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -205,11 +221,10 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   return NULL;
 }
 
-/* Blocks about which the driver has to be asked.  Callers of the functions below do not hold the
- * pool's lock. */
+/* Functions that ask the driver about events.  Their callers do not hold the pool's lock. */
 
-/* Tries again to serve a request at once.  If no block is ready, replaces the request's events by
- * the current ones. */
+/* Tries again to serve a request without a call of the driver.  If there is no block, collects the
+ * events to ask the driver about once more, in place of those that the request had. */
 static TarnBlock *
 serve_again (TarnPool *pool, TarnRequest *request)
 {
@@ -234,9 +249,9 @@ _tarn_pool_count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Makes a request's queue the only user of a block that the caller has just taken or allocated.  If
- * the wait for the block's former users fails, puts the block back into the pool, and returns NULL
- * with an error. */
+/* Makes a request's queue the only user of a block that the caller has just taken or allocated for
+ * the request, after the queue or the host has waited for the block's former users.  If the wait
+ * fails, puts the block back into the pool, and returns NULL with an error. */
 TarnBlock *
 _tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
                              gboolean may_be_late, GError **error)
@@ -248,8 +263,8 @@ _tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest
   return NULL;
 }
 
-/* Asks the driver which of a request's events have completed.  Stops at the first block whose
- * events all have. */
+/* Asks the driver which events in a request's list have completed, block by block.  Stops after the
+ * first block whose events have all completed. */
 static void
 query_events (TarnPool *pool, const TarnRequest *request)
 {
@@ -272,8 +287,9 @@ query_events (TarnPool *pool, const TarnRequest *request)
     }
 }
 
-/* Moves the unready idle blocks of a request's size to the share of the queue on which the backend
- * makes fresh memory ready.  Returns FALSE with an error if that queue cannot be looked up. */
+/* Moves unready blocks of a request's size to the free list of the queue on which the backend makes
+ * fresh memory ready.  Unready blocks are idle blocks of fresh memory for which no queue has waited
+ * yet.  Returns FALSE with an error if that queue cannot be looked up. */
 static gboolean
 give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {
@@ -296,9 +312,9 @@ give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
   return TRUE;
 }
 
-/* Asks the driver about recorded blocks.  Takes a block whose events have completed, or else one
- * for whose events the request's queue can wait.  If there is neither, requests events on other
- * queues, and returns NULL without an error. */
+/* Asks the driver which events of a request have completed.  Then takes a block whose events have
+ * all completed, or else a block for whose events the request's queue can wait.  If there is
+ * neither, requests events on other queues, and returns NULL without an error. */
 static TarnBlock *
 take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 {
@@ -319,8 +335,8 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
   return busy != NULL ? _tarn_pool_move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
-/* Serves a request from held blocks, and asks the driver as needed whether they are idle.  Returns
- * NULL without an error if no block suits. */
+/* Serves a request from cached blocks that may still be in use: asks the driver which of their
+ * events have completed.  Returns NULL without an error if the request can use no block. */
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {

@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Sets how many bytes a pool holds at most (its bound): when the pool is made, by
- * TarnPoolOptions.hold_bytes, and when the program changes the bound.
+ * The bound of a pool: the most bytes of freed blocks that the pool holds (caches).  This file sets
+ * the bound when the pool is made (TarnPoolOptions.hold_bytes), and when the program changes it
+ * later.
  *
- * A pool over a heap holds blocks in one of two ways.  If the program sets no bound, threads take
- * memory from the heap's arenas and return it to the arenas, and the pool holds little elsewhere.
- * With a bound, the pool's bins hold blocks, and thread caches hold some of them.  A change from
- * one way to the other turns the arenas' own blocks into ordinary ones; later blocks are of the new
- * kind.  A bin's number means the same size in both ways.
+ * A pool over a heap caches freed memory in one of two ways.  If the program sets no bound, threads
+ * allocate from the heap's arenas and free to them, and the pool itself caches little.  An arena is
+ * a set of ranges of the heap's memory for one queue.  If the program sets a bound, the pool caches
+ * blocks in bins and in thread caches.  When the program sets or removes the bound, the blocks that
+ * belong to arenas become ordinary blocks of the pool.  The numbers of bins mean the same sizes in
+ * both ways.
  *
- * The fields that a thread reads in a read section change only with the pool's door closed, so that
- * no thread is in a read section.  The number of blocks that a thread hands over together never
- * changes and does not depend on the bound, because threads read that number before they enter a
- * read section. */
+ * Threads read some settings of a pool in read sections, without the lock.  These settings change
+ * only while the pool's door is closed, because then no thread is in a read section.  The number of
+ * blocks in a batch that a thread hands over to other threads is read outside read sections, so it
+ * never changes, and does not depend on the bound. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -21,20 +23,22 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The most bytes that a thread cache of a pool over a heap holds, unless the program asks for
- * fewer.  ARENA_THREAD_CACHE_BYTES is for threads that use arenas of a heap whose memory is
- * addresses: the cache then has room for a few blocks of each small size, so that most small
- * requests need no arena. */
+/* The most bytes in a thread's cache, if the pool is over a heap and has no bound, unless the
+ * program asks for fewer.  ARENA_THREAD_CACHE_BYTES is for pools whose threads use arenas of a heap
+ * that has addresses: the cache then has room for a few blocks of each small size, so most small
+ * requests do not need the arena.  HEAP_THREAD_CACHE_BYTES is for the other pools. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 #define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
 
-/* The largest block in bytes that a thread cache of a pool over a heap holds, unless the block is a
- * temporary.  A block must not be larger than half of the cache's bound either.  A larger block
- * would take the place of many others. */
+/* The size in bytes of the largest block that a thread's cache takes in a pool over a heap without
+ * a bound, because a larger one would take the place of many others.  Does not hold for
+ * temporaries, blocks that a thread frees before it allocates the next.  A block must not have more
+ * than half of the cache's bytes either. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
-/* Returns TRUE if threads take memory from the arenas of the heap below the pool.  They do if
- * @hold_bytes is 0, so that there is no bound, and the program's options give threads a cache. */
+/* Returns TRUE if threads allocate from the arenas of the heap below the pool.  They do if two
+ * things hold: @hold_bytes is 0, which means no bound on cached bytes; and the pool's options give
+ * each thread a cache. */
 static gboolean
 is_for_arenas (const TarnPool *pool, gsize hold_bytes)
 {
@@ -42,8 +46,9 @@ is_for_arenas (const TarnPool *pool, gsize hold_bytes)
          && pool->policy.asked_cache_bytes > 0;
 }
 
-/* Sets the most bytes that the pool holds, and the most that each thread cache holds of them.  Call
- * this only before other threads use the pool, or with the pool's lock held and its door closed. */
+/* Sets the most bytes that the pool caches, and the most bytes and the largest block in each
+ * thread's cache.  Call this before other threads use the pool, or later with the pool's lock held
+ * and its door closed, so that no thread is in a read section. */
 static void
 set_bounds (TarnPool *pool, gsize hold_bytes)
 {
@@ -75,8 +80,8 @@ make_bins (TarnPool *pool)
   pool->store.recorded_bins = _tarn_bins_new (NULL, NULL);
 }
 
-/* Makes the lists that order the blocks in bins by age, if there is a bound on the bytes that the
- * pool holds and no lists exist yet.  The lists stay if the program removes the bound later. */
+/* Makes the lists that have the cached blocks in order of age, if the pool has a bound on cached
+ * bytes and no such lists yet.  If the program removes the bound later, the lists stay. */
 static void
 ensure_ages (TarnPool *pool)
 {
@@ -89,9 +94,10 @@ ensure_ages (TarnPool *pool)
                                                                : &pool->store.shares);
 }
 
-/* Returns the leading bits of bin numbers for a new pool over a heap: small sizes share bins
- * (TARN_HEAP_BINS) if threads use arenas and there is no limit; else each size has its own bin.  If
- * the options give threads no cache, the pool never uses arenas. */
+/* Returns the value of leading_bits, which selects the size classes, for a new pool over a heap.
+ * With TARN_HEAP_BINS, small sizes share bins; pools have this value if threads use arenas and
+ * there is no limit.  With TARN_HEAP_EXACT_BINS, each size has its own bin.  A pool whose options
+ * give threads no cache never uses arenas, and has the value TARN_MAX_LEADING_BITS. */
 static guint
 choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -100,9 +106,9 @@ choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
   return pool->has_arenas && options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
 }
 
-/* Sets the bounds and the bins of a new pool by its options and its upstream allocator.  If
- * upstream is no heap, the pool's bins hold all free blocks, and the pool hands blocks over from
- * queue to queue. */
+/* Sets the bounds on cached bytes and the bins of a new pool from its options and its upstream
+ * allocator.  If upstream is not a heap, the bins have all cached blocks, and the pool itself hands
+ * blocks over from queue to queue. */
 void
 _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -118,8 +124,8 @@ _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
   ensure_ages (pool);
 }
 
-/* Lets threads take memory from arenas, or makes them stop doing so.  The caller holds the pool's
- * lock and has closed its door. */
+/* Sets whether threads allocate from the heap's arenas.  The caller holds the pool's lock, and has
+ * closed the pool's door, so that no thread is in a read section. */
 static void
 set_arenas (TarnPool *pool, gboolean has_arenas)
 {
@@ -137,9 +143,9 @@ set_arenas (TarnPool *pool, gboolean has_arenas)
     }
 }
 
-/* Retires held blocks until the pool is within its bound: first blocks that can be returned without
- * a wait, the oldest first; if these are not enough, then the largest blocks.  Returns the retired
- * blocks as a list. */
+/* Takes cached blocks out of the bins until the pool is within its bound, and returns them as a
+ * list that the caller returns to upstream.  First takes blocks that the pool can return without a
+ * wait, the oldest first.  If these are not enough, takes the largest of the other blocks. */
 static TarnBlock *
 take_above_bound (TarnPool *pool)
 {
@@ -157,8 +163,8 @@ take_above_bound (TarnPool *pool)
   return blocks;
 }
 
-/* Changes the bound of a pool.  Retires held blocks that exceed the new bound, and returns them as
- * a list. */
+/* Changes the bound on the bytes that a pool caches.  Takes cached blocks that exceed the new bound
+ * out of the bins, and returns them as a list that the caller returns to upstream. */
 static TarnBlock *
 change_bound (TarnPool *pool, gsize hold_bytes)
 {

@@ -1,10 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes and ends pools.  A pool is an allocator over another one; it holds freed blocks in bins and
- * hands them out again.  One lock guards a pool, and each thread holds it for a few instructions at
- * a time.  A request first tries its thread's cache, without the lock (pool/cache-private.h), so
- * most hits do not take the lock. */
+ * Makes, disposes of and frees pools.
+ *
+ * A pool is an allocator over another allocator, called upstream.  It caches freed blocks in bins
+ * and hands them out again.  One lock guards a pool, and each thread holds it only for a few
+ * instructions.  A request first tries its thread's cache, without the lock (pool/cache-private.h),
+ * so most cache hits do not take the lock. */
 
 #include <stdlib.h>
 
@@ -19,9 +21,8 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* A pool with TARN_POOL_FINDABLE has an index of its blocks in use. This is the number of parts of
- * the index. Each part has its own lock, and there are many parts, so that threads rarely wait for
- * each other. */
+/* The number of parts of the index of a pool with TARN_POOL_FINDABLE.  The index has all blocks in
+ * use.  Each part has its own lock, so with many parts threads rarely wait for each other. */
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \
@@ -49,11 +50,14 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_pool_free_bare (pool, memory, size);
 }
 
-/* Ends a pool whose last reference is gone.  No thread can allocate from the pool any more, but
- * blocks may still be in use.  Frees the reclaim functions first, because they may own blocks.
- * Calls of other pools of the reclaim group may be returning blocks of this pool, and have no
- * reference to it.  So this function waits until these calls have returned the blocks, unless this
- * thread is itself returning memory (base/duty-private.h). */
+/* Ends the use of a pool whose last reference was dropped.  No thread can allocate from the pool
+ * any more, but the program may still use some of its blocks.  Frees the reclaim functions first,
+ * because they may own blocks.
+ *
+ * Other pools of the reclaim group may be returning cached blocks of this pool to upstream, without
+ * a reference to this pool.  So this function waits until they have returned these blocks.  It does
+ * not wait if this thread is itself returning memory at an outer level, because that could be a
+ * deadlock (base/duty-private.h). */
 static void
 pool_dispose (TarnAllocator *allocator)
 {
@@ -67,7 +71,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
-      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* others know the pool by now */
+      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* other threads know the pool */
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
     }
@@ -82,9 +86,9 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Gives up the stuck blocks, whose memory could not be returned to upstream: a message has reported
- * them, and no later call tries again.  After this, no block uses a queue, so the function drops
- * all queues. */
+/* Gives up the stuck blocks: cached blocks that the pool could not return to upstream, because the
+ * driver cannot tell if commands still use them.  A message has reported them; their memory is
+ * lost.  After this no block uses a queue, so the function also drops all queues. */
 static void
 lose_stuck_and_queues (TarnPool *pool)
 {
@@ -105,8 +109,8 @@ lose_stuck_and_queues (TarnPool *pool)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a pool.  Call this only after the pool's last reference is gone, its last block is freed,
- * and the last call that returned its blocks has ended. */
+/* Frees a pool.  Call this only after the last reference was dropped, the last block was freed, and
+ * the last call that returned blocks of the pool has ended. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {
@@ -118,7 +122,8 @@ pool_finalize (TarnAllocator *allocator)
   g_assert (pool->blocks.n == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
-      &pool->blocks.chunks); /* not earlier: in checked builds, ending threads read the chunks */
+      &pool->blocks.chunks); /* after the caches: until these are freed, a thread that ends may
+                                read the chunks (in checked builds) */
   g_assert (g_hash_table_size (pool->queues.table) == 0);
   g_hash_table_unref (pool->queues.table);
   g_free (pool->met.places);
@@ -152,17 +157,18 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 
-/* The class of pools that inspect each block when it is freed (order/watch.c). */
+/* The class of pools that inspect each block when it is freed: to remove it from an index, or to
+ * check whether the program still has references to its memory (watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
-/* Logs a message if a pool is over a deferred allocator, because the pool cannot see that such an
- * allocator runs out of memory. */
+/* Logs a message if the pool's upstream is a deferred allocator.  Its allocations may succeed even
+ * if there is no memory; a later command then fails, which the pool cannot notice. */
 static void
 warn_if_deferred (TarnPool *pool)
 {
   gboolean upstream_is_direct = pool->upstream->direct == pool->upstream;
 
-  /* A message, not a warning: such a pool is legal, and g_test makes warnings fatal. */
+  /* Not a warning but a message, because such a pool is legal, and g_test makes warnings fatal. */
   if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
     g_message ("%s is over %s, which is deferred: memory may run out in a later command, where "
                "the pool cannot give back what it holds",

@@ -1,41 +1,45 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes held memory of other queues available to a request's queue.  A queue's share has the held
- * blocks that only this queue has used.  A request wants an event on such a queue; a later call
- * records it (a late event, because it may also stand for commands after the free).  When the event
- * has completed, the blocks are idle, and any queue can use them.  Also decides for which sizes
- * frees record events themselves. */
+ * Makes cached memory of other queues available to a request's queue.  A queue's share is the
+ * cached blocks that only this queue has used.  Another queue can use them only after an event.  So
+ * a request asks for an event on the queue that has the share, and a later call records the event.
+ * The event is called late, because it may also stand for commands that came after the free.  When
+ * the event has completed, the blocks are idle, and any queue can use them.
+ *
+ * This file also decides for which block sizes the frees record events themselves. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* The number of queues from which on the queues that have blocks of one size in their shares count
- * as many. */
+/* A number of queues.  If at least this many queues have blocks of one size in their shares,
+ * many_have () returns TRUE. */
 #define MANY_SHARES 64
 
 /* Callers of the functions below hold the pool's lock. */
 
-/* Returns TRUE if the pool exceeds its bound, and no event could be recorded when a block of @queue
- * was freed.  The next call that names the queue then has to record an event on it. */
+/* Returns TRUE if the pool exceeds its bound on cached bytes, and could not record an event on
+ * @queue when some of the cached blocks were freed.  The next call that names the queue then tries
+ * again to record one, so that the pool can return these blocks. */
 static gboolean
 has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue->has_unrecorded && _tarn_pool_has_excess (pool);
 }
 
-/* Returns TRUE if a call that names @queue has to record an event on it: because requests of other
- * queues want its blocks, or because the pool exceeds its bound.  The caller holds the pool's
- * lock. */
+/* Returns TRUE if a call that names @queue has to record an event on it, because requests of other
+ * queues want its cached blocks, or because the pool exceeds its bound on cached bytes and could
+ * not record an event on the queue before.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue != NULL && (queue->is_wanted || has_unrecorded_excess (pool, queue));
 }
 
-/* Makes the next TARN_RECORDED_FREES frees of a size record events, because a block of this size
- * was, or should have been, handed over to another queue.  A queue that gets such a block then
- * waits only for the event of the free. */
+/* Makes the next TARN_RECORDED_FREES frees of blocks of a size record events.  Call this if a block
+ * of the size was handed over to another queue, or if memory ran short and only other queues had
+ * such blocks.  A queue that gets one of these blocks then waits for the event of the free, and not
+ * for commands after it. */
 void
 _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 {
@@ -45,8 +49,8 @@ _tarn_pool_hand_on (TarnPool *pool, guint32 number)
   _tarn_pool_set_to_record (pool, number, TARN_RECORDED_FREES);
 }
 
-/* Returns TRUE if the pool holds blocks of a size that @queue has used, and for which no event
- * could be recorded on that queue. */
+/* Returns TRUE if the pool has cached blocks of a size that @queue has used, but no event for this
+ * use, because recording the event failed. */
 static gboolean
 has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -60,8 +64,8 @@ has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
   return FALSE;
 }
 
-/* Moves blocks of a size to the shares of their queues: the blocks in the calling thread's cache,
- * and the blocks that threads have handed over. */
+/* Moves blocks of a size to the shares (free lists) of their queues: the blocks in the calling
+ * thread's cache, and the blocks that threads have handed over to other threads. */
 static void
 fill_shares (TarnPool *pool, guint32 number)
 {
@@ -75,8 +79,8 @@ fill_shares (TarnPool *pool, guint32 number)
   _tarn_pool_take_from_transfers (pool, number);
 }
 
-/* Makes the next call that names @queue record an event.  Empties the queue's bins in all thread
- * caches, because a call that a cache serves would not record the event. */
+/* Makes the next call that names @queue record an event on it.  For this, empties the queue's bins
+ * in thread caches, because a call that a thread's cache serves would not record the event. */
 static void
 want_event (TarnPool *pool, TarnQueue *queue)
 {
@@ -86,9 +90,9 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Requests an event on @queue, which has blocks that a request could use.  If the backend keeps
- * queues alive, adds the queue to those on which this request itself records an event; else the
- * next call that names the queue records it. */
+/* Asks for an event on @queue, which has cached blocks that a request could use.  If the backend
+ * keeps queues alive, the request itself records the event later: adds the queue to its list.
+ * Otherwise the next call that names the queue records the event. */
 static void
 want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 {
@@ -103,10 +107,10 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Requests events on other queues that have blocks of a request's size in their shares.  Skips
- * shares for which an earlier request has asked already; otherwise each request would look at every
- * queue that ever existed.  If the backend keeps queues alive, asks at most @max queues, because
- * the request itself records the events. */
+/* Asks for events on other queues that have blocks of a request's size in their shares (free
+ * lists).  Skips shares for which an earlier request has asked already, so that not every request
+ * walks a list of all queues.  If the backend keeps queues alive, stops when the request has @max
+ * queues in its list, because the request itself records the events. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
@@ -125,8 +129,8 @@ want_shares (TarnPool *pool, TarnRequest *request, guint max)
     }
 }
 
-/* Requests events on other queues that have used held blocks of a request's size, if no event could
- * be recorded when these blocks were freed. */
+/* Asks for events on other queues that have used cached blocks of a request's size, if no event
+ * could be recorded when these blocks were freed. */
 static void
 want_unrecorded (TarnPool *pool, TarnRequest *request)
 {
@@ -138,7 +142,7 @@ want_unrecorded (TarnPool *pool, TarnRequest *request)
 }
 
 /* Returns TRUE if queues other than the request's own have blocks of the requested size in their
- * shares. */
+ * shares (free lists). */
 static gboolean
 others_have (TarnPool *pool, const TarnRequest *request)
 {
@@ -148,22 +152,22 @@ others_have (TarnPool *pool, const TarnRequest *request)
   return of_all != NULL && of_all->n_shares > (guint) _tarn_bins_have (own, request->number);
 }
 
-/* Requests events on other queues that have blocks of a request's size, so that a later request can
- * use these blocks. */
+/* Asks for events on other queues that have cached blocks of a request's size.  When the events
+ * have completed, later requests can use these blocks. */
 void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
   if (g_hash_table_size (pool->queues.table) <= (request->queue != NULL)
       || !pool->policy.moves_blocks)
-    return; /* there are no other queues, or blocks never move between queues */
+    return; /* no other queues exist, or blocks never move between queues */
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
   want_shares (pool, request, TARN_MAX_OTHERS);
   want_unrecorded (pool, request);
 }
 
-/* Returns TRUE if many queues have blocks of a size in their shares. */
+/* Returns TRUE if many queues (MANY_SHARES) have blocks of a size in their shares (free lists). */
 static gboolean
 many_have (TarnPool *pool, guint32 number)
 {
@@ -172,13 +176,15 @@ many_have (TarnPool *pool, guint32 number)
   return of_all != NULL && of_all->n_shares >= MANY_SHARES;
 }
 
-/* Requests an event for one more share, after a request has taken a block with a late event, if
- * many queues have blocks of the requested size.  A program that makes a queue for each task leaves
- * a share behind with each queue, and only requests of later queues can use the blocks in it.  Each
- * of these requests has to make the next block available.  Otherwise some requests find no block
- * and take fresh memory, for as long as the program runs.  If only a few queues have blocks of the
- * size, requests no event: these queues will use their blocks again, and would only take them from
- * each other. */
+/* Makes one more share (a queue's own free lists) available to later requests: asks for an event on
+ * its queue, if many queues have blocks of the requested size.  The caller has taken a block of
+ * such a share for the request.
+ *
+ * A program that makes a new queue for each task leaves a share behind with each old queue.  Only
+ * requests of later queues can use the blocks in it.  So each request that takes a block must make
+ * a next block available; otherwise some requests would find none, and take fresh memory as long as
+ * the program runs.  If only few queues have blocks of the size, they will use these blocks again
+ * themselves, so an event would only move blocks back and forth between them. */
 void
 _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
 {
@@ -191,8 +197,8 @@ _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
     want_shares (pool, request, 1);
 }
 
-/* Drops a request's list of queues on which it wants to record events.  If it has not recorded an
- * event, because it failed before, later requests may ask for that share again. */
+/* Clears a request's list of queues on which it records events, and drops its references to them.
+ * If the request failed before it recorded an event, later requests may ask for it again. */
 void
 _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
 {
@@ -208,9 +214,9 @@ _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
   request->n_others = 0;
 }
 
-/* Sets @event as the event of all held blocks that @queue has used and for which no event could be
- * recorded on it.  Closes the pool's door meanwhile, because otherwise threads would change the
- * states of blocks in their caches without the lock. */
+/* Sets @event as the event of @queue's use in all cached blocks for which no event could be
+ * recorded on the queue.  Closes the pool's door meanwhile, so that no thread is in a read section,
+ * where it could change the states of blocks in its cache without the lock. */
 static void
 give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 {
@@ -222,9 +228,10 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Sets @event as the event of the blocks in a queue's share that other queues want, and moves these
- * blocks to the recorded bins.  If the pool exceeds its bound, does so for all blocks of the
- * share. */
+/* Sets @event as the event of the blocks in a queue's share (free lists) that requests of other
+ * queues want, and moves these blocks to the recorded bins, the free lists of blocks with events.
+ * If the pool exceeds its bound and could not record an event on the queue before, does so for the
+ * whole share. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -269,8 +276,9 @@ take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
     _tarn_block_update_share (block); /* if only its queue uses it, the queue may have it again */
 }
 
-/* Removes an event that could not be recorded on @queue from all blocks.  A block that only @queue
- * uses returns to the queue's share; other blocks stay in the recorded bins without an event. */
+/* Removes @event, which could not be recorded on @queue, from all blocks.  Then moves each block
+ * that only @queue uses back to the queue's share (free lists).  Other blocks stay in the recorded
+ * bins, without an event. */
 static void
 take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 {
@@ -287,11 +295,13 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 
 /* Callers of the functions below do not hold the pool's lock. */
 
-/* Returns TRUE if no event could be recorded on @queue before, and the queue is still being
- * captured (into a CUDA graph, for example).  Another attempt to record would only move all blocks
- * of the queue's share to the recorded bins and back.  The program has named the queue in this
- * call, so the queue is alive.  A thread that makes the pool forget the queue waits for this
- * function, as it does for a recording. */
+/* Returns TRUE if an earlier attempt to record an event on @queue failed, and the queue is still
+ * being captured (into a CUDA graph, for example).  Another attempt would fail, too: it would only
+ * move all blocks of the queue's share to the recorded bins and back.
+ *
+ * The program has named the queue in this call, so the queue is alive.  To keep it alive during the
+ * check, a thread that makes the pool forget the queue waits for this function as it waits for a
+ * recording. */
 static gboolean
 is_captured_still (TarnPool *pool, TarnQueue *queue)
 {
@@ -311,9 +321,9 @@ is_captured_still (TarnPool *pool, TarnQueue *queue)
   return is_captured;
 }
 
-/* Records one event on @queue for all blocks of its share that other queues want, and for @freed, a
- * block of the queue that the caller is freeing (NULL: none).  The caller has a reference to the
- * queue.  @is_named: the caller also guarantees that the queue is alive. */
+/* Records one event on @queue for the blocks in the queue's share (free lists) that other queues
+ * want, and for @freed, a block of the queue that the caller is freeing (NULL: none).  The caller
+ * has a reference to the queue.  @is_named: the caller also guarantees that the queue is alive. */
 void
 _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gboolean is_named)
 {
@@ -335,8 +345,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     }
   if (event->n_refs > 1)
     {
-      /* The blocks that share the event are free by now.  No other queue can get them before the
-       * event is recorded. */
+      /* The program has freed all blocks that share the event.  No other queue can get these blocks
+       * before the event is recorded, which happens without the lock. */
       if (is_named)
         _tarn_queue_begin_recording (pool, queue);
       _tarn_mutex_unlock (&pool->lock);
@@ -359,8 +369,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records an event on each of the other queues from which a request wants one.  The backend keeps
- * these queues alive. */
+/* Records an event on each queue in a request's list of other queues, and clears the list.  The
+ * backend keeps these queues alive. */
 void
 _tarn_pool_record_others (TarnPool *pool, TarnRequest *request)
 {

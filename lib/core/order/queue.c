@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The table of the queues that a pool has met.  A queue stays in the table as long as a block or a
- * call has a reference to it.  If the backend does not keep queues alive, unreferenced queues stay
- * for a while, because memory that is handed over from queue to queue may leave a queue without
- * references for a moment only. */
+ * The table of the queues that a pool knows.  A queue stays in the table as long as a block or a
+ * running call has a reference to it.  If the backend does not keep queues alive, a queue without
+ * references stays in the table for a while.  The reason is that a queue is often without
+ * references for a short time only, while its memory is handed over from queue to queue. */
 
 #include "base/duty-private.h"
 #include "base/fork-private.h"
@@ -14,8 +14,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of unreferenced queues at which the pool drops all of them, when it meets a new
- * queue. */
+/* A number of queues without references.  If the pool's table has this many, the pool removes all
+ * of them when it adds a new queue. */
 #define MAX_UNUSED 64
 
 /* Callers of the functions below hold the pool's lock. */
@@ -58,8 +58,8 @@ _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
   return queue != NULL ? queue_ref (pool, queue) : NULL;
 }
 
-/* Sets or clears the flag of a queue which says that no event could be recorded on it for held
- * blocks. */
+/* Sets or clears has_unrecorded, a queue's flag: TRUE if the pool could not record an event on the
+ * queue when some of its cached blocks were freed.  Also keeps the list of such queues. */
 void
 _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrecorded)
 {
@@ -72,10 +72,10 @@ _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrec
   queue->has_unrecorded = has_unrecorded;
 }
 
-/* Announces that the caller is going to release the pool's lock and record an event on a queue.  A
- * thread that makes the pool forget the queue waits for _tarn_queue_end_recording (), because the
- * program may destroy the queue as soon as the pool has forgotten it.  The caller has a reference
- * to the queue, and the queue is alive. */
+/* Call this before releasing the pool's lock to record an event on a queue, and call
+ * _tarn_queue_end_recording () afterwards.  A thread that makes the pool forget the queue waits
+ * until the recording has ended, because the program may destroy the queue as soon as the pool has
+ * forgotten it.  The caller has a reference to the queue, and the queue is alive. */
 void
 _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue)
 {
@@ -95,8 +95,8 @@ _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue)
     _tarn_cond_broadcast (&pool->queues.recording_ended);
 }
 
-/* Removes a queue from the pool's table.  From now on, the pool takes a queue with the same handle
- * for another queue. */
+/* Removes a queue from the pool's table.  If a call later names a queue with the same handle, the
+ * pool treats it as a new queue. */
 static void
 make_unknown (TarnPool *pool, TarnQueue *queue)
 {
@@ -110,8 +110,8 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     pool->queues.latest = NULL;
 }
 
-/* Puts a queue on the list from which _tarn_pool_unlock_and_sweep () frees it, and releases the
- * backend's reference to it. */
+/* Adds an unreferenced queue to the list of the next _tarn_pool_unlock_and_sweep (), which frees
+ * the queue's struct and releases the backend's reference to the queue. */
 static void
 leave_to_sweep (TarnPool *pool, TarnQueue *queue)
 {
@@ -120,9 +120,9 @@ leave_to_sweep (TarnPool *pool, TarnQueue *queue)
   pool->queues.gone = queue;
 }
 
-/* Drops a reference to a queue.  After the last one, removes the queue from the pool's table at
- * once, or later if the backend does not keep queues alive.  The queue's share is empty then,
- * because each block in it has a reference to the queue. */
+/* Drops a reference to a queue.  If it was the last one, removes the queue from the pool's table;
+ * if the backend does not keep queues alive, the queue stays in the table for a while.  The queue
+ * has no cached blocks then, because each block in its free lists has a reference to the queue. */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -143,7 +143,8 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
   leave_to_sweep (pool, queue);
 }
 
-/* Drops the references to queues that the array queues.released lists. */
+/* Drops the references in the array queues.released: references to queues whose arenas were removed
+ * from the pool's table of arenas. */
 void
 _tarn_pool_drop_released_queues (TarnPool *pool)
 {
@@ -175,8 +176,8 @@ _tarn_pool_drop_unused_queues (TarnPool *pool)
     }
 }
 
-/* Makes the struct of a queue.  The caller has taken the backend's reference to the queue, which
- * the struct now owns. */
+/* Makes the struct of a queue.  The caller has taken a reference to the queue in the backend; the
+ * struct now owns this reference. */
 static TarnQueue *
 queue_new (gpointer handle, gboolean in_order)
 {
@@ -187,9 +188,10 @@ queue_new (gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* Adds a queue to the pool's table and returns it. The caller gets a reference to the TarnQueue.
- * The caller has retained the queue in the backend. If another thread has added the queue
- * meanwhile, the next _tarn_pool_unlock_and_sweep () releases that retain again. */
+/* Adds a queue to the pool's table and returns it, with a reference for the caller.  The caller has
+ * taken a reference to the queue in the backend, which this function takes over.  If another thread
+ * has added the queue meanwhile, the next _tarn_pool_unlock_and_sweep () releases this second
+ * reference of the backend. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -212,9 +214,8 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 
 /* Callers of the functions below do not hold the pool's lock. */
 
-/* Returns the queue that has the given handle. The caller gets a reference. Adds the queue to the
- * pool's table if the table does not have it yet. Returns NULL with an error if the backend
- * refuses the queue. */
+/* Returns the queue with the given handle, with a reference.  Adds the queue to the pool's table if
+ * the table does not have it yet.  Returns NULL with an error if the backend refuses the queue. */
 TarnQueue *
 _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -245,8 +246,8 @@ _tarn_pool_get_fresh_queue (const TarnPool *pool)
   return _tarn_call_plain (direct, fresh_queue);
 }
 
-/* Sets *fresh to the queue on which the backend makes fresh memory ready, with a reference; to NULL
- * if there is none.  Returns FALSE with an error if the queue cannot be looked up. */
+/* Sets *fresh to the queue on which the backend makes fresh memory ready, with a reference, or to
+ * NULL if there is no such queue.  Returns FALSE with an error if the queue cannot be looked up. */
 gboolean
 _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
@@ -266,10 +267,10 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Forgetting queues */
+/* Functions that make a pool forget a queue. */
 
-/* For a queue that the pool is forgetting: makes the last event of the queue the event of its use
- * of a block. */
+/* Sets @event as the event after which @queue does not use @block any more, if the queue uses the
+ * block.  The event is the queue's last one, because the pool is forgetting the queue. */
 static void
 share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -277,8 +278,9 @@ share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, Tarn
   _tarn_block_update_share (block);
 }
 
-/* Sets @event, the queue's last, as the event of all blocks in a queue's share, and moves these
- * blocks to the recorded bins.  Returns the number of blocks. */
+/* Sets @event, the queue's last event, in all blocks of the queue's share (free lists), and moves
+ * them to the recorded bins, the free lists of blocks with events.  Returns the number of
+ * blocks. */
 static guint
 record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -308,11 +310,13 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
   return FALSE;
 }
 
-/* Makes a pool forget a queue. @event stands for all commands that were put on the queue. Sets the
- * event in all blocks that the queue uses, and moves the blocks of the queue's share to the
- * recorded bins. The caller has one reference to the queue, and each use of a block by the queue
- * has one. So after the blocks of the share, the number of the other references tells how many
- * blocks elsewhere the queue uses: usually none. */
+/* Makes a pool forget a queue.  @event stands for all commands that were put on the queue.  Sets
+ * this event in all blocks that the queue uses, and moves the blocks of the queue's share (free
+ * lists) to the recorded bins.
+ *
+ * Stops the search for blocks by counting references.  The caller has one reference to the queue,
+ * and each use of a block by the queue has one.  So after the blocks of the share, the remaining
+ * references tell how many other blocks the queue uses: usually none. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -336,8 +340,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns the blocks in a queue's share to the heap, if the heap still knows the queue.  The heap
- * gives the memory to other queues after the queue has finished its commands. */
+/* Returns the blocks in a queue's share (free lists) to the heap, if the heap still knows the
+ * queue.  The heap makes other queues wait for the queue's commands before they get this memory. */
 static void
 give_back_share (TarnPool *pool, TarnQueue *queue)
 {
@@ -357,9 +361,8 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait until that
- * ends (base/duty-private.h).  Else returns FALSE with an error.  The caller holds the pool's
- * lock. */
+/* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait for that
+ * (base/duty-private.h).  Else returns FALSE with an error.  The caller holds the pool's lock. */
 static gboolean
 can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 {
@@ -374,9 +377,10 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
   return FALSE;
 }
 
-/* Makes a pool forget a queue.  @event stands for all commands that were put on the queue; drops
- * the caller's reference to the event.  Waits until no other thread is recording an event on the
- * queue.  Returns FALSE, and does not forget the queue, if this thread must not wait. */
+/* Makes a pool forget a queue, and then waits until no other thread is recording an event on the
+ * queue.  @event stands for all commands that were put on the queue; this function drops the
+ * caller's reference to the event.  If this thread must not wait, does not forget the queue, and
+ * returns FALSE with an error. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {
@@ -394,10 +398,11 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
   return can_forget;
 }
 
-/* Makes a pool forget a queue.  The program keeps the queue alive until this function returns,
- * because other threads may be recording events on it.  If the pool is over a heap, first returns
- * the memory of the queue to the heap; so the caller makes the heap forget the queue after the
- * pool. */
+/* Makes a pool forget a queue.  If the pool is over a heap, first returns the queue's memory to the
+ * heap, so the caller makes the heap forget the queue only after the pool has.  If blocks still
+ * have the queue, then records a last event on it.  The program keeps the queue alive until this
+ * function returns, because other threads may be recording events on it.  Returns FALSE with an
+ * error if the event cannot be recorded, or if this thread must not wait for other threads. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {
@@ -425,8 +430,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
   return handle != NULL && forget_and_wait (pool, queue, _tarn_event_new (handle, TRUE), error);
 }
 
-/* Makes a pool forget the queue with a handle, if the pool's table has it.  Then returns held
- * blocks that exceed the pool's bound to upstream. */
+/* Makes a pool forget the queue with the given handle, if the pool's table has it.  Then returns
+ * cached blocks to upstream if they exceed the pool's bound. */
 static gboolean
 forget_handle (TarnPool *pool, gpointer handle, GError **error)
 {

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Redirects requests to other pools: the pool's redirect function chooses the pool by the request's
- * queue.  The block then belongs to the chosen pool in every respect.  The pool that was asked only
- * finds the block by its memory, if both pools have TARN_POOL_FINDABLE.
+ * Redirects requests to other pools: a function of the program, the redirect function, chooses the
+ * pool by the request's queue.  The block then belongs to the chosen pool in every respect.  The
+ * pool that was asked can only find the block by its memory, if both pools have TARN_POOL_FINDABLE.
  *
- * A hit in a thread's cache must not bypass the redirect function, and must not cost a check in
- * pools without such a function.  So the pool's door prevents it: while there is a redirect
- * function, the door admits threads only to read sections with a fence.  A request begins such a
- * read section only after it has asked the function. */
+ * A thread's cache must not serve a request that the redirect function has not seen, and pools
+ * without such a function must not pay for a check.  So the pool's door, a readers-writer lock,
+ * makes the difference.  While there is a redirect function, the door admits threads only to read
+ * sections with a fence, which the fast path does not use.  A request begins such a read section
+ * only after it has called the function. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -19,12 +20,13 @@ struct _TarnRedirect
   TarnPoolRedirectFunc func;
   gpointer user_data;
   GDestroyNotify destroy; /* nullable */
-  guint n_refs; /* guarded by the pool's lock; the pool has one reference, and each running call has
-                   one */
+  /* Guarded by the pool's lock: the number of references.  The pool has one, and each running call
+   * of the function has one. */
+  guint n_refs;
 };
 
-/* Returns a pool's redirect function, with a reference for the call of it.  Returns NULL if the
- * program has removed the function meanwhile. */
+/* Returns a pool's redirect function, with a reference.  The caller calls the function and then
+ * drops the reference.  Returns NULL if the program has removed the function meanwhile. */
 static TarnRedirect *
 begin_call (TarnPool *pool)
 {
@@ -38,8 +40,7 @@ begin_call (TarnPool *pool)
   return redirect;
 }
 
-/* Drops a reference to a redirect function.  After the last one, destroys the function's
- * user_data. */
+/* Drops a reference to a redirect function.  If it was the last one, destroys user_data. */
 static void
 drop (TarnPool *pool, TarnRedirect *redirect)
 {
@@ -58,9 +59,9 @@ drop (TarnPool *pool, TarnRedirect *redirect)
   g_free (redirect);
 }
 
-/* Asks the redirect function which pool serves a request.  Returns the other pool, with a
- * reference.  Returns NULL without an error if @pool itself serves the request, or NULL with an
- * error if the function refuses it. */
+/* Calls the redirect function to find out which pool serves a request.  If it is another pool than
+ * @pool, returns the other pool, with a reference.  Otherwise returns NULL: with an error if the
+ * function refuses the request, without an error if @pool itself serves it. */
 static TarnPool *
 ask (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -81,8 +82,9 @@ ask (TarnPool *pool, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Adds a block of another pool to the index of @pool, which the program asked for the block.  When
- * the block is freed, the other pool removes it from this index. */
+/* Adds a block of another pool to the index of @pool, the pool from which the program requested the
+ * block, so that tarn_pool_find () finds the block there.  When the block is freed, the other pool
+ * removes it from this index. */
 static void
 add_to_index (TarnPool *pool, TarnBlock *block)
 {
@@ -109,8 +111,8 @@ allocate_of (TarnPool *other, gsize size, gsize alignment, gpointer handle, GErr
 }
 
 /* Makes another pool serve a request of a queue, if the redirect function chooses one.  @alignment:
- * bytes; 0: any.  Returns TRUE, and sets *block or *error, if the request has ended.  Returns FALSE
- * if @pool itself has to serve the request. */
+ * in bytes; 0: any.  Returns TRUE if the request is done, and sets *block, or *error if it failed.
+ * Returns FALSE if @pool itself has to serve the request. */
 gboolean
 _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpointer handle,
                                 TarnBlock **block, GError **error)
@@ -136,7 +138,7 @@ _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpo
   return TRUE;
 }
 
-/* Drops the redirect function of a pool whose last reference is gone. */
+/* Removes the redirect function of a pool whose last reference was dropped. */
 void
 _tarn_pool_end_redirect (TarnPool *pool)
 {

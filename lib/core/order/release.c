@@ -9,21 +9,20 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The most rounds in which one call returns blocks that exceed the pool's bound.  Without this
- * limit, the call might never end while other threads free more blocks. */
+/* The most rounds in which one call returns blocks that exceed the pool's bound on cached bytes.
+ * Without this limit, the call might never end while other threads free more blocks. */
 #define MAX_ROUNDS 100
 
-/* Returns TRUE if the host has to wait for the commands that use memory before the pool returns the
- * memory to upstream. */
+/* Returns TRUE if the host has to wait for commands that use memory before the pool returns it.
+ * Returns FALSE if upstream itself frees memory in the order of commands. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Returns TRUE if the pool can return a block to the heap while commands use it.  It can if all
- * these commands are on one in-order queue, and the heap has the block's memory for the same
- * queue. */
+/* Returns TRUE if the pool can return a block to the heap while commands still use it.  This is so
+ * if they are all on one in-order queue, for which the heap gave the memory. */
 gboolean
 _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
@@ -33,24 +32,28 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
          && use->event == NULL && use->queue->in_order && use->queue->is_known;
 }
 
-/* Returns TRUE if the heap below the pool still knows a queue by the number that the pool has for
- * it.  The heap does not if another pool over the same heap has made it forget the queue. */
+/* Returns TRUE if the heap below the pool still knows a queue by the number that the pool has
+ * stored for it (TarnQueue.owner).  Returns FALSE if the heap has forgotten the queue because
+ * another pool over the same heap has forgotten it. */
 gboolean
 _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue->owner != 0 && _tarn_heap_knows_owner (pool->heap, queue->handle, queue->owner);
 }
 
-/* Returns TRUE if the pool knows that all commands that use a held block are done. */
+/* Returns TRUE if the pool knows that all commands that used a cached block are done. */
 gboolean
 _tarn_block_is_done (const TarnBlock *block)
 {
   return _tarn_block_is_ready_for (block, NULL);
 }
 
-/* Returns TRUE if the backend can free memory on a queue, after all commands of the queue, and may
- * do so for this pool.  Returns FALSE if @is_wanted, because the memory then has to be free when
- * the call returns; and in a pool with a limit, which would count the bytes as freed too early. */
+/* Returns TRUE if the pool frees used memory on a queue: the backend then frees it after all
+ * earlier commands of the queue.  Returns FALSE in these cases:
+ *
+ *     - the backend cannot do so, or is not directly below the pool
+ *     - @is_wanted: the memory has to be free when the call returns
+ *     - the pool has a limit: it would count the bytes as free before they are */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
 {
@@ -66,9 +69,9 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
   return limit_bytes == 0;
 }
 
-/* Returns the event that the current call has recorded on a queue, or on all queues if the backend
- * does not keep queues alive.  Records the event at the first call; @events has those that were
- * recorded.  Returns NULL if the event cannot be recorded. */
+/* Returns the event that stands for the commands on @queue, and records it if @events does not have
+ * it yet.  @events maps queues to the events recorded so far.  If the backend does not keep queues
+ * alive, one event stands for all queues.  Returns NULL if the event cannot be recorded. */
 static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
@@ -87,7 +90,7 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 }
 
 /* Returns the heap's number for the queue that uses a block, if the pool can return the block to
- * the heap while that queue uses it.  Returns 0 if it cannot.  The caller holds the pool's lock. */
+ * the heap while the queue uses it.  Returns 0 otherwise.  The caller holds the pool's lock. */
 static guint64
 find_owner (const TarnPool *pool, const TarnBlock *block)
 {
@@ -111,8 +114,8 @@ get_owner (TarnPool *pool, const TarnBlock *block)
   return owner;
 }
 
-/* Returns TRUE if commands may use a block of a list of retired blocks.  Ignores blocks that the
- * heap takes back while their queue still uses them. */
+/* Returns TRUE if commands may still use a block in @blocks, a list of blocks to return to
+ * upstream.  Ignores blocks that the pool can return to the heap while their queue uses them. */
 static gboolean
 are_used (TarnPool *pool, const TarnBlock *blocks)
 {
@@ -129,8 +132,9 @@ are_used (TarnPool *pool, const TarnBlock *blocks)
   return are_used;
 }
 
-/* Records an event for each use of a block that has none, and sets it; one event for each queue.
- * Does nothing for a block that the heap takes back while its queue still uses it. */
+/* Records an event for each use of a block that has none, and sets it as the use's event.  @events
+ * maps queues to the events that were recorded for other blocks, which this block shares.  Does
+ * nothing if the pool can return the block to the heap while its queue uses it. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
@@ -154,9 +158,9 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
     }
 }
 
-/* Records the events for which the host is going to wait before it returns a list of retired
- * blocks: one event for each queue, or one for all queues.  If recording fails,
- * _tarn_pool_give_back_used () tries again, and reports the error. */
+/* Records the events for which the host is going to wait before the pool returns @blocks, a list of
+ * blocks, to upstream: one event for each queue, or one for all queues.  If an event cannot be
+ * recorded, _tarn_pool_give_back_used () tries again, and reports the error. */
 void
 _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted)
 {
@@ -179,10 +183,10 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Makes the first queue that uses a block free the block's memory after all commands that use it.
- * That queue waits for the timely events of the block's other queues, and the host waits for late
- * events (events that may also stand for commands after the free).  Returns FALSE if the backend
- * cannot free on the queue, or if a wait failed. */
+/* Frees a block's memory on the first queue that uses the block, after all commands that use it.
+ * First makes it wait for timely events of the block's other queues (events that the block's free
+ * recorded), and the host wait for late events (events that may also stand for commands after the
+ * free).  Returns FALSE if the backend cannot free on the queue, or if a wait failed. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -199,8 +203,8 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   return FALSE;
 }
 
-/* Makes the host wait until all commands that use a block are done.  Commands of a lost context
- * count as done.  Returns FALSE with an error if the driver cannot tell when the commands are
+/* Makes the host wait until all commands that use a block are done.  If the context is lost, its
+ * commands count as done.  Returns FALSE with an error if the driver cannot tell when they are
  * done. */
 static gboolean
 await_end (TarnPool *pool, TarnBlock *block, GError **error)
@@ -218,8 +222,9 @@ await_end (TarnPool *pool, TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Returns a block's memory to the heap, which keeps it for the queue that may still use it.
- * Returns FALSE with nothing done if the heap cannot do so. */
+/* Returns a block's memory to the heap, which keeps the memory for the queue that may still use it.
+ * Returns FALSE with nothing done if several queues use the block, or the heap does not know the
+ * queue. */
 static gboolean
 free_for_owner (TarnPool *pool, TarnBlock *block)
 {
@@ -228,10 +233,10 @@ free_for_owner (TarnPool *pool, TarnBlock *block)
   return owner != 0 && _tarn_heap_free_for (pool->heap, block->memory, owner);
 }
 
-/* Returns the memory of a retired block that commands may still use to upstream.  @is_wanted: the
- * memory must be free when this function returns; else the driver may free it later, when the
- * commands are done.  Returns FALSE with an error, and does not return the memory, if the driver
- * cannot tell when the commands are done. */
+/* Returns a block's memory to upstream although commands may still use it.  The caller has taken
+ * the block out of the free lists.  @is_wanted: the memory must be free when this function returns;
+ * otherwise the driver may free it later, when the commands are done.  Returns FALSE with an error,
+ * and does not return the memory, if the driver cannot tell when the commands are done. */
 gboolean
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
 {
@@ -252,8 +257,7 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Returns the first event of a block's uses that is not known to have completed.  Returns NULL if
- * there is none. */
+/* Returns the first event of a block's uses that is not known to have completed, or NULL. */
 static TarnEvent *
 get_undone (const TarnBlock *block)
 {
@@ -263,9 +267,10 @@ get_undone (const TarnBlock *block)
   return NULL;
 }
 
-/* Returns the first event that is not known to have completed, with a reference.  Searches the
- * recorded blocks from @block on, towards newer blocks.  Returns NULL if there is no such event.
- * The next search begins at the block whose event was found. */
+/* Returns the first event of recorded blocks (cached blocks with events) that is not known to have
+ * completed, with a reference.  Searches from @block on, towards blocks that were cached later.
+ * Returns NULL if there is none.  Stores the event's block in asked_next, where the next search
+ * begins. */
 static TarnEvent *
 find_undone (TarnPool *pool, TarnBlock *block)
 {
@@ -279,10 +284,10 @@ find_undone (TarnPool *pool, TarnBlock *block)
   return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
-/* Returns the event to ask the driver about next, with a reference.  Returns NULL if there is none.
- * The first search begins at the oldest block.  A later search continues at the next newer block
- * after the one whose event had not completed.  So a few blocks with long work do not hide newer
- * blocks that are idle. */
+/* Returns the next event about which to ask the driver, with a reference, or NULL if there is none.
+ * Searches the recorded blocks (cached blocks with events) from the oldest to newer ones.  After
+ * an event that had not completed, the next search begins at the next newer block.  So a few blocks
+ * with long-running commands do not hide newer blocks that are idle. */
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {
@@ -291,8 +296,8 @@ find_unasked (TarnPool *pool)
   return event != NULL ? event : find_undone (pool, pool->store.recorded.oldest);
 }
 
-/* Makes the next search for an event begin at the next newer block, because the event that was
- * found last has not completed. */
+/* Makes the next search for an event begin at the next newer block.  The caller has asked the
+ * driver about the event that the last search found, and this event has not completed. */
 static void
 skip_asked (TarnPool *pool)
 {
@@ -303,9 +308,9 @@ skip_asked (TarnPool *pool)
     pool->store.recorded.asked_next = _tarn_block_get_age (block)->newer;
 }
 
-/* Asks the driver about events of recorded blocks, until one has not completed, or until it has
- * asked about TARN_MAX_ASKED events.  Returns TRUE if all events that it asked about have
- * completed, and more events may be left to ask about. */
+/* Asks the driver about events of recorded blocks (cached blocks with events).  Stops at the first
+ * event that has not completed, or after TARN_MAX_ASKED events.  Returns TRUE if all events that it
+ * asked about have completed, and there may be more to ask about. */
 gboolean
 _tarn_pool_ask_recorded (TarnPool *pool)
 {
@@ -333,9 +338,9 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Retires held blocks for the caller to return to the heap: the blocks of @queue (NULL: of no
- * queue), or all blocks that can be returned, as @sparing says.  Returns FALSE if there are
- * none. */
+/* Takes cached blocks out of the free lists for the caller to return to the heap: those of @queue
+ * (NULL: of no queue), or all that can be returned, depending on @sparing.  Announces with
+ * @give_back that the caller returns them.  Returns FALSE if there are none. */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {
@@ -358,9 +363,9 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
   return blocks != NULL;
 }
 
-/* Returns held blocks to the heap, so that the heap can serve a request for which it has no memory
- * of the request's queue (NULL: of no queue).  A free must not call this function, because the
- * function asks the driver. */
+/* Returns cached blocks to the heap before a request that the heap cannot serve from its free
+ * memory of the request's queue (NULL: of no queue).  A free must not call this function, because
+ * it asks the driver about events. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -378,9 +383,9 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns held blocks that exceed the pool's bound to upstream, if they are known to be idle, so
- * that the function neither waits nor asks the driver.  Returns TRUE if the caller should ask the
- * driver whether further blocks are idle. */
+/* Returns cached blocks that exceed the pool's bound to upstream, but only blocks that are known to
+ * be idle.  So the function neither waits nor asks the driver.  Returns TRUE if the pool still
+ * exceeds its bound, and the caller should ask the driver whether more blocks are idle. */
 static gboolean
 give_back_ready_excess (TarnPool *pool)
 {
@@ -401,9 +406,8 @@ give_back_ready_excess (TarnPool *pool)
   return needs_recorded;
 }
 
-/* Returns held blocks that exceed the pool's bound to upstream, except blocks for which the host
- * would have to wait.  A free must not call this function, because the function asks the driver
- * whether recorded blocks are idle. */
+/* Returns cached blocks that exceed the pool's bound to upstream, except blocks for which the host
+ * would have to wait.  A free must not call this function, because it asks the driver. */
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {
@@ -415,11 +419,11 @@ _tarn_pool_give_back_excess (TarnPool *pool)
       }
 }
 
-/* Does the upkeep of a pool over a heap, and of the heap, after requests that took no lock: returns
- * blocks that were idle for long, and makes the heap check whether a queue (NULL: none) has
- * finished with its memory.  If another thread holds the pool's lock, does not wait for it: that
- * thread does the upkeep as well, and threads that have begun to sleep for a lock keep waiting for
- * one another. */
+/* Does periodic work for a pool over a heap, after requests that took no lock: returns blocks that
+ * were cached for long, and makes the heap check whether a queue (NULL: none) has finished with its
+ * memory.  If another thread holds the pool's lock, returns instead of waiting for it, because that
+ * thread does the same work.  A wait would also be slow: threads that have begun to sleep for a
+ * lock keep waiting for one another. */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {

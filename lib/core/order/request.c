@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests, from top to bottom:
+ * Serves requests.  Each request tries these sources of memory in turn:
  *
  *     1. the thread's cache            pool/cache-private.h, without a lock
  *     2. the arena of the queue        pool/arenas.c, without a lock; only if the pool is over a
  *                                      heap
  *     3. the pool's free lists         held.c
- *     4. memory of other queues        others.c: asks for it; only a later request can get it
+ *     4. memory of other queues        others.c: asks for events there, so that a later request can
+ *                                      use this memory
  *     5. new memory from upstream      upstream/miss.c: reserves bytes, then allocates; if that
  *                                      fails, frees cached blocks and retries, until it succeeds
  *                                      or no block is cached */
@@ -20,7 +21,7 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Records the result of a request in the trace, and the request's call stack in the block.  A
+/* Records the result of a request in the trace, and stores the request's call stack in the block. A
  * reader of the trace learns a block's address from the first request that the block serves. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
@@ -45,8 +46,7 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
     _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
-/* Fires the probe (USDT) of a request that was served elsewhere than on the fast path of the
- * thread's cache. */
+/* Fires the static probe (USDT) "hit" or "miss" for a request that the fast path did not serve. */
 static inline __attribute__ ((always_inline)) void
 probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
               gboolean is_hit)
@@ -57,8 +57,7 @@ probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock
     TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
 }
 
-/* Fires the probe (USDT) of a request that needed the lock: fail, hit or miss, as the request
- * ended. */
+/* Fires the static probe (USDT) "fail", "hit" or "miss" for a request that needed the lock. */
 static void
 probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
                const GError *error)
@@ -69,9 +68,9 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
     probe_served (pool, size, handle, block, block->is_hit);
 }
 
-/* Serves a request from the thread's cache in the cases that the fast path excludes: the read
- * section needs a fence (the system has no membarrier (), or the pool redirects requests), or a
- * recording or tags trace every block.  Returns NULL if the caller has to take the lock. */
+/* Serves a request from the thread's cache in the cases that the fast path excludes: blocks are
+ * traced, or the read section needs a fence (because the system has no membarrier (), or the pool
+ * redirects requests).  Returns NULL if the caller has to take the lock. */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -90,8 +89,8 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request that the fast path did not serve without the lock: from the thread's cache, or
- * from blocks that other threads have handed over.  Returns NULL if the caller has to take the
+/* Tries to serve a request without the lock, after the fast path failed: from the thread's cache,
+ * or from blocks that other threads have handed over.  Returns NULL if the caller has to take the
  * lock. */
 static inline TarnBlock *
 take_without_lock (TarnPool *pool, gsize size, gpointer handle)
@@ -105,8 +104,9 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request from the arena of its queue.  Sets *is_due if the caller should call
- * _tarn_pool_look_after ().  Returns NULL if the caller has to take the lock. */
+/* Serves a request from the arena of its queue (the heap's memory for the queue).  Sets *is_due to
+ * TRUE if the caller should call _tarn_pool_look_after ().  Returns NULL if the caller has to take
+ * the lock. */
 static inline TarnBlock *
 take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
@@ -118,8 +118,7 @@ take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
   return block;
 }
 
-/* Adds @fresh, the queue on which the backend makes fresh memory ready, to the queues that use a
- * block. */
+/* Adds the queue @fresh, on which the backend makes fresh memory ready, to a new block's queues. */
 static void
 add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 {
@@ -128,8 +127,8 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Marks a block that was allocated without a queue as unready, if the backend makes fresh memory
- * ready on a queue. */
+/* Sets is_unready of a new block that was allocated without a queue, if the backend makes fresh
+ * memory ready on a queue.  A queue that gets the block later must first wait for that queue. */
 static void
 set_unready (TarnPool *pool, TarnBlock *block)
 {
@@ -140,8 +139,8 @@ set_unready (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Allocates from upstream for a request that no held block serves.  If upstream is a heap, first
- * tries the memory that the heap has for @queue (NULL: for no queue). */
+/* Allocates a block from upstream for a request that no cached block serves.  If upstream is a
+ * heap, first tries free memory that the heap has for @queue (NULL: for no queue). */
 static TarnBlock *
 allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
                GError **error)
@@ -161,11 +160,12 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
                                    was_short, error);
 }
 
-/* Allocates for a request that no held block serves: from upstream or, after memory has run out,
- * from blocks freed meanwhile.  Makes the request's queue wait for the queue on which the backend
- * makes fresh memory ready, or for the queues that used the block before.  Looks up the queue for
- * fresh memory before it allocates: if the lookup failed afterwards, the pool would hold the memory
- * as idle too early. */
+/* Allocates a block for a request that no cached block serves: from upstream, or, if memory has run
+ * out, by taking a block that was freed meanwhile.  Makes the request's queue wait: for the queue
+ * on which the backend makes fresh memory ready, or for the queues that used the freed block.
+ *
+ * Looks up the queue for fresh memory before it allocates.  If the lookup failed after the
+ * allocation, the block would go back to the pool, which would take it for idle too early. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {
@@ -192,10 +192,10 @@ allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short,
   return _tarn_pool_move_or_put_back (pool, block, request, !block->is_hit, error);
 }
 
-/* Allocates for a request that no held block serves, after recording the events that it wants on
- * other queues.  If other queues hold blocks of the requested size, and there was too little other
- * memory, makes the next frees of the size record events, so that the pool can hand blocks over
- * from queue to queue. */
+/* Allocates a block for a request that no cached block serves.  First records the events that the
+ * request has asked for on other queues.  If memory was short while other queues had blocks of the
+ * requested size, makes the next frees of this size record events, so that later requests can take
+ * such blocks from other queues. */
 static TarnBlock *
 allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
 {
@@ -214,8 +214,8 @@ allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
   return block;
 }
 
-/* Adds a request's queue to the queues that the pool knows, and serves the request if a block is
- * ready for that queue.  Returns NULL without an error if no block is ready. */
+/* Adds a request's queue to the pool's table of queues, and then serves the request if there is a
+ * block that the queue can use at once.  Returns NULL without an error if there is none. */
 static TarnBlock *
 meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
 {
@@ -237,8 +237,9 @@ meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **erro
   return block;
 }
 
-/* Takes the lock, and serves a request of the host, or of a queue that the pool knows, if a block
- * is ready.  Sets *has_excess if the caller has to check whether the pool exceeds its bound. */
+/* Takes the lock, and serves a request of the host, or of a queue in the pool's table, if there is
+ * a block that the request can use at once.  Sets *has_excess to TRUE if the caller has to check
+ * whether the pool exceeds its bound on cached bytes. */
 static TarnBlock *
 lock_and_take (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *has_excess)
 {
@@ -278,9 +279,10 @@ end_request (TarnPool *pool, TarnRequest *request)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Serves a request that needs the lock: from a held block, at once or after asking the driver
- * whether it is idle; else with fresh memory from upstream.  If upstream has run out of memory, the
- * pool first returns held blocks to it (upstream/miss.c). */
+/* Serves a request that needs the lock.  First tries cached blocks that it can use at once, then
+ * cached blocks about whose events it asks the driver, then fresh memory from upstream.  If
+ * upstream has run out of memory, the pool returns cached blocks to upstream first
+ * (upstream/miss.c). */
 static TarnBlock *
 serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -306,8 +308,8 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Fails a request whose size is larger than any memory can be, without returning held blocks to
- * upstream. */
+/* Fails a request whose size exceeds the largest valid size.  Does not return cached blocks to
+ * upstream, because that cannot help. */
 static TarnBlock *
 refuse_size (TarnPool *pool, gsize size, GError **error)
 {
@@ -318,8 +320,8 @@ refuse_size (TarnPool *pool, gsize size, GError **error)
   return NULL;
 }
 
-/* Checks a pool's invariants, once in check_interval requests.  A violation means that the library
- * has a bug, or that the program has overwritten the library's memory. */
+/* Checks a pool's invariants, but only in one of check_interval calls.  A violation means that the
+ * library has a bug, or that the program has overwritten the library's memory. */
 static void
 check_now_and_then (TarnPool *pool)
 {
@@ -334,7 +336,7 @@ check_now_and_then (TarnPool *pool)
   g_critical ("%s", text);
 }
 
-/* Serves a request that no fast path served, without the lock if possible. */
+/* Serves a request that no fast path served; takes the lock only if needed. */
 static TarnBlock *
 serve_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -390,8 +392,8 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
-/* Returns TRUE in the usual case: no block is traced, no thread has handed blocks over, and the
- * pool does not check its invariants. */
+/* Returns TRUE in the usual case: blocks are not traced, read sections need no fence, no thread has
+ * handed blocks over, and the pool does not check its invariants. */
 static inline gboolean
 is_usual (const TarnPool *pool)
 {
@@ -400,7 +402,8 @@ is_usual (const TarnPool *pool)
 }
 
 /* Allocates a block for a request that the thread's cache did not serve, usually from the queue's
- * arena.  Not inlined, so that the path of hits stays short. */
+ * arena (the heap's memory for the queue).  Not inlined, so that the code for requests that the
+ * cache serves stays short. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GError **error)
 {

@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reserves memory for later requests: allocates blocks and frees them, so that the pool, or the
- * heap below it, keeps the memory. */
+ * Reserves memory for later requests: allocates blocks and frees them at once, so that the pool, or
+ * the heap below it, caches the memory. */
 
 #include "common/argument-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* If a pool over a heap cannot reserve memory in larger blocks, it tries smaller ones, but
- * only as long as the block that it could not reserve has more than this number of bytes. */
+/* A size in bytes.  If a reservation in a pool over a heap cannot allocate a block, it tries blocks
+ * of about half the size, but none that are smaller than MIN_PART. */
 #define MIN_PART ((gsize) 2 << 20)
 
-/* Returns TRUE if requests for smaller blocks may succeed after this error: if memory is short, or
- * the driver refused the request. */
+/* Returns TRUE if an allocation that failed with @error may succeed with a smaller size: if memory
+ * is short, or if the driver refused the request. */
 static gboolean
 may_be_smaller (const GError *error)
 {
@@ -21,7 +21,7 @@ may_be_smaller (const GError *error)
 }
 
 /* Allocates blocks of @bytes bytes in total, as few blocks as possible, and adds them to @blocks.
- * Returns FALSE with an error if there is less memory. */
+ * Returns FALSE with an error if there is too little memory. */
 static gboolean
 take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
 {
@@ -51,8 +51,8 @@ take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **e
   return TRUE;
 }
 
-/* Makes the free of a block return the block's memory to the heap.  If the free put the block in a
- * bin, the block would serve only requests of its size. */
+/* Makes the next free of a block return the block's memory to the heap, where it can serve requests
+ * of any size.  In a bin of the pool, the block would serve only requests of its own size. */
 static void
 set_exact (TarnBlock *block)
 {
@@ -66,8 +66,9 @@ set_exact (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Returns TRUE if a pool that is not over a heap will hold a block after the block is freed.  Else
- * returns FALSE with an error. */
+/* Returns TRUE if a pool that is not over a heap will cache a block when it is freed.  Otherwise
+ * returns FALSE with an error.  A debugged pool never caches blocks; for it, always returns
+ * TRUE. */
 static gboolean
 is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 {
@@ -75,7 +76,7 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   gsize room;
 
   if (pool->policy.is_debugged)
-    return TRUE; /* a debugged pool never holds blocks */
+    return TRUE; /* there is nothing to check */
   _tarn_mutex_lock (&pool->lock);
   has_limit = pool->limit.bytes != 0;
   room = pool->store.has_ended ? 0 : _tarn_pool_get_room (pool);
@@ -96,8 +97,7 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Moves the blocks of a queue from thread caches to the pool's bins, so that all threads can get
- * them. */
+/* Moves the blocks of a queue from thread caches to the pool's bins, for all threads. */
 static void
 flush (TarnPool *pool, gpointer queue)
 {

@@ -1,16 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests with a timeout: if there is no memory, they wait until other threads free some. */
+ * Requests with a timeout: if there is no memory, such a request waits until other threads free
+ * some, or until the time is over. */
 
 #include "common/argument-private.h"
 #include "order/order-private.h"
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE if this thread may wait until other threads free memory.  It may not inside a
- * backend's function or a reclaim function, because the other threads may be waiting for that
- * function to end. */
+/* Returns TRUE if this thread may wait until other threads free memory.  Returns FALSE inside a
+ * function of the backend or a reclaim function, because the other threads may be waiting until
+ * that function returns. */
 static gboolean
 may_wait (void)
 {
@@ -20,7 +21,8 @@ may_wait (void)
   return TRUE;
 }
 
-/* Returns TRUE if a request is larger than the limit, so that no free can help. */
+/* Returns TRUE if a request is larger than the pool's limit, so that no free by another thread can
+ * help. */
 static gboolean
 is_above_limit (TarnPool *pool, gsize size)
 {
@@ -29,7 +31,8 @@ is_above_limit (TarnPool *pool, gsize size)
   return limit_bytes != 0 && size > limit_bytes;
 }
 
-/* Returns an array of a pool and the other pools of its reclaim group, with references. */
+/* Returns an array of @pool and all other pools of its reclaim group, with references.  The request
+ * waits for frees in any of these pools. */
 static GPtrArray *
 list_pools (TarnPool *pool)
 {
@@ -43,9 +46,9 @@ list_pools (TarnPool *pool)
   return pools;
 }
 
-/* Decrements the counter of failures before the retry of a failed request, so that both attempts
- * count as one request.  If the request was redirected (redirect.c), the other pool has counted the
- * failure. */
+/* Decrements the pool's counter of failures.  Call this before a failed request tries again, so
+ * that all attempts count as one request.  Does nothing if the pool redirects requests
+ * (redirect.c), because then another pool may have counted the failure. */
 static void
 uncount_failure (TarnPool *pool)
 {
@@ -55,8 +58,8 @@ uncount_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Retries a failed request whenever a thread has freed memory, until @end_time.  *error is the
- * error of the last attempt; each new attempt replaces it. */
+/* Repeats a failed request each time that a thread has freed memory, until it succeeds or @end_time
+ * is reached.  *error is the error of the last attempt; each further attempt replaces it. */
 static TarnBlock *
 allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, GError **error)
 {
@@ -79,8 +82,8 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, G
   return block;
 }
 
-/* Returns the monotonic time at which a wait ends; G_MAXINT64 if @microseconds is negative:
- * never. */
+/* Returns the time (g_get_monotonic_time ()) that is @microseconds from now.  Returns G_MAXINT64,
+ * which means that the wait never ends, if @microseconds is negative or too large. */
 static gint64
 get_end_time (gint64 microseconds)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Records that a queue uses a block, and moves blocks from queue to queue, when the program asks
- * for that. */
+ * Implements the calls by which the program says that a queue uses a block, or moves a block from
+ * one queue to another. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -40,9 +40,10 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Drops the events that a move of a block recorded before the move failed.  The block stays on its
- * queues, and later commands of these queues use it, too, so the events do not stand for all uses.
- * Keeps the event of a queue that the pool has forgotten. */
+/* Drops the events that a failed attempt to move a block has recorded.  The block stays on its
+ * queues, and later commands of these queues will use it, too, so these events would not stand for
+ * all commands that use the block.  Keeps the event of a queue that the pool has forgotten, because
+ * no later commands of that queue use the block. */
 static void
 drop_events (TarnPool *pool, TarnBlock *block)
 {
@@ -54,9 +55,10 @@ drop_events (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Makes the queue with a handle the only user of a block of a pool.  If @handle is NULL, the host
- * waits, and the block has no queue.  If the block comes from another queue, its free will record
- * an event, because that other queue will request memory again and can then get this block. */
+/* Makes the queue with the given handle the only user of a block, after this queue has waited for
+ * the block's other queues.  If @handle is NULL, the host waits, and no queue uses the block
+ * afterwards.  If the block comes from another queue, its free will record an event.  With this
+ * event the other queue, which will request memory again, can get the block back. */
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {

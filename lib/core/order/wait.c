@@ -1,18 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Decides whether a queue or the host has to wait before a block can be used, and makes it wait.  A
- * use of a block is a queue that uses the block, and the event after which it does not.  The event
- * is timely if it was recorded when the block was freed, and late if it may also stand for later
- * commands. */
+ * Decides whether a queue or the host has to wait before it can use a block, and makes it wait.
+ *
+ * A use of a block is a queue that may run commands with the block, and the event after which it
+ * does not any more.  The event is timely if the block's free recorded it.  The event is late if it
+ * was recorded at another time, and may also stand for commands after the free. */
 
 #include "order/order-private.h"
 
 /* Callers of the functions below hold the pool's lock. */
 
-/* Returns TRUE if @queue (NULL: the host) need not wait for a use of a block: the use's event is
- * known to have completed, or the use is on @queue itself, an in-order queue, whose later commands
- * run after it. */
+/* Returns TRUE if @queue (NULL: the host) can use a block without waiting for @use, the use of the
+ * block by some queue.  This is so if the use's event is known to have completed.  It is also so if
+ * the use is by @queue itself, and @queue is in order, so that its later commands run after its
+ * earlier ones. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
@@ -20,15 +22,16 @@ is_done_for (const TarnUse *use, const TarnQueue *queue)
          || (_tarn_use_has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
-/* Returns TRUE if a use has a timely event, for which a request can make its queue wait. */
+/* Returns TRUE if the event of a use is recorded and timely (recorded by the block's free).  A
+ * request can make its queue wait for such an event. */
 static gboolean
 is_timely (const TarnUse *use)
 {
   return _tarn_use_has_event (use) && !use->event->is_late;
 }
 
-/* Returns TRUE if a queue (NULL: the host) can use a block without a wait.  An unready block is not
- * ready for any queue. */
+/* Returns TRUE if a queue (NULL: the host) can use a block without a wait.  Each queue has to wait
+ * for a block with is_unready, because its fresh memory may not be ready yet. */
 gboolean
 _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -40,8 +43,8 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* A queue has to wait for some of a block's uses before it may use the block. Returns TRUE if each
- * of these uses has a recorded event. */
+/* Returns TRUE if there is a recorded event for each use of a block for which @queue (NULL: the
+ * host) would have to wait. */
 gboolean
 _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -51,7 +54,8 @@ _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Returns TRUE if timely events are all that a queue has to wait for to use a block. */
+/* Returns TRUE if @queue (NULL: the host) can use a block after it has waited for timely events
+ * only (events that the block's free recorded). */
 gboolean
 _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -61,9 +65,9 @@ _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Adds events to a request's list of events to ask the driver about: those for which the request's
- * queue would have to wait to use a block, and then a NULL.  Takes references to them.  Adds only
- * as many as there is room for. */
+/* Adds to a request the events for which its queue would have to wait to use a block, with
+ * references, and then a NULL.  The request asks the driver about these events.  Leaves out events
+ * for which the request's array has no room. */
 void
 _tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
 {
@@ -88,8 +92,9 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Adds the queue on which the backend makes fresh memory ready (NULL: there is none) to the uses of
- * an unready block, and clears the mark that the block is unready. */
+/* Adds the queue on which the backend makes fresh memory ready to the queues that use a block
+ * (@fresh is NULL: there is no such queue).  Clears is_unready of the block, because whoever gets
+ * the block now waits for this queue. */
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {
@@ -99,10 +104,10 @@ _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
   block->is_unready = FALSE;
 }
 
-/* Makes a queue, or none (NULL), the only user of a block.  Does not wait: call this only if the
- * block's uses are done, or if the queue or the host has been made to wait for them.  The caller
- * has a reference to the queue, because the reference of the block, which this function drops, may
- * be the last one. */
+/* Makes a queue the only user of a block, or leaves the block without a user if @queue is NULL.
+ * Does not wait: call this only if all uses of the block are done, or if the queue or the host has
+ * been made to wait for them.  The caller has its own reference to the queue, because this function
+ * drops the block's references to queues before it adds the new one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -120,12 +125,12 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 
 /* Callers of the functions below do not hold the pool's lock. */
 
-/* The event for which a queue has to wait because of a use of a block. */
+/* The kind of event for which a queue or the host has to wait because of one use of a block. */
 typedef enum
 {
   NOTHING,
   A_TIMELY_EVENT,
-  A_LATE_EVENT /* or no event has been recorded yet */
+  A_LATE_EVENT /* or no event is recorded yet */
 } Obstacle;
 
 static Obstacle
@@ -143,8 +148,8 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Makes the host wait for an event.  If the wait fails but the event has completed, counts that as
- * success: the wait failed only because an earlier command failed. */
+/* Makes the host wait for an event.  Returns TRUE even if the wait fails, if the event has
+ * completed: then the wait failed only because an earlier command failed. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 {
@@ -163,10 +168,11 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
   return TRUE;
 }
 
-/* Makes a queue (NULL: the host) wait for a use of a block.  No other thread works on the block.
- * If this function records an event, the use keeps the event until the block gets another queue.
- * @may_be_late: the queue itself may wait for a late event; else the host waits for it.  The
- * program keeps the queues that use a block alive while the block is in use. */
+/* Makes @queue (NULL: the host) wait for a use of a block by another queue.  Records an event if
+ * the use has none; the use keeps this event until the block gets another queue.  @may_be_late: the
+ * queue may wait for a late event, which may also stand for commands after the block's free;
+ * otherwise the host waits for late events.  The caller makes sure that no other thread works on
+ * the block.  The program keeps the queues that use a block alive while the block is in use. */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
            gboolean may_be_late, GError **error)
@@ -193,9 +199,10 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
   return TRUE;
 }
 
-/* Makes a queue (NULL: the host) wait for all uses of a block.  No other thread works on the block.
- * @may_be_late: the queue waits for late events, too; else the queue waits for timely events only,
- * and the host waits for the late events. */
+/* Makes a queue (NULL: the host) wait for all uses of a block.  @may_be_late: the queue also waits
+ * for late events, which may stand for commands after the block's free; otherwise the host waits
+ * for late events, and the queue for the others.  The caller makes sure that no other thread works
+ * on the block. */
 gboolean
 _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gboolean may_be_late,
                    GError **error)
@@ -206,8 +213,8 @@ _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gbo
   return TRUE;
 }
 
-/* Looks up the queue on which the backend makes fresh memory ready, and adds it to the uses of an
- * unready block. */
+/* Looks up the queue on which the backend makes fresh memory ready, and adds it to the queues that
+ * use a block.  The block's is_unready is set. */
 static gboolean
 use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -222,8 +229,8 @@ use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
   return TRUE;
 }
 
-/* Makes a queue (NULL: none) the only user of a block, if this needs no wait.  Returns FALSE if a
- * wait is needed. */
+/* Makes a queue (NULL: none) the only user of a block, if the queue or the host need not wait
+ * before it uses the block.  Returns FALSE, and changes nothing, if a wait is needed. */
 static gboolean
 set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -240,10 +247,10 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   return is_ready;
 }
 
-/* Makes a queue the only user of a block in use, and makes the queue wait for the other uses if
- * necessary.  If @queue is NULL, the host waits, and the block has no queue.  No other thread works
- * on the block, and the caller has a reference to the queue.  @may_be_late: see _tarn_block_await
- * (). */
+/* Makes a queue the only user of a block, after the queue has waited for the block's other uses as
+ * far as necessary.  If @queue is NULL, the host waits, and no queue uses the block afterwards.
+ * The caller has a reference to the queue, and makes sure that no other thread works on the block.
+ * @may_be_late: see _tarn_block_await (). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools that inspect each block when it is freed: pools in which the program can look up a block by
- * the block's memory (TARN_POOL_FINDABLE), and pools whose memory is handles that a program may
- * retain (upstream/aside.c). */
+ * Frees blocks of pools that inspect each block when it is freed. There are two kinds of such
+ * pools. In the first, the program can look up a block by its memory (TARN_POOL_FINDABLE). In the
+ * second, a block's memory is a handle with a reference count, such as a cl_mem, and the program
+ * may still have a reference to it when it frees the block (upstream/aside.c). */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
@@ -11,7 +12,8 @@
 #include "order/order-private.h"
 #include "upstream/upstream-private.h"
 
-/* Reports that the program still retains the memory of a freed block of a debugged pool. */
+/* Reports that the program has freed a block while it still has a reference to the handle that is
+ * the block's memory. Only debugged pools report this. */
 static void
 report_retained (const TarnPool *pool, const TarnBlock *block)
 {
@@ -24,8 +26,8 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
   g_critical ("%s", text);
 }
 
-/* Removes a block that is being freed from the indices that have it: that of its own pool, and that
- * of the pool that redirected the request to it (redirect.c). */
+/* Removes a block that is being freed from the indices by which the program finds blocks: the index
+ * of the block's own pool, and that of the pool that redirected the request to it (redirect.c). */
 static void
 unfind (TarnPool *pool, TarnBlock *block)
 {
@@ -36,7 +38,8 @@ unfind (TarnPool *pool, TarnBlock *block)
     _tarn_index_remove (&finder->index, block);
 }
 
-/* Frees a block of a pool that inspects each block when it is freed. */
+/* Frees a block of a pool that inspects each block when it is freed. Also checks a few blocks of
+ * earlier frees that were set aside, because the program still had references to their memory. */
 void
 _tarn_pool_free_watched (TarnBlock *block)
 {

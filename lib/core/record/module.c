@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds the file that an address of code is from, and its build-id.  No symbol is looked up here:
- * tools do that later, in the file with this build-id. */
+ * Finds the program or library file that contains a code address, and the build-id of this file.
+ * Does not look up symbols: tools do that later, in the file with this build-id. */
 
 #define _GNU_SOURCE 1 /* dl_iterate_phdr () */
 
@@ -16,13 +16,14 @@
 
 typedef struct
 {
-  gsize address;       /* to find */
-  TarnModule *module;  /* is filled in */
+  gsize address;       /* the code address to find */
+  TarnModule *module;  /* the result, which the search fills in */
   const guint8 *bytes; /* the build-id; NULL: there is none */
   gsize n_bytes;
 } Search;
 
-/* Finds a build-id among the notes of a segment: Elf_Nhdr, name and contents, each aligned. */
+/* Finds the build-id among the ELF notes of a segment, and stores it in @search.  Each note has a
+ * header (Elf_Nhdr), a name and a content.  Both are padded to @alignment bytes. */
 static void
 find_build_id (Search *search, const guint8 *notes, gsize size, gsize alignment)
 {
@@ -62,7 +63,8 @@ has_address (const struct dl_phdr_info *info, gsize address)
   return FALSE;
 }
 
-/* Reads the notes of a file from memory.  It can read only those in segments that are loaded. */
+/* Finds the build-id of a loaded file in the file's ELF notes.  Reads only notes in segments that
+ * the loader has loaded into memory. */
 static void
 read_notes (Search *search, const struct dl_phdr_info *info)
 {
@@ -77,8 +79,8 @@ read_notes (Search *search, const struct dl_phdr_info *info)
     }
 }
 
-/* Gets the path of the program, because the loader has no name for it.  Linux appends a suffix if
- * the file was replaced meanwhile. */
+/* Gets the path of the program's file.  The loader does not know this path, so reads a link in
+ * /proc.  Linux appends " (deleted)" to the link's target if the file was replaced meanwhile. */
 static void
 get_program_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
@@ -92,8 +94,9 @@ get_program_path (gchar path[TARN_MODULE_PATH_BYTES])
   g_strlcpy (path, file, TARN_MODULE_PATH_BYTES);
 }
 
-/* Fills in the module if it has the address.  Copies everything, because the loader may unload the
- * file later.  The loader is locked here, so nothing is allocated. */
+/* Fills in the TarnModule of a search if the loaded file @info contains the address.
+ * dl_iterate_phdr () calls this function.  Copies all strings, because the loader may unload the
+ * file later.  Allocates no memory, because the loader's lock is held. */
 static int
 look_at (struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -115,7 +118,7 @@ look_at (struct dl_phdr_info *info, size_t size, void *data)
   return 1;
 }
 
-/* Makes a path absolute if it is relative to the working folder. */
+/* Makes a path absolute if it is relative to the working directory. */
 static void
 complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
@@ -130,8 +133,8 @@ complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 gboolean
 _tarn_module_find (gconstpointer return_address, TarnModule *module)
 {
-  /* If the call is the last instruction of the module, the return address is outside it.  So look
-   * for the byte before the return address. */
+  /* If a call is the last instruction of a file, its return address is outside the file.  So search
+   * for the byte before the return address, which is part of the call. */
   Search search = { .address = GPOINTER_TO_SIZE (return_address) - 1, .module = module };
 
   memset (module, 0, sizeof *module);

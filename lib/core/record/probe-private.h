@@ -1,17 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Static probes, for perf, bpftrace and gdb (doc/guide/probes.md).  Each is a nop instruction, and
- * a note in the library says where the instruction is, and where its arguments are.  Most probes
- * belong to an event (TARN_EVENT ()) and have its name, but they fire whether events are recorded
- * or not.
+ * Static probes (USDT), for perf, bpftrace and gdb (doc/guide/probes.md).  A probe is a nop
+ * instruction.  A note in the library's file says where the instruction is, and where the probe's
+ * arguments are.  Most probes belong to an event of recordings (TARN_EVENT ()) and have the event's
+ * name, but they fire whether events are recorded or not.
  *
- * A function computes a probe's arguments even if no program uses the probe.  So arguments are
+ * A function computes a probe's arguments even if no tool uses the probe.  So the arguments are
  * values that the function has in registers or memory anyway, or can compute in a few instructions;
- * for probes of hits, only the former.
+ * those of TARN_PROBE_HIT () are only values that the function has anyway.
  *
- * configure sets TARN_PROBES.  0: no probes.  1: all except those in the code that hits, and the
- * frees of their blocks, execute.  2: all. */
+ * configure sets TARN_PROBES:
+ *
+ *     0  no probes
+ *     1  all probes except those of TARN_PROBE_HIT (), which are on the fastest paths
+ *     2  all probes */
 
 #ifndef TARN_PROBE_PRIVATE_H
 #define TARN_PROBE_PRIVATE_H
@@ -41,7 +44,7 @@ _tarn_probe_ignore (const char *name, ...)
 #define TARN_PROBE(name, ...) TARN_NO_PROBE (name, ##__VA_ARGS__)
 #endif
 
-/* A probe in code that hits, or the frees of their blocks, execute. */
+/* A probe on the fastest paths: requests that a cache serves, and frees of their blocks. */
 #if TARN_PROBES > 1
 #define TARN_PROBE_HIT(name, ...) TARN_PROBE (name, ##__VA_ARGS__)
 #else

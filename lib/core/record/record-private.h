@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Records events of allocators, pools and heaps in a file.  common/trace-format-private.h has the
+ * Records events of allocators, pools and heaps in a file. common/trace-format-private.h has the
  * format of the file.
  *
  *     recorder.c       starts and stops recording, and writes the buffers to the file in a thread
@@ -9,18 +9,17 @@
  *     tag.c            tags: names that threads give to their requests
  *     stack.c          stores the call stacks of requests
  *     module.c         finds the program and library files that contain the code of stacks
- *     follow.c         keeps the reasons to trace blocks one by one
+ *     follow.c         keeps the reasons for which pools trace blocks
  *     environment.c    reads TARN_TRACE and TARN_SNAPSHOT_ON_OOM
  *     probe-private.h  static probes, for tools such as perf
  *
- * Each thread writes events to its own buffer without a lock, and takes an empty buffer when the
- * old one is full.  If there is no empty buffer, the thread drops events, and counts them as lost.
- * One thread of the recorder writes all buffers to the file, ten times a second and whenever a
+ * Each thread writes events to its own buffer without a lock.  When the buffer is full, the thread
+ * takes an empty one.  If there is no empty buffer, the thread drops events, and counts them as
+ * lost.  A thread of the recorder writes all buffers to the file, ten times a second and whenever a
  * buffer is full.  So the other threads never wait for a disk.
  *
  * Each event has a time.  A thread records a free before it frees the memory, and an allocation
- * after it has allocated the memory.  So in the order of the events' times, no memory has two
- * owners at once. */
+ * after it has allocated the memory.  So in the order of time, no memory has two owners at once. */
 
 #ifndef TARN_RECORD_PRIVATE_H
 #define TARN_RECORD_PRIVATE_H
@@ -31,14 +30,15 @@
 #include "common/trace-format-private.h"
 #include "record/probe-private.h"
 
-/* The recorder's door, a readers-writer lock (base/thread-private.h), which is open while events
- * are recorded.  A thread enters it as a reader before it writes an event. */
+/* The recorder's readers-writer lock (base/thread-private.h).  It is open while a recording is
+ * active.  A thread takes it as a reader before it writes an event.  To stop a recording, a thread
+ * closes it and waits for the readers. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
-/* The set of TarnFollowReason bits for which pools trace blocks one by one, that is, store with
- * each block which request got it; 0: pools do not trace blocks.  While pools trace blocks, they
- * serve each request and free in a read section with a full fence, so that the thread sees the
- * current value of this variable. */
+/* The set of reasons (bits of TarnFollowReason) for which pools trace blocks.  A pool that traces
+ * blocks stores with each block which request got it.  0: pools do not trace blocks.  While pools
+ * trace blocks, they serve each request and free in a read section with a full fence, so that the
+ * thread sees the current value of this variable. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
 typedef enum
@@ -64,11 +64,12 @@ _tarn_records (void)
 
 /* follow.c */
 
-/* Adds a reason to trace blocks one by one if @follows, otherwise removes it.  Pools trace blocks
- * as long as there is a reason.  Returns TRUE if this was the first reason, or if no reason is
- * left.  The caller then closes the doors of all pools and opens them again. */
+/* Adds a reason for which pools trace blocks if @follows is TRUE, otherwise removes the reason.
+ * Pools trace blocks as long as there is a reason.  Returns TRUE if pools have to begin or to stop
+ * tracing.  The caller then closes the readers-writer locks (doors) of all pools and opens them
+ * again, so that all threads see the change. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
-/* Returns the time when pools began to trace blocks, in nanoseconds; G_MAXUINT64: pools do not. */
+/* Returns the time when pools began to trace blocks, in ns, or G_MAXUINT64 if they do not. */
 guint64 _tarn_follow_get_start (void);
 
 /* recorder.c */
@@ -91,14 +92,14 @@ gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnRecordStats *stats);
 
-/* Sets a function that the recorder calls before a recording ends.  A recording ends when
- * _tarn_record_stop () is called, or when the process exits. */
+/* Sets a function that is called just before a recording ends, by _tarn_record_stop () or when the
+ * process exits. */
 void _tarn_record_set_last_words (void (*func) (void));
 
 /* environment.c */
 
-/* Begins to record if TARN_TRACE is set, and to trace blocks if TARN_SNAPSHOT_ON_OOM is set.  Only
- * the first call in a process does this; later calls do nothing. */
+/* Starts a recording if TARN_TRACE is set, and makes pools trace blocks if TARN_SNAPSHOT_ON_OOM is
+ * set.  Does this only in the first call in a process. */
 void _tarn_record_from_environment (void);
 /* Gets the value of TARN_SNAPSHOT_ON_OOM: the path of the snapshots that Tarn writes when memory
  * has run out.  Returns NULL if the variable is not set. */
@@ -106,23 +107,23 @@ const gchar *_tarn_record_get_snapshot_path (void);
 /* Returns a copy of @path in which the process ID replaces each "%p". */
 gchar *_tarn_path_expand (const gchar *path);
 
-/* stream.c.  The functions that record do nothing while no recording is active, and in a child of
- * fork ().  The caller may hold any lock, but must not be in a read section
- * (base/thread-private.h), because the functions begin a read section of their own. */
+/* Functions of stream.c.  Those that record an event do nothing if no recording is active, and in a
+ * child of fork ().  The caller may hold any lock, but must not be in a read section
+ * (base/thread-private.h), because these functions begin a read section of their own. */
 void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
 /* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
 guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
                               guint32 stack, const guint64 *numbers);
-guint32 _tarn_record_get_thread (void); /* the system's number of the calling thread */
+guint32 _tarn_record_get_thread (void); /* returns the calling thread's gettid () */
 void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                           const gchar *name, const guint64 *properties, gsize n_properties);
 void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
-guint64 _tarn_record_get_time (void); /* the current time of the events' clock, in nanoseconds */
+guint64 _tarn_record_get_time (void); /* the time on the events' clock, in nanoseconds */
 gint64 _tarn_record_get_step_time (void);
 
-/* Call this before a call whose duration is recorded, such as a call of the driver.  Fires the
- * probe "call".  Returns the current time, which the caller passes to TARN_EVENT_SINCE () as
- * @start; 0: no recording is active. */
+/* Call this before a call of the driver, or another call whose duration is recorded.  Fires the
+ * static probe "call".  Returns the current time, or 0 if no recording is active; the caller passes
+ * this value to TARN_EVENT_SINCE () as @start. */
 static inline guint64
 _tarn_record_begin_call (void)
 {
@@ -130,8 +131,8 @@ _tarn_record_begin_call (void)
   return _tarn_records () ? _tarn_record_get_time () : 0;
 }
 
-/* Returns the number that an event stores for an error: its TarnError code plus 1, or 0 if @error
- * is NULL. */
+/* Returns the number that stands for @error in a recorded event: the TarnError code plus 1, or 0 if
+ * @error is NULL. */
 static inline guint64
 _tarn_record_get_code (const GError *error)
 {
@@ -143,7 +144,8 @@ _tarn_record_get_code (const GError *error)
 #define _tarn_record_numbers(kind, object, ...)                                                    \
   _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })
 
-/* Fires the probe @name, and records an event with the same numbers if a recording has started. */
+/* Fires the static probe @name.  Also records an event with the same numbers if a recording is
+ * active. */
 #define TARN_EVENT(name, kind, object, ...)                                                        \
   do                                                                                               \
     {                                                                                              \
@@ -153,9 +155,9 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* Fires the probe @name for a call that has ended, and records an event with the same numbers and
- * the call's duration in nanoseconds.  @start: the result of _tarn_record_begin_call () before the
- * call; if it is 0, no event is recorded. */
+/* Fires the static probe @name for a call that has ended.  Also records an event with the same
+ * numbers and the call's duration in nanoseconds, unless @start is 0.  @start: the result of
+ * _tarn_record_begin_call () before the call. */
 #define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
   do                                                                                               \
     {                                                                                              \
@@ -173,16 +175,16 @@ guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
 
-/* Stores the call stack of the caller.  Returns the stack's number.  Returns 0 if it stores no
- * stack, because the depth of stacks is 0 or too many stacks are stored already. */
+/* Stores the caller's call stack, and returns the number of the stack.  Returns 0 without storing
+ * the stack if the depth of stacks is 0, or if too many different stacks are stored already. */
 guint32 _tarn_stack_take (void);
-/* Sets the depth of stacks, which is the most frames of a stored stack.  The depth is initially 0.
- * While a recording is active, the recording's depth is used instead if it is larger. */
+/* Sets the depth of stacks: the most frames in a stored stack.  The depth is 0 at first.  While a
+ * recording is active, its own depth is used if that is larger. */
 void _tarn_stack_set_depth (guint depth);
-/* Raises the depth set by _tarn_stack_set_depth () to @depth if it is less. */
+/* Raises the depth of stacks, which _tarn_stack_set_depth () has set, to @depth if it is less. */
 void _tarn_stack_need_depth (guint depth);
-/* Returns the array of a stack's return addresses, the innermost function's first.  The array stays
- * valid until the process ends. */
+/* Returns the array of a stack's return addresses, with the innermost function's first.  The array
+ * is valid until the process ends. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 
 /* module.c */
@@ -193,7 +195,7 @@ const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 typedef struct
 {
   guint64 load_address;
-  gchar path[TARN_MODULE_PATH_BYTES]; /* "": not known */
+  gchar path[TARN_MODULE_PATH_BYTES]; /* "": the path is not known */
   gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": the file has no build-id */
 } TarnModule;
 
@@ -201,7 +203,8 @@ typedef struct
  * microseconds.  Returns FALSE if the address is in no file. */
 gboolean _tarn_module_find (gconstpointer return_address, TarnModule *module);
 
-/* Returns a text that is different for different modules.  The caller frees it with g_free (). */
+/* Returns a text that identifies a module: different modules have different texts.  The caller
+ * frees the text with g_free (). */
 gchar *_tarn_module_get_key (const TarnModule *module);
 
 #endif

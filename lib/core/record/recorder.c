@@ -23,17 +23,17 @@
 #include "common/whole-private.h"
 #include "record/stream-private.h"
 
-/* The most microseconds from one write to the file to the next.  If the program is killed, only the
- * events since the last write are lost. */
+/* The most microseconds between two writes to the file.  If the program is killed, only the events
+ * since the last write are lost. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
 G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
 
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
-/* The recorder.  The lock guards the fields, except those that are constant while events are
- * recorded.  Invariant: n_buffers buffers exist, and each of them is in the list spare, in the list
- * full, in a stream, or being written by the recorder's thread. */
+/* The state of the recorder.  The mutex "lock" guards the fields, except fields that are constant
+ * while a recording is active.  Invariant: n_buffers buffers exist, and each of them is in the list
+ * spare, in the list full, in a stream, or being written to the file by the recorder's thread. */
 static struct
 {
   /* start: the time at which the recording began.  Both fields are atomic, because a thread may
@@ -52,8 +52,9 @@ static struct
   guint n_streams;
   gboolean is_ending;
 
-  /* While the recorder's thread runs, only that thread uses this field. */
-  gint failure; /* errno of the write that failed; 0: none */
+  /* The errno value of the write that failed; 0: no write has failed.  Only the recorder's thread
+   * uses this field while it runs. */
+  gint failure;
 
   /* Atomic: the numbers of events in the file, of events that could not be written, and of bytes
    * in the file. */
@@ -61,13 +62,14 @@ static struct
 } recorder = { .file = -1 };
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnCond changed; /* signalled when a buffer is full, or the recorder's thread has to end */
+/* Signalled when a buffer is full, or when the recorder's thread has to end. */
+static TarnCond changed;
 static TarnOnce changed_once = TARN_ONCE_INIT;
 
 static void (*last_words) (void); /* atomic */
 
-/* The lock that a thread holds while it starts or stops a recording.  The thread takes it before
- * any other lock. */
+/* A lock that a thread holds while it starts or stops a recording, so that only one thread does.
+ * The thread takes this lock before any other lock. */
 static TarnMutex session_lock = TARN_MUTEX_INIT;
 
 guint64
@@ -106,8 +108,8 @@ push_full (TarnRecordBuffer *buffer)
   recorder.full_end = &buffer->next;
 }
 
-/* Returns an empty buffer, and makes one if need be.  Returns NULL if the recorder already has
- * max_buffers buffers, or has no memory for a new one. */
+/* Returns an empty buffer, a new one if necessary.  Returns NULL if the recorder already has
+ * max_buffers buffers, or if there is no memory for a new buffer. */
 static TarnRecordBuffer *
 take_buffer (void)
 {
@@ -143,8 +145,8 @@ _tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
 
 /* Writing to the file */
 
-/* Writes two arrays of bytes, one after the other, to the file.  Returns FALSE if this write or an
- * earlier one has failed. */
+/* Writes two arrays of bytes to the file, one after the other.  Returns FALSE if this write or an
+ * earlier write of the recording has failed. */
 static gboolean
 write_all (struct iovec *parts)
 {
@@ -183,7 +185,7 @@ write_packet (guint32 stream, guint32 flags, guint64 time, gpointer bytes, gsize
   return TRUE;
 }
 
-/* Writes the complete events of a buffer that are not in the file yet. */
+/* Writes those complete events of a buffer to the file that are not in the file yet. */
 static void
 write_buffer (TarnRecordBuffer *buffer)
 {
@@ -202,9 +204,9 @@ write_buffer (TarnRecordBuffer *buffer)
   buffer->n_written = n_events;
 }
 
-/* Writes the texts of tags and the addresses of stacks that are not in the file yet; all of them if
- * @all.  In the file, the text of a tag usually comes before the first event with that tag, and the
- * addresses of a stack before the first event with that stack. */
+/* Writes the tags and call stacks that are not in the file yet, or all of them if @all is TRUE.  An
+ * event has only the number of a tag or stack.  The tag's text and the stack's addresses usually
+ * come before the first such event in the file. */
 static void
 write_definitions (gboolean all)
 {
@@ -216,8 +218,8 @@ write_definitions (gboolean all)
     write_packet (0, TARN_TRACE_FIRST, 0, bytes->data, bytes->len);
 }
 
-/* Waits until a buffer is full, WRITE_TIME has passed, or the recorder's thread has to end. Returns
- * TRUE if it has to end. */
+/* Waits until a buffer is full, until WRITE_TIME has passed, or until the recorder's thread has to
+ * end.  Returns TRUE if the thread has to end. */
 static gboolean
 await_work (void)
 {
@@ -230,8 +232,9 @@ await_work (void)
   return recorder.is_ending;
 }
 
-/* Takes and returns the list of full buffers.  Adds the buffers that threads are still filling to
- * @unfinished.  The caller writes the full buffers first, because they have older events. */
+/* Takes the list of full buffers from the recorder and returns it.  Adds the buffers that threads
+ * are still filling to @unfinished.  The caller writes the full buffers to the file first, because
+ * their events are older. */
 static TarnRecordBuffer *
 take_work (GPtrArray *unfinished)
 {
@@ -301,9 +304,9 @@ set_file_error (GError **error, const gchar *path)
   return FALSE;
 }
 
-/* Locks the file for this process if it is a regular file.  Does not lock devices such as
- * /dev/null, because processes share them.  Returns FALSE if another process has locked the file.
- */
+/* Locks the recording's file for this process.  Does nothing if the file is not a regular file,
+ * because processes may share devices such as /dev/null.  Returns FALSE if another process has
+ * locked the file. */
 static gboolean
 lock_file (gint file)
 {
@@ -376,8 +379,8 @@ init_changed (void)
   _tarn_cond_init (&changed);
 }
 
-/* Stops a recording when the process exits.  Logs write errors and the number of lost events,
- * because no function of the API returns them to the program any more. */
+/* Stops the recording when the process exits.  Logs write errors and the number of lost events,
+ * because the program can no longer ask for them. */
 static void
 stop_at_exit (void)
 {
@@ -481,8 +484,9 @@ _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError 
 
 /* Stop */
 
-/* Makes the recorder's thread write the last buffer of each stream, and then end.  Before this, the
- * caller closes the recorder's door, so that no thread fills a buffer any more. */
+/* Makes the recorder's thread write the last buffer of each thread's stream to the file, and then
+ * end.  Call this after closing the recorder's door, its readers-writer lock, so that no thread
+ * fills a buffer any more. */
 static void
 end_streams (void)
 {
@@ -498,8 +502,8 @@ end_streams (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* For each stream with lost events that no event reports yet, writes an event with their number.
- * Then writes the event that ends the recording. */
+/* Writes the last events to the file.  If a stream has lost events that it has not reported yet,
+ * writes an event with their number.  Then writes the event that ends the recording. */
 static void
 write_end (void)
 {
@@ -562,8 +566,8 @@ stop (GError **error)
   return FALSE;
 }
 
-/* Ends the recording that _tarn_record_start () began.  Returns when all events are in the file.
- * Returns FALSE with an error if no recording was active, or if not all events could be written. */
+/* Ends the active recording.  Returns after all events have been written to the file.  Returns
+ * FALSE with an error if no recording is active, or if some events could not be written. */
 gboolean
 _tarn_record_stop (GError **error)
 {
@@ -580,7 +584,7 @@ _tarn_record_stop (GError **error)
   return is_stopped;
 }
 
-/* Gets the counters of the active recording, or if none is active, of the last one. */
+/* Gets the counters of the active recording, or of the last recording if none is active. */
 void
 _tarn_record_get_stats (TarnRecordStats *stats)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Where requests come from: stacks of return addresses.  Each is kept once. */
+ * Stores the call stacks of requests: arrays of return addresses, equal stacks only once. */
 
 #include <string.h>
 
@@ -14,13 +14,14 @@
 #endif
 #endif
 
-/* The most frames of a stack, and the most different stacks.  Stacks whose first MAX_DEPTH frames
- * are equal count as the same stack.  If there are MAX_STACKS stacks, new ones are not kept. */
+/* MAX_DEPTH: the most frames of a stack.  Stacks whose first MAX_DEPTH frames are equal count as
+ * the same stack.  MAX_STACKS: the most different stacks that are stored; when there are so many,
+ * new ones are not stored. */
 #define MAX_DEPTH 64
 #define MAX_STACKS (1U << 16)
 
-/* The number of innermost frames that a stack leaves out: the frame of _tarn_stack_take ().  Frames
- * of its callers in this library are in the stack. */
+/* The number of innermost frames that are left out of a stack: 1, the frame of _tarn_stack_take ().
+ * The frames of other functions of this library stay in the stack. */
 #define N_OWN 1
 
 typedef struct
@@ -36,7 +37,7 @@ static GPtrArray *stacks;   /* of Stack: number 1 is the first */
 static guint n_recorded;    /* number of stacks that are in the file */
 static GHashTable *frames;  /* set of addresses that are in the file */
 static GHashTable *modules; /* set of modules that are in the file: load address and path */
-static guint kept_depth;    /* atomic: of what snapshots say */
+static guint kept_depth;    /* atomic: the most frames of stacks for snapshots */
 
 static guint
 hash_stack (gconstpointer key)
@@ -159,8 +160,9 @@ add_module (GByteArray *bytes, const TarnModule *module)
   _tarn_bytes_add_text (bytes, module->build_id);
 }
 
-/* Adds an event with the module of an address and the address's offset in it, unless the file has
- * one.  Tools look up the symbol later. */
+/* Adds an event for a code address to @bytes, unless the file has one.  The event has the program
+ * or library file that contains the address, and the offset in this file.  Tools look up symbols
+ * later. */
 static void
 add_frame (GByteArray *bytes, gpointer address)
 {
@@ -194,7 +196,7 @@ add_stack (GByteArray *bytes, const Stack *stack)
     _tarn_bytes_add_number (bytes, GPOINTER_TO_SIZE (stack->frames[i]));
 }
 
-/* Returns a stack that is not in the file yet, or NULL if all stacks are. */
+/* Returns the next stack that is not in the recording's file yet, or NULL if all stacks are. */
 static const Stack *
 get_next (void)
 {
@@ -207,9 +209,9 @@ get_next (void)
   return stack;
 }
 
-/* Adds events for the stacks that are not in the file yet; if the file is new, for all stacks.
- * Only the recorder's thread calls this.  It does not hold the lock while it looks up modules,
- * because the loader then takes locks of its own. */
+/* Adds to @bytes the events for the stacks that are not in the recording's file yet.  @all: the
+ * file is new, so adds all stacks.  Only the recorder's thread calls this function.  It does not
+ * hold the mutex "lock" while it looks up modules, because the loader then takes its own locks. */
 void
 _tarn_stacks_add_new (GByteArray *bytes, gboolean all)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Writes events into the calling thread's buffer (record-private.h). */
+ * Writes recorded events into the calling thread's buffer (record-private.h). */
 
 #define _GNU_SOURCE 1 /* pthread_getname_np () */
 
@@ -15,8 +15,8 @@
 
 #include "base/fork-private.h"
 
-/* The most bytes that an event takes, without texts and properties, but with the events that must
- * come before it because they tell its thread, object, queue and tag. */
+/* The most bytes of an event without its texts and properties.  Includes the bytes of events that
+ * may have to come before it, which set the thread, object, queue and tag. */
 #define MAX_EVENT 512
 
 /* The most bytes of a name in an event.  Longer names are cut. */
@@ -27,9 +27,12 @@
 
 G_STATIC_ASSERT (MAX_EVENT + 2 * MAX_TEXT + 20 * MAX_PROPERTIES < TARN_RECORD_BUFFER_BYTES);
 
-/* The formats of the kinds of events: a letter for each number of the event.  n: the number is
- * written as it is.  b: it is a block, written as the difference from the latest block.  a: it is
- * an address, written as the difference from the latest address. */
+/* The formats of the kinds of events.  A format has one letter for each number of the event:
+ *
+ *     n  the number is written as it is
+ *     b  the number is a block, written as the difference from the latest block in the buffer
+ *     a  the number is an address, written as the difference from the latest address in the
+ *     buffer */
 static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_END] = "n",
   [TARN_TRACE_BLOCK] = "bnnan",
@@ -58,8 +61,9 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* The stream that all threads without a TarnThread struct share, and the lock of this stream.  A
- * thread has no such struct before a call of Tarn registers the thread, and while it is ending. */
+/* The stream of events that all threads without a TarnThread struct share, and its lock.  A thread
+ * has no TarnThread before it first calls a function of Tarn that registers the thread, and while
+ * the thread is ending. */
 static TarnMutex others_lock = TARN_MUTEX_INIT;
 static TarnStream *others;
 
@@ -99,8 +103,8 @@ put_number (guchar *next, guint64 number)
   return next;
 }
 
-/* Writes the difference of @number from *latest modulo 2^64, with its sign in the lowest bit
- * (zigzag).  Then sets *latest to @number. */
+/* Writes the difference between @number and *latest (modulo 2^64), with its sign in the lowest bit
+ * (zigzag encoding).  Then sets *latest to @number. */
 static inline guchar *
 put_difference (guchar *next, guint64 *latest, guint64 number)
 {
@@ -118,7 +122,7 @@ put_text (guchar *next, const gchar *text)
 
   if (text == NULL)
     text = "";
-  /* Write only the bytes before the first one that is not UTF-8.  A program may set any name. */
+  /* Write only the bytes before the first one that is not UTF-8: a name may have any bytes. */
   g_utf8_validate (text, (gssize) strnlen (text, MAX_TEXT), &end);
   length = (gsize) (end - text);
   next = put_number (next, length);
@@ -167,7 +171,8 @@ _tarn_record_get_thread (void)
   return (guint32) thread->system_number;
 }
 
-/* Begins an event: writes a byte for its kind, and the time since the stream's latest event. */
+/* Writes the beginning of an event: a byte for the kind of event, and the time since the previous
+ * event. */
 static inline guchar *
 put_kind (TarnStream *stream, guchar *next, TarnTraceKind kind, guint64 time)
 {
@@ -189,9 +194,8 @@ put_thread (TarnStream *stream, guchar *next, guint64 number, guint64 time)
   return put_text (next, name);
 }
 
-/* Begins an empty buffer.  Resets the latest values in the stream to 0, because a reader of the
- * file decodes each buffer without the ones before it.  If events were lost, writes an event that
- * reports their number. */
+/* Begins to fill an empty buffer.  Sets the stream's latest values to 0, because a reader of the
+ * file decodes each buffer on its own.  If events were lost, writes an event with their number. */
 static guchar *
 begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
 {
@@ -210,8 +214,9 @@ begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
   return next;
 }
 
-/* Returns the place in a buffer for an event of at most @size bytes.  If there is no buffer with so
- * much room, counts the event as lost and returns NULL. */
+/* Returns the place in the stream's buffer for an event of at most @size bytes.  If the buffer has
+ * too little room, replaces it by an empty one.  If there is no empty buffer, counts the event as
+ * lost and returns NULL. */
 static inline guchar *
 find_room (TarnStream *stream, guint64 time, gsize size)
 {
@@ -240,7 +245,9 @@ commit (TarnStream *stream, const guchar *next)
 /* An event that is being written. */
 typedef struct
 {
-  TarnThread *visitor; /* the calling thread, inside the door; NULL: it holds others_lock instead */
+  /* The calling thread, which is in a read section of the recorder.  NULL: it holds others_lock
+   * instead, the lock of the shared stream. */
+  TarnThread *visitor;
   TarnStream *stream;
   guint64 thread; /* the calling thread's number in the system */
   guint64 now;    /* the event's time, as _tarn_record_get_time () counts */
@@ -265,8 +272,8 @@ enter_others (Writer *self)
   return TRUE;
 }
 
-/* Enters the recorder's door, and finds the stream of the calling thread.  Returns FALSE if no
- * recording is active; otherwise the caller calls leave () later. */
+/* Begins a read section of the recorder, and finds the stream of the calling thread.  Returns FALSE
+ * if no recording is active; otherwise the caller calls leave () later. */
 static inline gboolean
 enter (Writer *self)
 {
@@ -297,9 +304,9 @@ leave (const Writer *self)
     _tarn_mutex_unlock (&others_lock);
 }
 
-/* Returns TRUE if an event of this kind is a step: it records a call that the program made.  Other
- * events record what Tarn did in such a call.  Requests are steps, too, and are recorded by
- * _tarn_record_request (). */
+/* Returns TRUE if an event of this kind is a step, which means that it records a call by the
+ * program.  Other events record what Tarn did during such a call.  Requests are steps, too;
+ * _tarn_record_request () records them without asking this function. */
 static inline gboolean
 is_step (TarnTraceKind kind)
 {
@@ -317,8 +324,8 @@ is_step (TarnTraceKind kind)
     }
 }
 
-/* Stores the event's time, in microseconds, as the time of the thread's latest step (is_step ()).
- * A replay of the recording computes the same time from the recorded event. */
+/* Stores the time of an event in microseconds as the time of the thread's latest step, a recorded
+ * call by the program.  A replay of the recording computes the same time from the event. */
 static inline void
 note_step (const Writer *writer)
 {
@@ -341,7 +348,8 @@ _tarn_record_get_step_time (void)
   return time >= start ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
-/* Begins an event of at most @size bytes.  Returns FALSE if the event is not recorded. */
+/* Begins to write an event of at most @size bytes.  Returns FALSE if no recording is active, or if
+ * there is no room for the event. */
 static inline gboolean
 begin (Writer *self, gsize size)
 {
@@ -360,7 +368,8 @@ begin (Writer *self, gsize size)
   return TRUE;
 }
 
-/* Makes @object the current object, to which the stream's later events belong. */
+/* Makes @object the stream's current object, to which the following events in the stream belong.
+ * Writes an event for this if the current object was another one. */
 static inline void
 use (Writer *self, guint64 object)
 {
@@ -390,7 +399,8 @@ put_event (Writer *self, TarnTraceKind kind, const guint64 *numbers)
   self->next = next;
 }
 
-/* Records an event of an object.  @numbers: as many numbers as events of this kind have. */
+/* Records an event of an allocator, pool or heap.  @object: its number.  @numbers: the numbers of
+ * the event, as many as an event of this kind has. */
 void
 _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
 {
@@ -452,8 +462,8 @@ put_properties (guchar *next, const guint64 *properties, gsize n_properties)
   return next;
 }
 
-/* Records an allocator, pool or heap that was just made, or that existed when the recording began.
- * @properties: pairs of a TarnTraceProperty and a number. */
+/* Records that an allocator, pool or heap exists, because it was just made, or because the
+ * recording has just begun.  @properties: pairs of a TarnTraceProperty and a number. */
 void
 _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                      const gchar *name, const guint64 *properties, gsize n_properties)
@@ -472,7 +482,7 @@ _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, con
   leave (&writer);
 }
 
-/* Records the counters of an object.  @properties: pairs of a TarnTraceProperty and a number. */
+/* Records the counters of a pool or heap.  @properties: pairs of TarnTraceProperty and number. */
 void
 _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tags, by which threads name their requests.  A tag is a number for a text, for the rest of the
- * process. */
+ * Tags: texts by which threads name their requests.  Each different text gets a number, which is
+ * called the tag and stays valid until the process ends. */
 
 #include <tarn/trace.h>
 
@@ -61,7 +61,7 @@ _tarn_tag_get_text (guint32 tag)
   return text;
 }
 
-/* Quotes the text of a tag for a message.  Returns NULL if there is no tag.  The caller frees the
+/* Returns the text of a tag in quotes, for messages, or NULL if @tag is 0.  The caller frees the
  * text. */
 gchar *
 _tarn_tag_quote (guint32 tag)
@@ -71,7 +71,8 @@ _tarn_tag_quote (guint32 tag)
   return text != NULL ? _tarn_shorten (text) : NULL;
 }
 
-/* Adds events for the tags that are not in the file yet; if the file is new, for all tags. */
+/* Adds to @bytes the events for the tags that are not in the recording's file yet.  @all: the file
+ * is new, so adds all tags. */
 void
 _tarn_tags_add_new (GByteArray *bytes, gboolean all)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The entries of a selection (a text that chooses devices).  An entry consists of the name of a
- * platform and names of devices.  entry.c reads entries in either syntax of selections. */
+ * The entries of a selection, a text that chooses devices, such as 0:0,1;intel:i5.  This selection
+ * has two entries.  An entry consists of the name of a platform, and usually names of devices.
+ * entry.c reads entries in two syntaxes. */
 
 #ifndef TARN_ENTRY_PRIVATE_H
 #define TARN_ENTRY_PRIVATE_H
@@ -13,16 +14,16 @@
 typedef struct
 {
   gchar *text;
-  gboolean is_quoted; /* the name had quotation marks, so "0" or "*" is plain text */
+  gboolean is_quoted; /* TRUE: the name had quotation marks, so "0" or "*" is a plain text */
 } TarnSelectionName;
 
-/* An entry of a selection.
+/* An entry of a selection: the name of a platform, and names of devices.
  *
- * Invariants of an entry that has been parsed:
+ * Invariants of an entry that has been read:
  *
  *     the text of each name is not NULL
  *     in the strict syntax, no name is empty or contains a quotation mark
- *     in PyOpenCL's syntax, no name has is_quoted */
+ *     in PyOpenCL's syntax, is_quoted is FALSE in each name */
 typedef struct
 {
   gchar *text; /* the whole entry as it was written, for messages */

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads selections, texts that choose devices, into entries.  There are two syntaxes: PyOpenCL's,
- * and the strict one, which also has quotation marks and properties (uuid=VALUE, pci=VALUE). */
+ * Reads the entries of selections.  A selection is a text that chooses devices, such as
+ * 0:0,1;intel:i5.  There are two syntaxes: that of PyOpenCL's variable PYOPENCL_TEST, and the
+ * strict syntax, which also has quotation marks and properties (uuid=VALUE, pci=VALUE). */
 
 #include "select/entry-private.h"
 
@@ -42,7 +43,8 @@ names_new (void)
   return names;
 }
 
-/* Sets an error with a problem, such as "there is an empty name", and the text that has it. */
+/* Sets an error about the syntax of a selection.  @problem: what is wrong, such as "there is an
+ * empty name".  @text: the part of the selection that has this problem. */
 static gboolean
 refuse_syntax (const Reader *reader, const gchar *problem, const gchar *text, GError **error)
 {
@@ -54,8 +56,8 @@ refuse_syntax (const Reader *reader, const gchar *problem, const gchar *text, GE
   return FALSE;
 }
 
-/* Characters that Python's int () skips before and after a number.  They include the vertical tab,
- * which g_strstrip () would leave. */
+/* The characters that may stand before and after a number, the same as for Python's int ().  These
+ * include the vertical tab, which g_strstrip () would not remove. */
 #define BLANKS " \t\n\v\f\r"
 
 /* Returns a copy of a text without the BLANKS at both ends. */
@@ -78,7 +80,8 @@ add_name (GArray *names, const gchar *text, gboolean is_quoted)
   g_array_append_val (names, name);
 }
 
-/* Splits a text as Python's str.split () does: an empty text has one part, which is empty. */
+/* Splits a text at each separator, as Python's str.split () does: an empty text has one empty
+ * part. */
 static GStrv
 split (const gchar *text, const gchar *separator)
 {
@@ -87,8 +90,8 @@ split (const gchar *text, const gchar *separator)
   return text[0] != '\0' ? g_strsplit (text, separator, -1) : g_strdupv ((GStrv) empty);
 }
 
-/* Reads an entry as PyOpenCL does.  A name may be empty.  An empty name finds the first platform or
- * device, because every name contains the empty text. */
+/* Reads an entry of a selection as PyOpenCL does.  A name may be empty: it then matches the first
+ * platform or device, because every name contains the empty text. */
 static gboolean
 parse_pyopencl (const Reader *reader, const gchar *text, TarnSelectionEntry *entry, GError **error)
 {
@@ -109,7 +112,8 @@ parse_pyopencl (const Reader *reader, const gchar *text, TarnSelectionEntry *ent
   return TRUE;
 }
 
-/* Finds the first occurrence of a character outside quotation marks. */
+/* Finds the first occurrence of a character outside quotation marks.  Returns NULL if there is
+ * none. */
 static const gchar *
 find_unquoted (const gchar *text, gchar wanted)
 {
@@ -123,7 +127,7 @@ find_unquoted (const gchar *text, gchar wanted)
   return NULL;
 }
 
-/* Splits a text at each separator that is outside quotation marks. */
+/* Splits a text at each separator that is not between quotation marks. */
 static GPtrArray *
 split_unquoted (const gchar *text, gchar separator)
 {
@@ -136,15 +140,16 @@ split_unquoted (const gchar *text, gchar separator)
   return parts;
 }
 
-/* Returns TRUE if a name is a property: uuid=VALUE or pci=VALUE.  VALUE may contain colons. */
+/* Returns TRUE if a name in a selection is a property: uuid=VALUE or pci=VALUE. */
 static gboolean
 is_property (const gchar *text)
 {
   return g_str_has_prefix (text, "uuid=") || g_str_has_prefix (text, "pci=");
 }
 
-/* Reads a name in the strict syntax.  Removes quotation marks around the whole name, or around the
- * whole value of a property.  Fails if the name is empty, or has quotation marks elsewhere. */
+/* Reads the name of a platform or device in the strict syntax.  Removes quotation marks around the
+ * whole name, or around the VALUE of a property (uuid=VALUE, pci=VALUE).  Fails if the name is
+ * empty, or has quotation marks elsewhere. */
 static gboolean
 parse_name (const Reader *reader, const gchar *text, TarnSelectionName *name, GError **error)
 {
@@ -189,8 +194,9 @@ parse_strict_devices (const Reader *reader, const gchar *text, TarnSelectionEntr
   return TRUE;
 }
 
-/* Reads an entry in the strict syntax.  Fails if the entry or one of its names is empty.  An entry
- * that begins with a property names no platform, and chooses devices on all platforms. */
+/* Reads an entry of a selection in the strict syntax.  Fails if the entry or one of its names is
+ * empty.  If the entry begins with a property (uuid=VALUE, pci=VALUE), it has no name of a
+ * platform, and chooses devices on all platforms. */
 static gboolean
 parse_strict (const Reader *reader, const gchar *text, TarnSelectionEntry *entry, GError **error)
 {
@@ -207,9 +213,9 @@ parse_strict (const Reader *reader, const gchar *text, TarnSelectionEntry *entry
          && (separator == NULL || parse_strict_devices (reader, separator + 1, entry, error));
 }
 
-/* Splits a selection at its semicolons into the texts of its entries.  In the strict syntax a
- * semicolon between quotation marks is part of a name; returns NULL, with an error, if a quotation
- * mark has no partner.  In PyOpenCL's syntax a quotation mark has no special meaning. */
+/* Splits a selection at its semicolons.  Returns the texts of the entries.  In the strict syntax, a
+ * semicolon between quotation marks belongs to a name; if the number of quotation marks is odd,
+ * returns NULL with an error.  In PyOpenCL's syntax, quotation marks have no special meaning. */
 GPtrArray *
 _tarn_selection_split (const gchar *selection, TarnSelectionSyntax syntax, GError **error)
 {
@@ -234,7 +240,8 @@ _tarn_selection_split (const gchar *selection, TarnSelectionSyntax syntax, GErro
   return entries;
 }
 
-/* The next two functions return TRUE if the invariants of TarnSelectionEntry hold. */
+/* The next two functions return TRUE if the invariants of TarnSelectionName and TarnSelectionEntry
+ * hold (entry-private.h). */
 
 static gboolean
 name_is_valid (const TarnSelectionName *name, TarnSelectionSyntax syntax)
@@ -253,7 +260,8 @@ entry_is_valid (const TarnSelectionEntry *entry, TarnSelectionSyntax syntax)
   return name_is_valid (&entry->platform, syntax);
 }
 
-/* Reads an entry from @text.  The caller has set @entry to TARN_SELECTION_ENTRY_INIT. */
+/* Reads an entry of @selection from @text.  The caller has initialised @entry with
+ * TARN_SELECTION_ENTRY_INIT. */
 gboolean
 _tarn_selection_entry_parse (TarnSelectionEntry *entry, const gchar *selection,
                              TarnSelectionSyntax syntax, const gchar *text, GError **error)

@@ -1,17 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Computes bank conflicts in local memory (CUDA: shared memory), for neighbouring work items that
- * access neighbouring elements of an array at the same time.  If several of these elements are in
- * one bank of the memory, the accesses take turns. */
+ * Computes bank conflicts in local memory (CUDA: shared memory).  Neighbouring work items access
+ * neighbouring elements of an array at the same time.  If several of these elements are in the same
+ * bank of the memory, these accesses run one after the other. */
 
 #include <string.h>
 #include <tarn/local-memory.h>
 
 #include "common/struct-private.h"
 
-/* An array in C order.  There may be padding after each row, plane and so on: stored_shape has the
- * elements along each axis with padding, shape without. */
+/* An array in local memory, in C order. shape has the number of elements along each axis.
+ * stored_shape is the same, but includes the padding after each row, plane and so on. */
 typedef struct
 {
   gsize item_size;
@@ -28,10 +28,10 @@ typedef struct
   gchar *text; /* owned */
 } Conflict;
 
-/* Finds the element that a work item accesses.  Work items are numbered along @axis first, and then
- * along the axes to the left of @axis; the index along all other axes is 0.  Stores the element's
- * offset in bytes, and, if @place is not NULL, its index along each axis.  Returns FALSE if the
- * array has no element for the work item. */
+/* Finds the element of an array that a work item accesses.  The work items' numbers count along
+ * @axis first, and then along the axes to the left of @axis.  The elements have index 0 along the
+ * other axes.  Stores the element's offset in bytes in *offset.  If @place is not NULL, stores the
+ * element's index along each axis there.  Returns FALSE if the array has no element for it. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {
@@ -69,8 +69,8 @@ find_bank (const TarnLocalMemory *memory, const Array *array, guint axis, guint 
   return TRUE;
 }
 
-/* Returns a text for g_free () that describes the conflict in a bank.  For each work item that
- * accesses the bank it has the indices of the element, such as "w.item 1 -> [1, 0]". */
+/* Returns a text that describes a bank conflict.  The text has the indices of the element for each
+ * work item that accesses the bank, such as "w.item 1 -> [1, 0]".  The caller frees the text. */
 static gchar *
 write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
                    guint multiplicity)
@@ -98,8 +98,9 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Replaces @worst, the worst conflict so far, with that of a bank that more work items access.  If
- * the number of work items is the same, keeps the conflict whose text is greater by strcmp (). */
+/* Replaces @worst, the worst bank conflict so far, by the conflict in @bank if more work items
+ * access this bank (@multiplicity is their number).  If as many work items access it, keeps the
+ * conflict whose text is greater by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)
@@ -115,8 +116,8 @@ consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *
   *worst = (Conflict){ multiplicity, (gint) axis, (gint) bank, g_steal_pointer (&text) };
 }
 
-/* Finds the worst conflict of work items that are numbered along @axis first (see find_element ()).
- * Stores it in @worst if it is worse than the conflict there. */
+/* Finds the worst bank conflict among work items whose numbers count along @axis first (see
+ * find_element ()).  Stores it in @worst if it is worse than the conflict in @worst. */
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {

@@ -1,10 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The list of the kinds of platforms other than "opencl": "cuda", and kinds that backends add.  A
- * selection, such as 0:0;cuda:0, may have entries for several backends, each of which resolves the
- * whole selection with only its own platforms.  OpenCL's backend, for example, passes over cuda:0
- * because "cuda" is in the list, and does not look for an OpenCL platform of that name. */
+ * The list of the kinds of platforms that a selection can name: "cuda", and kinds that backends
+ * add.  The kind "opencl" is not in the list.
+ *
+ * A selection is a text that chooses devices, such as 0:0;cuda:0.  It may have entries for several
+ * backends.  Each backend resolves the whole selection with its own platforms only, and skips
+ * entries for other backends.  OpenCL's backend, for example, skips cuda:0 because "cuda" is in the
+ * list, and does not look for an OpenCL platform of that name. */
 
 #include "select/selection-private.h"
 
@@ -13,7 +16,8 @@
 #define OPENCL "opencl"
 
 static GSList cuda = { (gpointer) "cuda", NULL };
-static GSList *kinds = &cuda; /* atomic; of strings; new ones become the head, none is removed */
+/* Atomic: a list of strings.  A new kind becomes the head of the list.  None is ever removed. */
+static GSList *kinds = &cuda;
 
 gboolean
 _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)

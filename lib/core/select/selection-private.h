@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The kinds of platforms ("opencl", "cuda" and others) that a selection may name. */
+ * The kinds of platforms ("opencl", "cuda" and others). Selections, texts that choose devices, may
+ * name them. */
 
 #ifndef TARN_SELECTION_PRIVATE_H
 #define TARN_SELECTION_PRIVATE_H
 
 #include <tarn/selection.h>
 
-/* Returns TRUE if a platform is of a kind, ignoring case.  A platform whose kind is NULL is of the
- * kind "opencl". */
+/* Returns TRUE if a platform is of the kind @kind. Ignores the case of letters. If a platform's
+ * kind is NULL, it is an OpenCL platform. */
 gboolean _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind);
 gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
 
-/* Returns TRUE if a name is a known kind of platforms other than "opencl", ignoring case. */
+/* Returns TRUE if @name is a kind of platforms that Tarn or a backend has added to the list of
+ * kinds. Returns FALSE for "opencl". Ignores the case of letters. */
 gboolean _tarn_selection_is_kind (const gchar *name);
 
 /* Find kinds that a name may mean, although it is misspelt. */

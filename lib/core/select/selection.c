@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Resolves a selection, a text that chooses devices, such as 0:0,1;intel:i5: devices 0 and 1 of
- * platform 0, and the first i5 of the first platform whose name contains "intel".  entry.c reads
- * the entries of the text, in one of two syntaxes.  This file finds the platforms and devices that
- * the names in entries mean, in the same way for both syntaxes.  Calls no driver. */
+ * Resolves selections.  A selection is a text that chooses devices, such as 0:0,1;intel:i5.  The
+ * entry 0:0,1 chooses devices 0 and 1 of platform 0.  The entry intel:i5 chooses the first device
+ * with "i5" in its name, on the first platform with "intel" in its name. entry.c reads the entries,
+ * in one of two syntaxes.  This file finds the platforms and devices that the names in the entries
+ * match, in the same way for both syntaxes.  It calls no driver. */
 
 #include "select/selection-private.h"
 
@@ -13,11 +14,12 @@
 #include "common/shorten-private.h"
 #include "select/entry-private.h"
 
-/* A choice: a platform or device that a name in a selection may find.  A name that is a number
- * finds the choice with that index in an array of choices. */
+/* A choice: a platform or device that a name in a selection may match.  A name that is a number
+ * matches the choice with this index in an array of choices. */
 typedef struct
 {
-  TarnSelectionItem item; /* indices into the caller's arrays; of a platform, device is 0 */
+  /* Indices into the caller's arrays.  For a platform, the index of the device is 0. */
+  TarnSelectionItem item;
   const gchar *name, *vendor, *uuid, *pci;
 } Choice;
 
@@ -30,12 +32,12 @@ typedef struct
   GArray *items; /* TarnSelectionItems: the result */
 } Resolver;
 
-/* Errors.  In PyOpenCL's syntax, messages begin with the words of PyOpenCL's own messages. */
+/* Error messages.  In PyOpenCL's syntax, they begin with the words of PyOpenCL's own messages. */
 
 #define MAX_LISTED 10 /* the most choices that a message lists */
 
-/* Returns a list of choices for a message, such as "platforms: 0 = 'Portable Computing Language',
- * 1 = 'rusticl'".  Leaves out the numbers if @has_places is FALSE, for devices of several
+/* Lists platforms or devices for an error message, such as "platforms: 0 = 'Portable Computing
+ * Language', 1 = 'rusticl'".  @has_places: the list has their numbers; FALSE for devices of several
  * platforms, because a number in a selection counts the devices of one platform. */
 static gchar *
 describe (const gchar *title, const GArray *choices, gboolean has_places)
@@ -59,8 +61,8 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
 
 /* The meaning of a name */
 
-/* Reads a decimal number, which may have a sign, and blanks around it.  Limits its magnitude to
- * G_MAXINT.  Returns FALSE if the text is not a number. */
+/* Reads a decimal number, which may have a sign, and blanks before and after it.  Limits its
+ * magnitude to G_MAXINT.  Returns FALSE if the text is not a number. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
@@ -77,8 +79,9 @@ parse_number (const gchar *text, gint *number)
   return TRUE;
 }
 
-/* Returns a copy of a text in lower case, as Python makes it, in any locale.  g_utf8_strdown ()
- * depends on the locale: in a Turkish one, the "I" of NVIDIA becomes a letter without a dot. */
+/* Returns a copy of a text in lower case, the same as Python's str.lower () in every locale.  The
+ * result of g_utf8_strdown () depends on the locale: in a Turkish one, the "I" of NVIDIA becomes a
+ * letter without a dot. */
 static gchar *
 fold_case (const gchar *text)
 {
@@ -98,7 +101,8 @@ fold_case (const gchar *text)
   return g_string_free (folded, FALSE);
 }
 
-/* Returns TRUE if "NAME VENDOR" of a platform or device contains a text, ignoring case. */
+/* Returns TRUE if @text is a part of "NAME VENDOR", the name and the vendor of a platform or
+ * device.  Ignores the case of letters. */
 static gboolean
 text_matches (const Choice *choice, const gchar *text)
 {
@@ -124,8 +128,8 @@ uuid_matches (const gchar *uuid, const gchar *wanted)
   return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
-/* Returns TRUE if a UUID begins with @beginning, ignoring case and the prefixes GPU- and MIG-.
- * Returns FALSE if @beginning is empty. */
+/* Returns TRUE if a UUID begins with @beginning.  Ignores the case of letters, and the prefixes
+ * GPU- and MIG-.  Returns FALSE if @beginning is empty. */
 static gboolean
 uuid_begins (const gchar *uuid, const gchar *beginning)
 {
@@ -135,7 +139,8 @@ uuid_begins (const gchar *uuid, const gchar *beginning)
          && g_ascii_strncasecmp (skip_prefix (uuid), digits, strlen (digits)) == 0;
 }
 
-/* Reads a PCI address, such as 0000:65:00.0.  A missing domain (0000) or function (.0) is 0. */
+/* Reads a PCI address, such as 0000:65:00.0.  If the domain (0000:) or the function (.0) is
+ * missing, it counts as 0. */
 static gboolean
 parse_pci (const gchar *text, guint64 *address)
 {
@@ -164,8 +169,10 @@ pci_matches (const gchar *pci, const gchar *wanted)
   return parse_pci (pci, &left) && parse_pci (wanted, &right) && left == right;
 }
 
-/* Returns TRUE if a name in a selection finds a platform or device by UUID or PCI address, or as a
- * part of its name and vendor.  find_choices () handles numbers and "*". */
+/* Returns TRUE if a name in a selection matches a platform or device.  In the strict syntax, a name
+ * uuid=VALUE matches by the UUID, and pci=VALUE by the PCI address.  Any other name matches if it
+ * is a part of "NAME VENDOR", the name and the vendor of the platform or device.  find_choices ()
+ * handles numbers and "*". */
 static gboolean
 choice_matches (const Resolver *resolver, const Choice *choice, const TarnSelectionName *name)
 {
@@ -186,8 +193,8 @@ is_star (const Resolver *resolver, const TarnSelectionName *name)
          && strcmp (name->text, "*") == 0;
 }
 
-/* Appends to @found the index of the choice that a number in a selection means; -1 means the last
- * choice.  Returns FALSE if no choice has that index. */
+/* Appends to @found the index for a name that is a number.  A negative number counts from the end:
+ * -1 is the last choice.  Returns FALSE if there is no choice with this index. */
 static gboolean
 find_place (const GArray *choices, gint number, GArray *found)
 {
@@ -200,8 +207,9 @@ find_place (const GArray *choices, gint number, GArray *found)
   return TRUE;
 }
 
-/* Appends to @found the index of the first choice that a name finds, or the indices of all that the
- * name finds if @every is TRUE or the name is "*".  Returns FALSE if the name finds no choice. */
+/* Appends to @found the index of the first choice (a platform or device) that a name matches.
+ * Appends the indices of all matching choices if @every is TRUE or the name is "*".  Returns FALSE
+ * if the name matches no choice. */
 static gboolean
 find_choices (const Resolver *resolver, const TarnSelectionName *name, const GArray *choices,
               gboolean every, GArray *found)
@@ -218,8 +226,8 @@ find_choices (const Resolver *resolver, const TarnSelectionName *name, const GAr
   return found->len > n_before;
 }
 
-/* Sets an error: a name finds no @noun ("platform" or "device").  @list is a text that lists the
- * choices. */
+/* Sets the error for a name that matches no platform or device.  @noun: "platform" or "device".
+ * @list: a text that lists the platforms or devices to choose from. */
 static gboolean
 refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionName *name,
              const gchar *list, GError **error)
@@ -240,12 +248,13 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
   return FALSE;
 }
 
-/* Platforms and devices as choices.  A selection names an OpenCL platform by its index among the
- * OpenCL platforms, or by a part of its name.  It names platforms of any other kind, such as
- * "cuda", by their kind, which means all platforms of that kind as if they were one platform. */
+/* Functions that make arrays of the platforms or devices which a name may match.  A selection names
+ * an OpenCL platform by its index among OpenCL platforms, or by a part of its name.  It names other
+ * platforms, such as "cuda", by their kind; all platforms of a kind count as one platform. */
 
-/* Returns TRUE if a name is a kind of platforms, other than "opencl", that one of the caller's
- * platforms has, or that is in the list of kinds. */
+/* Returns TRUE if a name in a selection is a kind of platforms, such as "cuda", but not "opencl".
+ * The kind must be in the list of kinds (selection-kinds.c), or the kind of one of the caller's
+ * platforms. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
@@ -297,7 +306,7 @@ or_empty (const gchar *text)
   return text != NULL ? text : "";
 }
 
-/* Returns the platforms of a kind, or all platforms if @kind is NULL, as an array of Choice. */
+/* Returns an array of Choice: the platforms of a kind, or all platforms if @kind is NULL. */
 static GArray *
 platform_choices (const Resolver *resolver, const gchar *kind)
 {
@@ -332,7 +341,7 @@ append_devices (const Resolver *resolver, guint platform, GArray *choices)
     }
 }
 
-/* Returns the devices of some platforms as an array of Choice, one platform after the other. */
+/* Returns an array of Choice: the devices of all @platforms, in the order of the platforms. */
 static GArray *
 device_choices (const Resolver *resolver, const GArray *platforms)
 {
@@ -359,8 +368,8 @@ add_all (Resolver *resolver, const GArray *choices)
     g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
 }
 
-/* For each name, adds to the result the first device of @platforms that the name finds; fails if
- * there is none.  If @names is NULL, adds all devices of @platforms. */
+/* Adds to the result the first device of @platforms that each name matches.  Fails if a name
+ * matches no device.  If @names is NULL, adds all devices of @platforms. */
 static gboolean
 resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
 {
@@ -384,8 +393,8 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   return TRUE;
 }
 
-/* For each name, adds to the result all devices that the name finds on all platforms; fails if
- * there is none.  A number means the device with that index on each platform. */
+/* Adds to the result all devices on all platforms that the names match.  A number matches the
+ * device with this index on each platform.  Fails if a name matches no device. */
 static gboolean
 resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
@@ -413,7 +422,8 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
   return TRUE;
 }
 
-/* Reduces @choices, the OpenCL platforms, to the one that a name finds. */
+/* Removes from @choices, an array of OpenCL platforms, all but the first platform that a name
+ * matches.  Fails if the name matches none. */
 static gboolean
 resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray **choices,
                   GError **error)
@@ -433,7 +443,8 @@ resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArra
   return TRUE;
 }
 
-/* Sets an error: the UUIDs of two devices, @one and @other, begin with @beginning. */
+/* Sets the error for a name uuid=BEGINNING that is ambiguous, because the UUIDs @one and @other
+ * begin with @beginning. */
 static gboolean
 refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, GError **error)
 {
@@ -446,9 +457,9 @@ refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, 
   return FALSE;
 }
 
-/* Stores the UUID of the device whose UUID is @beginning, or else begins with @beginning; NULL if
- * there is no such device.  Fails if different UUIDs begin with @beginning.  One UUID may be in
- * @choices several times, because several platforms may have the same device. */
+/* Sets *uuid to the UUID that is equal to @beginning, or else to the UUID that begins with it, or
+ * to NULL if no device has such a UUID.  Fails if several different UUIDs begin with @beginning.
+ * One UUID may be in @choices several times, because several platforms may have the same device. */
 static gboolean
 find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
 {
@@ -476,7 +487,7 @@ find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GE
   return TRUE;
 }
 
-/* In each name uuid=BEGINNING, replaces the beginning of a UUID with the whole UUID. */
+/* Completes names that are uuid=BEGINNING: replaces the beginning of a UUID by the whole UUID. */
 static gboolean
 complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names, GError **error)
 {
@@ -500,7 +511,8 @@ complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names
   return TRUE;
 }
 
-/* Adds to the result the devices that an entry chooses: finds its platforms, then their devices. */
+/* Adds to the result the devices that an entry of a selection chooses: finds the entry's platforms,
+ * and then their devices. */
 static gboolean
 resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **error)
 {
@@ -522,7 +534,7 @@ resolve_entry (Resolver *resolver, const TarnSelectionEntry *entry, GError **err
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
-/* Resolves a selection.  The caller handles an empty selection, which chooses all devices. */
+/* Resolves a selection that is not empty.  (An empty one chooses all devices.) */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {

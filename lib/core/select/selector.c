@@ -1,19 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes selectors: selections that choose one device, and still choose it after other devices have
- * come or gone.  To find out if a property (UUID, PCI address or name) tells the device from all
- * others, resolves a selection that has the property.  Calls no driver. */
+ * Makes selectors.  A selector is a text such as cuda:uuid=... that chooses one device, and still
+ * chooses the same device after other devices were added or removed.  To check whether a property
+ * (UUID, PCI address or name) distinguishes the device from all others, this file resolves a
+ * selection that consists of the property.  It calls no driver. */
 
 #include "select/selection-private.h"
 
 #include <string.h>
 
-/* The characters of UUIDs and PCI addresses, which in a selection need no quotation marks. */
+/* The characters that UUIDs and PCI addresses may have in a selection without quotation marks. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
-/* Returns TRUE if a name, written as in a selection, finds only the device at @index of @devices.
- */
+/* Returns TRUE if a name in a selection matches only one of @devices, the one at @index. */
 static gboolean
 finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
 {
@@ -27,7 +27,7 @@ finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, co
 }
 
 /* Returns a name in quotation marks.  Returns NULL if the name is NULL or empty, or contains a
- * quotation mark, because a selection cannot have such a name. */
+ * quotation mark, because such a name cannot stand in a selection. */
 static gchar *
 quote (const gchar *name)
 {
@@ -36,9 +36,10 @@ quote (const gchar *name)
   return g_strdup_printf ("\"%s\"", name);
 }
 
-/* Returns a name for an OpenCL platform: its own name if that finds no other OpenCL platform, or
- * else its index among the OpenCL platforms.  Passes the platforms to finds_only () as if they were
- * devices, because a name finds a platform by the same rules as a device. */
+/* Returns a text that names an OpenCL platform in a selection: the platform's name if it matches no
+ * other OpenCL platform, or else the platform's index among the OpenCL platforms.  To find out if a
+ * name matches other platforms, passes the platforms to finds_only () in place of devices, because
+ * the same rules hold for both. */
 static gchar *
 name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
@@ -60,8 +61,8 @@ name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms,
   return g_strdup_printf ("%" G_GSIZE_FORMAT, place);
 }
 
-/* Returns PROPERTY=VALUE, which names a device in a selection.  Returns NULL if the value is NULL
- * or empty, or has characters that are not PLAIN. */
+/* Returns "PROPERTY=VALUE", which names a device in a selection.  Returns NULL if the value is NULL
+ * or empty, or has a character that is not in PLAIN. */
 static gchar *
 name_property (const gchar *property, const gchar *value)
 {
@@ -70,8 +71,9 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* Returns a name that finds only this device: its UUID, PCI address or name, or else its index.
- * The UUID and PCI address may find several devices, because parts of one GPU may share them. */
+/* Returns a text that names only the device at @index in a selection: the device's UUID, PCI
+ * address or name, or else its index.  Does not use a UUID or PCI address that several devices
+ * have; parts of one GPU may share them. */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
 {
@@ -87,8 +89,8 @@ name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
   return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
 }
 
-/* Returns a selector such as cuda:uuid=...: the kind of the device's platform, and a name for the
- * device that finds no other device on any platform of that kind. */
+/* Returns a selector such as cuda:uuid=... for a device.  It consists of the kind of the device's
+ * platform, and a name that matches no other device on the platforms of this kind. */
 static gchar *
 name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
                      TarnSelectionItem item)

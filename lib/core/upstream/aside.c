@@ -1,16 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Sets aside a block that is freed, if the block's memory is a handle with a reference count, and
- * the program still retains the handle.  Such a block has the state "ending", and counts as active,
- * until the program has dropped its references.  A pool checks a few of these blocks in each free
- * and request.  It checks all of them before it runs out of memory, and when it returns its held
- * blocks. */
+ * Blocks that the program has freed while it still has references to their memory.  This is
+ * possible if a block's memory is a handle with a reference count, such as a cl_mem.  The pool sets
+ * such a block aside: the block has the state "ending", and counts as active, until the program has
+ * dropped its references to the handle.
+ *
+ * A pool checks a few of these blocks in each free and each request.  It checks all of them before
+ * it runs out of memory, and when it returns its cached blocks. */
 
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* A free or a request checks this many of them. */
+/* The number of blocks set aside that one free or one request checks. */
 #define ASKED_AT_A_TIME 2
 
 gboolean
@@ -33,8 +35,9 @@ add (TarnPool *pool, TarnBlock *block)
   __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
 }
 
-/* Sets aside a block that is being freed.  Returns FALSE if the caller has to free the block,
- * because the block is not active, or because the pool's last reference is gone. */
+/* Sets aside a block that is being freed, because the program still has references to its memory.
+ * Returns FALSE if the block is not active, or if the pool's last reference was dropped; the
+ * caller then frees the block. */
 gboolean
 _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
 {
@@ -53,7 +56,8 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Removes the block to check next from those set aside.  Returns NULL if there is none. */
+/* Removes the next block to check from the blocks that were set aside, and returns it.  Returns
+ * NULL if there is none. */
 static TarnBlock *
 take (TarnPool *pool)
 {
@@ -71,7 +75,7 @@ take (TarnPool *pool)
   return block;
 }
 
-/* Makes a block that was set aside active again, so that it can be freed. */
+/* Sets the state of a block that was set aside to active, so that the caller can free the block. */
 static void
 end (TarnPool *pool, TarnBlock *block)
 {
@@ -80,8 +84,8 @@ end (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Sets aside again a block that the program still retains.  Returns FALSE if the caller has to
- * free the block, because the pool's last reference is gone. */
+/* Sets a block aside again, because the program still has references to its memory.  Returns FALSE
+ * if the pool's last reference was dropped; the caller then frees the block. */
 static gboolean
 put_back (TarnPool *pool, TarnBlock *block)
 {
@@ -95,8 +99,8 @@ put_back (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Checks @n blocks, and frees those that the program does not retain any more.  Returns TRUE if it
- * has freed any. */
+/* Checks @n of the blocks that were set aside, and frees those to whose memory the program has no
+ * references any more.  Returns TRUE if it has freed a block. */
 static gboolean
 free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
 {
@@ -128,8 +132,8 @@ _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
     free_some (pool, ASKED_AT_A_TIME, free_block);
 }
 
-/* Removes any block from those set aside, for a caller that frees it even if the program still
- * retains its memory.  Returns NULL if there is none. */
+/* Removes a block from the blocks that were set aside, and returns it.  The caller frees the block
+ * even if the program still has references to its memory.  Returns NULL if there is none. */
 TarnBlock *
 _tarn_pool_end_aside (TarnPool *pool)
 {

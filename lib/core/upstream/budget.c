@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A pool's budget: how many bytes the device has, and how many of them the pool can have. */
+ * Tells a pool's budget: how many bytes the device has, and how many of them the pool can have. */
 
 #include <tarn/heap.h>
 
@@ -11,7 +11,7 @@
 #include "pool/pool-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds two numbers of bytes.  Returns G_MAXUINT64 (unknown) if either number is unknown. */
+/* Adds two numbers of bytes. Returns G_MAXUINT64, which means unknown, if one is unknown. */
 static guint64
 add (guint64 left, guint64 right)
 {

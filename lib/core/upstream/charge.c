@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Charges.  A program that allocates device memory without a pool can charge the bytes to a pool,
- * so that they count toward the pool's limit.  To charge bytes, a thread reserves them as a request
+ * Charges: bytes that the program allocates on the device without a pool, and charges to a pool, so
+ * that they count toward the pool's limit.  To charge bytes, a thread reserves them as a request
  * for memory does (limit.c), and then ends the reservation without asking the upstream
  * allocator. */
 
@@ -12,9 +12,10 @@
 #include "snapshot/snapshot-private.h"
 #include "upstream/upstream-private.h"
 
-/* Charges bytes to a pool if they fit within its limit.  Frees cached blocks to make room.  If this
- * fails, *is_limited tells why.  TRUE: the bytes would exceed the pool's limit.  FALSE: the pool
- * has no limit, but a gsize cannot count all its bytes. */
+/* Charges bytes to a pool if they fit within its limit.  Frees cached blocks to make room.  On
+ * failure, returns FALSE with an error, and sets *is_limited to TRUE if the bytes would exceed the
+ * pool's limit.  *is_limited is FALSE if the pool has no limit, but a gsize cannot count all its
+ * bytes. */
 static gboolean
 try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
 {
@@ -36,9 +37,10 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Adds to the error of a charge that would exceed the limit which tags (the program's names for
- * requests) have the most bytes of the pool.  Writes a snapshot if TARN_SNAPSHOT_ON_OOM is set.
- * Does nothing if blocks are not traced, because blocks then have no tags. */
+/* Adds to @error, the error of a charge that would exceed the limit, which tags have the most bytes
+ * of the pool.  (A tag is the program's name for requests.)  Writes a snapshot if
+ * TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because they have no tags
+ * then. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

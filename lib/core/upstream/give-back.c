@@ -1,9 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Returns memory to the upstream allocator.  A call announces that in the same critical section in
- * which it takes the blocks, and returns them without the lock.  It waits for no other thread; a
- * request that is out of memory waits for it, so that it does not miss memory on its way. */
+ * Returns memory to the upstream allocator.  A thread takes blocks out of the free lists and
+ * announces, in the same critical section, that it returns them.  Then it returns them without the
+ * lock, and does not wait for other threads meanwhile.  A request that is out of memory waits for
+ * such threads.  So it also gets memory that is in no free list because it is on its way to
+ * upstream. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -12,8 +14,9 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Counts the finished calls that have returned memory, of this pool and of its group.  The caller
- * holds the pool's lock. */
+/* Returns the number of finished calls that have returned memory of the pool, plus that number for
+ * its reclaim group.  If it has changed, memory was returned meanwhile.  The caller holds the
+ * pool's lock. */
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
 {
@@ -21,9 +24,10 @@ _tarn_pool_get_ended (const TarnPool *pool)
          + (pool->reclaim.group != NULL ? _tarn_group_get_ended (pool->reclaim.group) : 0);
 }
 
-/* Announces that this thread returns a list of blocks, which may be empty.  The caller has retired
- * them in the same critical section, and holds the lock.  So other threads see them at each moment
- * either as held or as being returned. */
+/* Announces that this thread returns @blocks, a list that may be empty, to upstream.  The caller
+ * has taken the blocks out of the free lists in the same critical section, and still holds the
+ * pool's lock.  So for other threads, each block is either cached or being returned at every
+ * moment. */
 void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
 {
@@ -46,9 +50,9 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Notes that the pool holds memory again that it could not return.  Requests may have reserved its
- * bytes meanwhile, so they check again.  Until they do, the pool may have more than its limit.  The
- * caller holds the pool's lock. */
+/* Call this when blocks that could not be returned to upstream are cached again.  Makes requests
+ * that have reserved these blocks' bytes check the limit again.  Until they do, the pool may have
+ * more bytes than its limit.  The caller holds the pool's lock. */
 static void
 note_stuck (TarnPool *pool)
 {
@@ -57,8 +61,9 @@ note_stuck (TarnPool *pool)
   _tarn_pool_fit_ceiling (pool);
 }
 
-/* Ends a call that has returned blocks to upstream.  Frees their structs, except those of stuck
- * blocks, which the pool holds again.  The caller holds the pool's lock. */
+/* Ends a call that has returned blocks to upstream, and wakes the threads that wait for it.  Frees
+ * the structs of the returned blocks.  Makes blocks that could not be returned (stuck blocks)
+ * cached again.  The caller holds the pool's lock. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -87,12 +92,12 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket, has_given);
 }
 
-/* Returns the memory of a retired block to upstream.  Returns FALSE with an error if the driver
- * cannot tell whether commands still use it. */
+/* Returns the memory of a block to upstream.  The block is in no free list any more.  Returns FALSE
+ * with an error if the driver cannot tell whether commands still use the memory. */
 static gboolean
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **error)
 {
-  if (block->is_own) /* its part was released: pool/arenas.c */
+  if (block->is_own) /* pool/arenas.c has released its part */
     {
       _tarn_arena_return (pool->heap, block->extent);
       block->uses = NULL;
@@ -105,8 +110,9 @@ give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **
   return TRUE;
 }
 
-/* Adds a block to those that could not be returned.  Only one message counts it, even if the pool
- * tries again. */
+/* Adds a block to the list of blocks that could not be returned to upstream (stuck blocks).  Also
+ * adds the block's bytes to the next message about such blocks, unless an earlier message has
+ * reported the block. */
 static void
 add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
 {
@@ -121,8 +127,9 @@ add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
   give_back->untold_bytes += block->alloc_size;
 }
 
-/* Returns the memory of a list of retired blocks, and removes the stuck ones from the list. Returns
- * the bytes of these.  Sets *error to the reason why the first of them is stuck. */
+/* Returns the memory of a call's blocks to upstream.  Moves blocks that cannot be returned (stuck
+ * blocks) to another list.  Returns the bytes of the stuck blocks, and sets *error to the reason
+ * why the first of them is stuck. */
 static gsize
 give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, GError **error)
 {
@@ -157,11 +164,13 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
              pool->base.label, error->message, give_back->untold_bytes, number);
 }
 
-/* Returns retired blocks to the upstream allocator, as _tarn_pool_begin_give_back () announced.
- * @is_wanted: a request needs the memory now, so the host waits for commands that still use it.
- * This may free the pool, unless the caller has a reference.  Returns the bytes that are stuck and
- * held again, because the driver cannot tell whether commands still use them.  The caller does not
- * hold the pool's lock. */
+/* Returns blocks to upstream, which the caller has taken out of the free lists and announced by
+ * _tarn_pool_begin_give_back ().  @is_wanted: a request needs the memory now, so the host waits for
+ * commands that still use it.
+ *
+ * Returns the number of bytes that could not be returned, because the driver cannot tell whether
+ * commands still use them; the pool caches them again.  May free the pool, unless the caller has a
+ * reference to it.  The caller does not hold the pool's lock. */
 gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
@@ -188,10 +197,10 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   return stuck_bytes;
 }
 
-/* Returns held blocks of at least the wanted bytes in total to upstream, or all held blocks if
- * they have fewer.  If none of the chosen blocks can be returned, because commands may still use
- * them, tries all held blocks.  Returns the number of bytes, 0 if none was returned.  The caller
- * does not hold the pool's lock. */
+/* Returns cached blocks of at least @wanted bytes in total to upstream, or all cached blocks if
+ * they have fewer bytes.  If none of the chosen blocks can be returned, because commands may still
+ * use them, tries all cached blocks.  Returns the number of bytes that were returned to upstream.
+ * The caller does not hold the pool's lock. */
 gsize
 _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -216,10 +225,10 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   return bytes > 0 || wanted == G_MAXSIZE ? bytes : _tarn_pool_give_back_held (pool, G_MAXSIZE);
 }
 
-/* Returns held blocks to upstream, the largest first, until at most @keep_bytes are held.  Then
- * upstream returns memory that it does not use, until this and the held blocks have at most
- * @keep_bytes together.  @stop_holding: the pool also holds no block from now on.  The caller does
- * not hold the pool's lock. */
+/* Returns cached blocks to upstream, the largest first, until at most @keep_bytes are cached.  Then
+ * makes upstream return memory that it does not use, until this memory and the cached blocks
+ * together have at most @keep_bytes.  @stop_holding: the pool caches no more blocks from now on.
+ * The caller does not hold the pool's lock. */
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {

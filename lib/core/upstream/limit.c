@@ -1,28 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The limit of a pool, which works as if the upstream allocator had only that many bytes.  A
- * request reserves its bytes before it asks upstream, and bytes that are being returned count until
- * upstream has them.  A pool without a limit has as many bytes as a gsize can count.  A request
- * decides in one critical section whether it may ask upstream.  It takes
+ * The limit of a pool: the most bytes that the pool may have from its upstream allocator.  A pool
+ * without a limit may have as many bytes as a gsize can count.
+ *
+ * A request reserves its bytes within the limit before it asks upstream for them.  Bytes that
+ * threads are returning to upstream count until upstream has them.  To reserve bytes, a request
+ * takes in one critical section:
  *
  *     1. bytes that are left
  *     2. bytes that other threads are returning; the request then waits for these threads
- *     3. held blocks, the largest first; the request then returns them
+ *     3. cached blocks, the largest first; the request then returns these blocks to upstream
  *
- * or nothing, if all of these are not enough.  Upstream may then still refuse the requests of other
- * threads, so the request waits for these before it fails.
+ * If all of these are not enough, the request reserves nothing.  Other threads may have
+ * reservations for which upstream then has no memory, so the request waits until these reservations
+ * end, and fails only then.
  *
- * base/duty-private.h has the rules by which every wait ends: in one pool, a call that returns
- * memory waits for no thread, and a thread with a reservation waits for no other reservation.  This
- * holds even if the pool had no limit when the reservation was made, because one may be set
- * meanwhile.
+ * Each such wait ends, because of two rules (base/duty-private.h).  In one pool, a call that
+ * returns memory waits for no other thread.  A thread with a reservation waits for no other
+ * reservation.  The second rule also holds if the pool had no limit when the thread made its
+ * reservation, because the program may set a limit meanwhile.
  *
- * Memory that the program takes beside the pool, and charges (charge.c), counts as managed bytes
- * do.
+ * Bytes that the program allocates without the pool and charges to it (charge.c) count in the same
+ * way as the pool's own bytes.
  *
- * When the limit is lowered, the pool returns as many held blocks as needed.  Blocks in use may
- * exceed it; a request that needs upstream has to fit in beside all of them. */
+ * If the program lowers the limit, the pool returns as many cached blocks as needed.  The blocks in
+ * use may then exceed the limit.  A request that needs upstream fits within the limit only if all
+ * bytes in use and its own bytes do. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -30,17 +34,18 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of times that a request waits for reservations of other threads.  There is a bound,
- * because these threads may go on to make new ones. */
+/* The most times that one request waits for reservations of other threads to end.  Without this
+ * limit it might wait forever, because these threads may make new reservations. */
 #define MAX_WAITS 100
 
-/* The bytes that a request takes beyond those that were left. */
+/* The bytes that a request takes in addition to bytes that were left within the limit. */
 typedef struct
 {
-  gboolean has_taken; /* held blocks, to be returned */
+  gboolean has_taken; /* TRUE: cached blocks, which the request returns with give_back */
   TarnGiveBack give_back;
-  guint64 last_awaited; /* the serial number of the last call of another thread that this request
-                           has to wait for; 0: none */
+  /* The request may have taken bytes that calls of other threads are returning.  It waits for these
+   * calls, up to the call with this serial number; 0: it need not wait. */
+  guint64 last_awaited;
 } Taken;
 
 /* Gets the limit, or G_MAXSIZE if there is none. */
@@ -50,8 +55,8 @@ get_limit (const TarnPool *pool)
   return pool->limit.bytes != 0 ? pool->limit.bytes : G_MAXSIZE;
 }
 
-/* Counts the bytes that have to be freed before @size bytes fit within the limit.  Returns
- * G_MAXSIZE if a gsize cannot count them.  The caller holds the pool's lock. */
+/* Returns the number of bytes that must become free before @size more bytes fit within the limit.
+ * Returns G_MAXSIZE if a gsize cannot count them.  The caller holds the pool's lock. */
 static gsize
 bytes_above (const TarnPool *pool, gsize size)
 {
@@ -65,15 +70,15 @@ bytes_above (const TarnPool *pool, gsize size)
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
-/* Sets the ceiling to the limit, or to what the pool has if that is more.  The caller holds the
- * pool's lock. */
+/* Sets the ceiling, the effective limit, to the limit, or to the bytes that the pool has now if
+ * these are more.  The caller holds the pool's lock. */
 void
 _tarn_pool_fit_ceiling (TarnPool *pool)
 {
   pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
-/* Assigns bytes of a call that is returning memory to a request. */
+/* Reserves for a request some of the bytes that a call is returning to upstream. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
@@ -83,7 +88,8 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   pool->returning.bytes -= bytes;
 }
 
-/* Assigns bytes of the calls that are returning memory to a request, the oldest call first. */
+/* Reserves for a request bytes that running calls are returning to upstream, the oldest call's
+ * first. */
 static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -100,7 +106,8 @@ take_returning (TarnPool *pool, gsize bytes, Taken *taken)
     }
 }
 
-/* Retires held blocks for a request, which then returns them, and assigns their bytes to it. */
+/* Takes cached blocks out of the free lists for a request, and reserves their bytes for it.  The
+ * request then returns these blocks to upstream. */
 static void
 take_from_held (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -111,8 +118,8 @@ take_from_held (TarnPool *pool, gsize bytes, Taken *taken)
   take_from (pool, &taken->give_back, bytes);
 }
 
-/* Counts the bytes, at most @wanted, that other calls are returning and that a request may wait
- * for. */
+/* Returns the number of bytes that other threads are returning to upstream, at most @wanted.
+ * Returns 0 if this thread must not wait for these threads. */
 static gsize
 get_returning (const TarnPool *pool, gsize wanted)
 {
@@ -121,8 +128,8 @@ get_returning (const TarnPool *pool, gsize wanted)
   return may_wait ? MIN (wanted, pool->returning.bytes) : 0;
 }
 
-/* Reserves bytes for a request, and returns 0.  If there are too few, reserves none and returns
- * how many are missing.  The caller holds the pool's lock. */
+/* Reserves bytes within the limit for a request, and returns 0.  If too few bytes are available,
+ * reserves none, and returns the number of missing bytes.  The caller holds the pool's lock. */
 static gsize
 try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -147,9 +154,9 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   return 0;
 }
 
-/* Waits until a reservation ends.  Returns FALSE at once if all reservations together have fewer
- * than the wanted bytes, or if this thread must not wait.  The caller holds the pool's lock; this
- * function releases it meanwhile. */
+/* Waits until some thread's reservation ends.  Returns FALSE without waiting if all reservations
+ * together have less than @wanted bytes, or if this thread must not wait.  The caller holds the
+ * pool's lock; this function releases the lock while it waits. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
 {
@@ -166,8 +173,8 @@ await_reservation (TarnPool *pool, gsize wanted)
   return TRUE;
 }
 
-/* Reserves bytes for a request.  Waits for other threads' reservations to end if that may help.
- * The caller holds the pool's lock. */
+/* Reserves bytes within the limit for a request.  If too few are left, waits until reservations of
+ * other threads end, as long as that may help.  The caller holds the pool's lock. */
 static gboolean
 reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -181,8 +188,8 @@ reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
   return TRUE;
 }
 
-/* Formats the charged bytes for an error.  Returns "" if there are none.  The caller holds the
- * pool's lock. */
+/* Returns a part of an error message: the number of charged bytes, which the program allocated
+ * without the pool, or "" if there are none.  The caller holds the pool's lock. */
 static gchar *
 describe_charge (const TarnPool *pool)
 {
@@ -191,7 +198,8 @@ describe_charge (const TarnPool *pool)
   return g_strdup_printf (" and %" G_GSIZE_FORMAT " charged", pool->limit.charged_bytes);
 }
 
-/* Appends an item of what counts within the limit, unless it is 0, and adds it to the sum. */
+/* Appends to @parts, a part of an error message, an item that counts toward the limit, such as
+ * "blocks in use take 4096".  Omits the item if @bytes is 0.  Adds @bytes to the sum. */
 static void
 append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
 {
@@ -201,15 +209,17 @@ append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
                             bytes);
 }
 
-/* Subtracts, but not below 0, because threads change the counters of their caches meanwhile. */
+/* Returns @bytes minus @less, or 0 if @less is larger.  It can be larger because threads change the
+ * counters of their caches while the pool reads these counters one by one. */
 static gsize
 subtract (gsize bytes, gsize less)
 {
   return bytes - MIN (bytes, less);
 }
 
-/* Lists what counts within the limit and leaves no room for a request, for an error.  Returns the
- * sum.  Held blocks are in it only if they are stuck.  The caller holds the pool's lock. */
+/* Lists, for an error message, the items that count toward the limit and leave no room for a
+ * request.  Returns the sum of their bytes.  Includes cached blocks only if @is_stuck, because the
+ * pool could return them otherwise.  The caller holds the pool's lock. */
 static gsize
 describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
 {
@@ -230,9 +240,9 @@ describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
   return sum;
 }
 
-/* Sets the error of a request that would exceed the limit.  Its figures add up: the parts, and
- * what is left beside them, are the limit.  @is_stuck: the held blocks could not be returned.  The
- * caller holds the pool's lock. */
+/* Sets the error of a request that would exceed the limit.  The numbers in the message add up: the
+ * sum of all listed items and of the bytes that are left is the limit.  @is_stuck: the cached
+ * blocks could not be returned.  The caller holds the pool's lock. */
 static void
 set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
 {
@@ -251,8 +261,8 @@ set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
                parts->str);
 }
 
-/* Sets the error of a request whose bytes no counter could hold.  The caller holds the pool's
- * lock. */
+/* Sets the error of a request with so many bytes that the pool's counters would overflow.  The
+ * caller holds the pool's lock. */
 static void
 set_size_error (const TarnPool *pool, gsize size, GError **error)
 {
@@ -265,7 +275,7 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
                size, _tarn_pool_get_managed (pool), charge);
 }
 
-/* Wakes the calls that wait for a reservation to end.  The caller holds the pool's lock. */
+/* Wakes the threads that wait until a reservation ends.  The caller holds the pool's lock. */
 static void
 tell_awaiting (TarnPool *pool)
 {
@@ -275,8 +285,8 @@ tell_awaiting (TarnPool *pool)
     _tarn_cond_broadcast (&pool->limit.reservation_ended);
 }
 
-/* Wakes requests that wait for reservations, or for memory, because there is more room within the
- * limit.  The caller holds the pool's lock. */
+/* Wakes the requests that wait until reservations end, and the requests that wait for memory.  Call
+ * this if there is more room within the limit.  The caller holds the pool's lock. */
 void
 _tarn_pool_note_limit_room (TarnPool *pool)
 {
@@ -284,8 +294,8 @@ _tarn_pool_note_limit_room (TarnPool *pool)
   _tarn_pool_note_room (pool);
 }
 
-/* Ends a reservation.  Either the bytes were allocated, and the caller counts them as managed in
- * the same critical section; or the allocation failed.  The caller holds the pool's lock. */
+/* Ends a reservation after upstream was asked.  If upstream had the memory, the caller counts its
+ * bytes as managed in the same critical section.  The caller holds the pool's lock. */
 void
 _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
@@ -295,8 +305,8 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
   tell_awaiting (pool);
 }
 
-/* Gives up a reservation, because blocks that were to make room for it are stuck, and the pool is
- * above its limit.  The caller holds the pool's lock. */
+/* Ends a reservation and sets an error, because the pool could not return the blocks that were to
+ * make room for the request, and is now above its limit.  The caller holds the pool's lock. */
 static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {
@@ -306,10 +316,10 @@ give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError 
   set_limit_error (pool, reservation->size, TRUE, error);
 }
 
-/* Reserves bytes before the caller asks the upstream allocator for them; they are the caller's
- * until _tarn_pool_end_reservation ().  Returns FALSE if there is no room: with TARN_ERROR_LIMIT,
- * or in a pool without a limit with TARN_ERROR_INVALID_SIZE.  The caller does not hold the pool's
- * lock. */
+/* Reserves bytes within the limit, before the caller asks the upstream allocator for them.  The
+ * caller ends the reservation by _tarn_pool_end_reservation ().  If there is no room, returns FALSE
+ * with TARN_ERROR_LIMIT, or with TARN_ERROR_INVALID_SIZE if the pool has no limit.  The caller does
+ * not hold the pool's lock. */
 gboolean
 _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
 {
@@ -336,7 +346,7 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
     return reserved;
   if (taken.has_taken && _tarn_pool_give_back (pool, &taken.give_back, TRUE) > 0)
-    _tarn_pool_give_back_held (pool, G_MAXSIZE); /* other held blocks in place of the stuck ones */
+    _tarn_pool_give_back_held (pool, G_MAXSIZE); /* returns other blocks in place of stuck ones */
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_tickets_await (&pool->returning.calls, taken.last_awaited, &pool->lock);
@@ -349,9 +359,9 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   return reserved;
 }
 
-/* Asks upstream once for reserved bytes.  Asks a heap for memory of an in-order queue (NULL: of no
- * queue), and sets *owner to the heap's number for the queue if the memory belongs to it.  The
- * caller does not hold the pool's lock. */
+/* Asks upstream once for the bytes of a reservation.  Asks a heap for memory of @queue, an in-order
+ * queue (NULL: no queue).  Sets *owner to the heap's number for the queue if the memory belongs to
+ * this queue.  The caller does not hold the pool's lock. */
 gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsize alignment,
                          const TarnQueue *queue, TarnMemory *memory, guint64 *owner, GError **error)
@@ -386,8 +396,9 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
   return limit_bytes;
 }
 
-/* Takes held blocks, the largest first, if a pool has more bytes than its limit.  Returns a chain
- * of blocks whose bytes are enough, or all that it found.  The caller holds the pool's lock. */
+/* Takes cached blocks, the largest first, out of the free lists if the pool has more bytes than its
+ * limit.  Returns a chain of blocks that has all bytes above the limit, or all cached blocks.  The
+ * caller holds the pool's lock. */
 static TarnBlock *
 take_above_limit (TarnPool *pool)
 {
@@ -403,8 +414,8 @@ take_above_limit (TarnPool *pool)
              : NULL;
 }
 
-/* Passes the limit of a pool, less what is charged, on to the heap or the guards below it.  Returns
- * TRUE if they have more memory than that. */
+/* Tells the allocators below a pool, a heap or a debug allocator, the pool's limit, minus the bytes
+ * that are charged to the pool.  Returns TRUE if these allocators have more memory than that. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {
@@ -443,6 +454,6 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, FALSE);
-  if (has_more) /* held blocks keep the heap's segments in use */
+  if (has_more) /* cached blocks keep the heap's segments in use */
     _tarn_pool_trim (pool, 0, FALSE);
 }

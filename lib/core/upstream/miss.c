@@ -1,22 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates from the upstream allocator.  A request that no held block serves asks upstream for the
- * size of its bin.  If upstream is out of memory or at its limit:
+ * Allocates from the upstream allocator.  A request that no cached block serves asks upstream for
+ * as many bytes as blocks of its bin have, which may be more than the request asked for (rounding).
+ * If upstream is out of memory or at its limit:
  *
- *     1. the pool asks its reclaim functions, once
- *     2. it checks the size's own bin again
- *     3. it returns held blocks of the bytes asked for, the largest first: its own, then those of
- *        its group (reclaim-group.c); and asks upstream again, until upstream succeeds or no block
- *        is held
+ *     1. the pool calls its reclaim functions, once
+ *     2. it checks if its own bin of the size has a block now
+ *     3. it returns cached blocks of about that many bytes to upstream, the largest first, and asks
+ *        upstream again.  It returns its own blocks first, then those of its group
+ *        (reclaim-group.c).  It repeats this until upstream succeeds or no block is cached
  *     4. it asks for the exact size, if rounding had added bytes
  *
- * After any other error of upstream, which rounding may have caused, the pool asks for the exact
- * size at once.  If memory runs out for that, the steps above are for the exact size.
+ * If upstream fails with any other error, rounding may be the cause, so the pool asks for the exact
+ * size at once.  If upstream is out of memory for the exact size, the pool does steps 1 to 3 for
+ * it.
  *
- * A request that would exceed the pool's limit (limit.c) does not ask upstream: the pool asks its
- * reclaim functions, once; checks the size's own bin and the limit again; then tries the exact
- * size. */
+ * A request that would exceed the pool's own limit (limit.c) does not ask upstream.  The pool calls
+ * its reclaim functions, once.  Then it checks if its own bin of the size has a block now, and
+ * checks the limit again.  At last it tries the exact size. */
 
 #include "pool/bin-private.h"
 #include "pool/cache-private.h"
@@ -25,28 +27,33 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* A request retries this often after it has returned all that it could, because other threads free
- * and return more.  Once is nearly always enough.  The bound is for a request that can never be
- * served: it would retry, and empty the pool, for as long as other threads are busy. */
+/* The most times that a request asks upstream again after it has returned all cached blocks.  Other
+ * threads may free and return more blocks, and one more attempt is nearly always enough.  Without
+ * this limit, a request that can never be served would retry, and would empty the pool, as long as
+ * other threads are busy. */
 #define MAX_ROUNDS 100
 
 typedef struct
 {
   gsize size;         /* bytes asked for */
-  gsize rounded_size; /* the alloc_size of its bin */
-  gsize alignment;    /* alignment that the request wants of a heap's memory; 0: any, so that a
-                         held block will do, too */
+  gsize rounded_size; /* alloc_size of the blocks in its bin */
+  /* The alignment that the memory must have, in bytes, if only fresh memory of a heap can have it.
+   * 0: any; then a cached block will do, too. */
+  gsize alignment;
   guint32 bin;
-  TarnQueue *queue;            /* in order, that the caller has a reference on; NULL: nobody */
-  TarnReservation reservation; /* the last attempt's */
-  gboolean exceeds_limit;      /* that did, so that upstream was not asked */
-  gboolean was_short;          /* bytes left were not enough */
-  guint64 n_driver_calls;      /* calls for memory that were made for it */
-  guint64 n_uncounted;         /* the latest of these calls, not yet counted */
+  /* The request's queue, if it is in order; the caller has a reference to it.  NULL: no queue. */
+  TarnQueue *queue;
+  TarnReservation reservation; /* the reservation of the last attempt */
+  /* TRUE: the last attempt would have exceeded the pool's limit, so the pool did not ask
+   * upstream. */
+  gboolean exceeds_limit;
+  gboolean was_short;     /* TRUE: in some attempt, too few bytes were left */
+  guint64 n_driver_calls; /* calls of the driver for memory, in all attempts */
+  guint64 n_uncounted;    /* calls in the last attempt, which the pool has not counted yet */
 } Request;
 
-/* Returns held blocks of about the wanted bytes to upstream: the pool's, or if it holds none, those
- * of another pool of its group.  Returns the number of bytes, 0 if no pool held any. */
+/* Returns cached blocks of about @wanted bytes to upstream: the pool's own, or if it could return
+ * none, those of another pool of its reclaim group.  Returns the number of bytes, or 0. */
 static gsize
 give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -56,7 +63,8 @@ give_back_held (TarnPool *pool, gsize wanted)
   return group != NULL ? _tarn_group_give_back_held (group, wanted) : bytes;
 }
 
-/* Counts the most bytes that give_back_held () could return, if no other thread interfered. */
+/* Returns the bytes that the pool, or its reclaim group if it has one, has from upstream.
+ * give_back_held () cannot return more than that, unless other threads free more. */
 static gsize
 get_managed_bytes (TarnPool *pool)
 {
@@ -71,9 +79,9 @@ get_managed_bytes (TarnPool *pool)
   return bytes;
 }
 
-/* Waits for the other threads that took blocks out of the bins before this call, because memory
- * that the request needs may be among them.  Returns TRUE if any has returned memory since the
- * request last asked upstream. */
+/* Waits until all threads that are now returning blocks to upstream have done so, because the
+ * request may get this memory.  Returns TRUE if a thread has returned any since the request last
+ * asked upstream. */
 static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
@@ -90,8 +98,8 @@ await_give_backs (TarnPool *pool, const Request *request)
   return given_back;
 }
 
-/* Returns TRUE if upstream is out of memory or at its limit.  The pool's own limit does not count.
- */
+/* Returns TRUE if @error says that upstream is out of memory, or at a limit of its own.  Returns
+ * FALSE if the pool's own limit was exceeded. */
 static gboolean
 has_run_out (const Request *request, const GError *error)
 {
@@ -99,8 +107,9 @@ has_run_out (const Request *request, const GError *error)
          || (!request->exceeds_limit && g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT));
 }
 
-/* Makes a block of fresh memory.  @owner: a heap's number for the request's queue, if the memory
- * belongs to it; 0: it belongs to no queue.  The caller holds the pool's lock. */
+/* Makes the struct of a block for fresh memory.  @owner: the heap's number for the request's queue,
+ * if the memory belongs to this queue; 0: the memory belongs to no queue.  The caller holds the
+ * pool's lock. */
 static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
 {
@@ -126,7 +135,8 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   return block;
 }
 
-/* Asks upstream for the reserved bytes, and counts the calls of the driver that this takes. */
+/* Asks upstream for the bytes of the request's reservation.  Counts the calls of the driver that
+ * upstream makes for this. */
 static gboolean
 try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *owner, GError **error)
 {
@@ -139,7 +149,8 @@ try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *own
   return has_memory;
 }
 
-/* Counts a request's latest calls of the driver.  The caller holds the pool's lock. */
+/* Adds the request's calls of the driver in the last attempt to the pool's counter.  The caller
+ * holds the pool's lock. */
 static void
 count_driver_calls (TarnPool *pool, const Request *request)
 {
@@ -147,8 +158,8 @@ count_driver_calls (TarnPool *pool, const Request *request)
   pool->stats.driver_calls += request->n_uncounted;
 }
 
-/* Notes that a block serves a request, and whether the driver was called for that.  The caller
- * holds the pool's lock. */
+/* Stores in a block whether the driver was called to serve the block's request, and counts such
+ * requests.  The caller holds the pool's lock. */
 static void
 note_served (TarnPool *pool, const Request *request, TarnBlock *block)
 {
@@ -157,7 +168,7 @@ note_served (TarnPool *pool, const Request *request, TarnBlock *block)
   pool->n_after_driver_calls += block->called_driver;
 }
 
-/* Adds fresh memory, whose bytes are reserved, to the pool as an active block. */
+/* Adds an active block of fresh memory to the pool, and ends the reservation of its bytes. */
 static TarnBlock *
 add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
 {
@@ -175,7 +186,7 @@ add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   return block;
 }
 
-/* Asks upstream once for alloc_size bytes on behalf of a request. */
+/* Reserves @alloc_size bytes within the pool's limit, and asks upstream once for them. */
 static TarnBlock *
 ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -203,8 +214,8 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   return NULL;
 }
 
-/* Asks upstream once more, after an attempt that failed with *error.  Replaces *error if this one
- * fails, too. */
+/* Asks upstream again, after an attempt that failed with *error.  If this attempt fails, too,
+ * *error is its error afterwards. */
 static TarnBlock *
 ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -212,8 +223,8 @@ ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return ask_upstream (pool, request, alloc_size, error);
 }
 
-/* Takes a block that other threads or reclaim functions have freed into the request's bin since
- * the request last looked there. */
+/* Takes a block from the request's bin, if other threads or reclaim functions have freed one since
+ * the request last looked there.  Returns NULL if there is none. */
 static TarnBlock *
 look_again (TarnPool *pool, const Request *request)
 {
@@ -231,8 +242,9 @@ look_again (TarnPool *pool, const Request *request)
   return block;
 }
 
-/* Returns held blocks and asks upstream again, until it succeeds or no pool holds a block: step 3.
- * *error: upstream's last error. */
+/* Step 3 of an allocation: returns cached blocks to upstream and asks upstream again, until
+ * upstream succeeds or no pool of the reclaim group has a cached block.  *error: the error of
+ * upstream's last attempt. */
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -254,7 +266,8 @@ make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block;
 }
 
-/* Serves a request after upstream ran out: steps 1 to 3. */
+/* Serves a request after upstream has run out of memory: calls the reclaim functions, looks again
+ * for a cached block of the size, then returns cached blocks to upstream and asks again. */
 static TarnBlock *
 recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -272,8 +285,8 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   return block;
 }
 
-/* Serves a request that would exceed the pool's limit: steps 1 and 2, with the limit in
- * upstream's place. */
+/* Serves a request that would exceed the pool's limit: calls the reclaim functions, looks again for
+ * a cached block of the size, and then checks the limit again. */
 static TarnBlock *
 recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -284,8 +297,9 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Adds to an error which pool failed, and for how many bytes; and the pool's active and held bytes
- * if upstream has run out.  An error of the pool's own limit has these already. */
+/* Adds to the error of a request which pool failed, and how many bytes were asked for.  If upstream
+ * has run out of memory, also adds the pool's active and held bytes.  The error for the pool's own
+ * limit has all this already. */
 static void
 prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats *stats,
               GError **error)
@@ -300,7 +314,8 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
                     request->size);
 }
 
-/* Adds the holders of the pool's memory to an error, and writes a snapshot if one is wanted. */
+/* Adds to an error which tags (the program's names for requests) have the most bytes of the pool.
+ * Writes a snapshot if TARN_SNAPSHOT_ON_OOM is set. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {
@@ -308,8 +323,8 @@ tell_holders (TarnPool *pool, GError *error)
   _tarn_snapshot_note_out_of_memory (error->message);
 }
 
-/* Fails a request with upstream's last error.  If the context is lost, the held memory is gone with
- * it, so the pool stops holding blocks. */
+/* Fails a request with the last error of upstream.  If the context is lost, all cached memory is
+ * lost with it, so makes the pool return its cached blocks, and cache no more blocks. */
 static void
 fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GError **error)
 {
@@ -332,9 +347,9 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   g_propagate_error (error, upstream_error);
 }
 
-/* Allocates a block for a request that no held block serves, from memory that the heap has for its
- * queue (NULL: for no queue).  Returns NULL if the heap has none that suits, or if the pool's
- * limit forbids it.  The caller does not hold the pool's lock. */
+/* Allocates a block for a request that no cached block serves, from free memory that the heap has
+ * for @queue (NULL: for no queue).  Returns NULL if the heap has no such memory of the size, or if
+ * the pool's limit forbids the request.  The caller does not hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
 {
@@ -356,10 +371,11 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
   return NULL;
 }
 
-/* Allocates a block for a request that no held block serves, or only blocks of other queues would.
- * An aligned block (@alignment is not 0) has an exact size, and is returned upstream when it is
- * freed.  @queue: the request's queue if it is in order, else NULL.  Sets *was_short if there was
- * too little memory beside the held blocks.  The caller does not hold the pool's lock. */
+/* Allocates a block from upstream for a request that no cached block serves, except perhaps blocks
+ * of other queues.  If @alignment is not 0, the block has exactly the requested size, and returns
+ * to upstream when it is freed.  @queue: the request's queue if it is in order, else NULL.  Sets
+ * *was_short to TRUE if there was too little memory beside the cached blocks.  The caller does not
+ * hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                           TarnQueue *queue, gboolean *was_short, GError **error)

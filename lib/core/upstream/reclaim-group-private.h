@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reclaim groups.  A pool that runs out of memory frees cached blocks of the other pools of its
- * group. */
+ * Reclaim groups: pools whose memory is on the same device.  A pool that runs out of memory returns
+ * cached blocks of the other pools of its group to their upstream allocators. */
 
 #ifndef TARN_RECLAIM_GROUP_PRIVATE_H
 #define TARN_RECLAIM_GROUP_PRIVATE_H
 
 #include "pool/pool-private.h"
 
-/* A group of pools whose memory is on the same device.
+/* A reclaim group: pools whose memory is on the same device, and which free cached blocks for each
+ * other.
  *
- * Invariant: the array members has a pool if and only if the pool's reclaim.group is this group.  A
- * thread that changes members or reclaim.group holds the group's lock and the pool's lock.  A
+ * Invariant: the array members has a pool if and only if the pool's reclaim.group is this group.
+ * To change members or reclaim.group, a thread holds the group's lock and the pool's lock.  A
  * thread takes the group's lock before the locks of pools, and give_backs_lock after the locks of
  * pools.
  *

@@ -63,11 +63,11 @@ _tarn_pool_get_group (TarnPool *pool)
   return group;
 }
 
-/* Members.  A thread that reads a pool's reclaim.group holds the pool's lock; a thread that changes
- * it also holds the group's lock. */
+/* Functions for the members of a group.  To read a pool's reclaim.group, a thread holds the pool's
+ * lock; to change it, the thread also holds the group's lock. */
 
-/* Compares pools by their ids.  A thread that locks all members takes their locks in this order, in
- * which a snapshot also locks all pools. */
+/* Compares pools by their ids, to sort the members of a group.  A thread that locks all members
+ * does so in this order.  A snapshot locks all pools in the same order, so no deadlock occurs. */
 static gint
 compare_members (gconstpointer a, gconstpointer b)
 {
@@ -76,7 +76,7 @@ compare_members (gconstpointer a, gconstpointer b)
   return left->base.id < right->base.id ? -1 : left->base.id > right->base.id;
 }
 
-/* Raises the group's level to the level of a new member if that is higher. */
+/* Raises the group's level (base/duty-private.h) to the level of a new member, if it is lower. */
 static void
 note_level (TarnReclaimGroup *group, guint level)
 {
@@ -85,8 +85,7 @@ note_level (TarnReclaimGroup *group, guint level)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Puts a pool into a group.  Returns FALSE if another thread has put the pool into a group
- * meanwhile. */
+/* Puts a pool into a group.  Returns FALSE if another thread has done so meanwhile. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -154,9 +153,9 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
   return _tarn_forked () ? NULL : _tarn_pool_get_group (pool);
 }
 
-/* Removes a pool from its group after the pool's last reference was dropped.  In the same critical
- * section, takes all cached blocks out of the pool's bins, so that no other member takes them, and
- * announces that the caller returns them to upstream with @give_back. */
+/* Removes a pool from its group, after the pool's last reference was dropped.  In the same critical
+ * section, takes all cached blocks out of the pool's bins, so that no other member of the group
+ * takes them.  @give_back announces that the caller returns these blocks to upstream. */
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -181,7 +180,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 
 /* Returning memory of other members */
 
-/* Adds a call that returns memory of a member to the group's list of such calls. */
+/* Adds a call to the group's list of calls that are returning memory of a member to upstream. */
 void
 _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 {
@@ -190,8 +189,8 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Removes a finished call from the group's list of calls that return memory.  @has_given: the call
- * has returned memory. */
+/* Removes a finished call from the group's list of calls that are returning memory of a member to
+ * upstream.  @has_given: TRUE if the call has returned any memory. */
 void
 _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given)
 {
@@ -200,7 +199,7 @@ _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Returns the number of finished calls that have returned memory of any member. */
+/* Returns the number of finished calls that have returned memory of any member of a group. */
 guint64
 _tarn_group_get_ended (TarnReclaimGroup *group)
 {
@@ -229,8 +228,8 @@ get_member (const TarnReclaimGroup *group, guint i)
   return g_ptr_array_index (group->members, i);
 }
 
-/* Adds the members of a group to a list, with references.  Omits a member whose last reference is
- * gone, because that member is about to leave the group. */
+/* Adds the members of a group to @pools, with references.  Leaves out a member whose last reference
+ * was dropped, because it is about to leave the group. */
 void
 _tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools)
 {
@@ -251,9 +250,9 @@ lock_members (TarnReclaimGroup *group)
     _tarn_mutex_lock (&get_member (group, i)->lock);
 }
 
-/* Moves the blocks in the threads' caches of all members into the members' bins.  Closes the doors
- * of all members, the readers-writer locks of these caches, before it opens the first of them
- * again.  So there is one moment at which every cached block of the group is in a bin. */
+/* Moves the blocks in thread caches of all members into the members' bins.  For this, first closes
+ * the doors of all members, the readers-writer locks of the thread caches, and only then opens them
+ * again one by one.  So there is one moment at which all cached blocks of the group are in bins. */
 static void
 flush_members (TarnReclaimGroup *group)
 {
@@ -280,7 +279,8 @@ unlock_members (TarnReclaimGroup *group)
   _tarn_mutex_unlock (&group->lock);
 }
 
-/* Returns the sum of the managed bytes of all members; G_MAXSIZE: a gsize cannot count them. */
+/* Returns the sum of the bytes that all members have from upstream, or G_MAXSIZE if a gsize is too
+ * small. */
 gsize
 _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
 {
@@ -294,8 +294,9 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
   return bytes;
 }
 
-/* Finds the member that has the most bytes of cached blocks.  Passes over the members in the set
- * @tried.  Returns NULL if no other member has a cached block. */
+/* Finds the member of a group that has the most bytes of cached blocks, among those that are not in
+ * the set @tried.  Returns NULL if none of these has a cached block.  The caller holds all members'
+ * locks. */
 static TarnPool *
 find_richest (const TarnReclaimGroup *group, GHashTable *tried)
 {
@@ -312,8 +313,8 @@ find_richest (const TarnReclaimGroup *group, GHashTable *tried)
   return richest;
 }
 
-/* Makes the members' upstream allocators, one after another, return unused memory to the driver,
- * until they have returned @wanted bytes.  Returns the number of bytes that they returned. */
+/* Makes the members' upstream allocators return unused memory to the driver, one after another,
+ * until they have returned @wanted bytes in total.  Returns the number of returned bytes. */
 static gsize
 trim_upstreams (TarnReclaimGroup *group, gsize wanted)
 {
@@ -330,11 +331,13 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
   return bytes;
 }
 
-/* Returns cached blocks of at least @wanted bytes, or all cached blocks, of the member that has the
- * most bytes of them and is not in the set @tried.  Then trims that member's upstream allocator.
- * Adds the member to the set, and sets *bytes to the bytes of the returned blocks.  Returns FALSE
- * if there is no such member.  No reference to the member is needed, because its struct lives until
- * such calls have ended (give-back.c). */
+/* Chooses the member that has the most bytes of cached blocks among those that are not in the set
+ * @tried, and adds it to the set.  Returns cached blocks of at least @wanted bytes of this member
+ * to upstream, or all its cached blocks if they have fewer.  Then trims its upstream allocator.
+ * Sets *bytes to the bytes of the returned blocks.  Returns FALSE if no member has cached blocks.
+ *
+ * Needs no reference to the member, because its struct lives until all calls that return its memory
+ * have ended (give-back.c). */
 static gboolean
 give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, gsize *bytes)
 {
@@ -365,11 +368,12 @@ give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, 
   return TRUE;
 }
 
-/* Returns cached blocks of one member, if it can: of at least @wanted bytes, or all.  Tries the
- * members in turn, because a member may have blocks that it cannot return now, such as those of a
- * queue that is being captured.  If no member returns a block, tries all cached blocks of each
- * member, and then trims the upstream allocators of all members.  Returns the bytes of the returned
- * blocks, or else the bytes that the upstream allocators returned. */
+/* Returns cached blocks of some member of the group to upstream: at least @wanted bytes, or all
+ * that the member has.  Tries the members in turn until one can return a block.  (A member cannot
+ * return the blocks of a queue that is being captured, for example.)  If no member returns a block,
+ * tries all cached blocks of each member.  If that fails, too, trims the upstream allocators of all
+ * members.  Returns the bytes of the returned blocks, or else the bytes that the upstream
+ * allocators returned. */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

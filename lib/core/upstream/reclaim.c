@@ -1,10 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reclaim functions: the program adds them to a pool, and the pool calls them when it has run out
- * of memory, so that the program frees some.  The pool calls them from a copy of its list, without
- * holding a lock.  So a reclaim function may add and remove reclaim functions and free blocks of
- * the same pool, and several threads may call a function at the same time. */
+ * Reclaim functions: functions of the program that free some memory.  The program adds them to a
+ * pool, and the pool calls them when it has run out of memory.
+ *
+ * To call the functions without holding a lock, the pool makes a copy of its list of them.  So a
+ * reclaim function may add and remove reclaim functions, and may free blocks of the same pool.
+ * Several threads may call a function at the same time. */
 
 #include "base/fork-private.h"
 #include "record/record-private.h"
@@ -16,8 +18,11 @@ typedef struct
   TarnReclaimFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
-  gint removed;   /* atomic: TRUE: no thread calls it any more, even if a copied list has it */
-  gint ref_count; /* atomic: the pool's list and each copy of the list have a reference */
+  /* Atomic: TRUE: the program has removed the function, so no thread calls it any more, even if it
+   * is in a copy of the list. */
+  gint removed;
+  /* Atomic: the number of references.  The pool's list and each copy of it have one. */
+  gint ref_count;
 } ReclaimFunc;
 
 static gpointer
@@ -30,7 +35,7 @@ reclaim_func_ref (gconstpointer item, gpointer unused)
   return func;
 }
 
-/* Drops a reference to a reclaim function.  If it is the last reference, destroys user_data. */
+/* Drops a reference to a reclaim function.  If it was the last one, destroys user_data. */
 static void
 reclaim_func_unref (gpointer item)
 {
@@ -75,8 +80,8 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   return id;
 }
 
-/* Removes the reclaim function with the number @id from a list, and returns the function.  Returns
- * NULL if the list has no such function. */
+/* Removes the reclaim function with the number @id from a list, and returns it.  Returns NULL if
+ * the list has no such function. */
 static ReclaimFunc *
 steal_by_id (GPtrArray *funcs, guint id)
 {
@@ -109,10 +114,11 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   return TRUE;
 }
 
-/* Frees the blocks that were set aside (aside.c) and that the program does not retain any more.  If
- * @ask_upstream, also asks the upstream allocator to reclaim memory.  Then calls each reclaim
- * function of the pool once.  Returns TRUE if any of these steps freed memory.  Does nothing and
- * returns FALSE if the calling thread is inside a reclaim function already. */
+/* Frees memory when a pool has run out of it.  First frees blocks that were set aside (aside.c), if
+ * the program has no references to their memory any more.  If @ask_upstream, then asks the upstream
+ * allocator to reclaim memory.  Then calls each reclaim function of the pool once.  Returns TRUE if
+ * any of these steps has freed memory.  Does nothing and returns FALSE if the calling thread is
+ * already inside a reclaim function. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {

@@ -1,15 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions with which a pool uses its upstream allocator, the one that the pool gets its memory
- * from:
+ * Functions by which a pool uses its upstream allocator, from which it gets its memory:
  *
  *     miss.c           allocates from upstream, and recovers when upstream is out of memory
  *     give-back.c      returns memory to upstream
  *     limit.c          keeps a pool's bytes within the limit that the program sets
  *     budget.c         tells how much memory a pool can have
  *     charge.c         counts bytes that the program allocates itself toward a pool's limit
- *     aside.c          keeps freed blocks whose memory the program still retains
+ *     aside.c          keeps freed blocks to whose memory the program still has references
  *     reclaim.c        calls the program's reclaim functions, which free memory
  *     reclaim-group.c  returns cached blocks of other pools of the same reclaim group */
 
@@ -19,14 +18,16 @@
 #include "base/duty-private.h"
 #include "pool/pool-private.h"
 
-/* A reservation: bytes within a pool's limit that a thread sets apart for a request, before it asks
- * the upstream allocator for memory. */
+/* A reservation: bytes within a pool's limit that a thread reserves for a request, before it asks
+ * the upstream allocator for this memory. */
 typedef struct
 {
-  gsize size;               /* bytes; the caller sets them before _tarn_pool_reserve () */
-  gboolean is_limited;      /* TRUE: the pool had a limit during _tarn_pool_reserve () */
-  gboolean was_short;       /* TRUE: an attempt to reserve failed, or took cached blocks */
-  guint64 ended_give_backs; /* result of _tarn_pool_get_ended () during _tarn_pool_reserve () */
+  gsize size;          /* bytes; the caller sets this field before _tarn_pool_reserve () */
+  gboolean is_limited; /* TRUE: the pool had a limit during _tarn_pool_reserve () */
+  gboolean was_short;  /* TRUE: an attempt to reserve failed, or took cached blocks */
+  /* The number of finished calls that had returned memory (_tarn_pool_get_ended ()) when
+   * _tarn_pool_reserve () reserved the bytes. */
+  guint64 ended_give_backs;
 } TarnReservation;
 
 /* miss.c */
@@ -34,14 +35,14 @@ TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, Tar
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
 
-/* give-back.c.  The callers of the first two functions hold the pool's lock. */
+/* Functions of give-back.c.  The callers of the first two hold the pool's lock. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
-/* budget.c.  Asks the backend for the device's total and free bytes.  Sets a number to G_MAXUINT64
+/* budget.c: asks the backend for the device's total and free bytes.  Sets a number to G_MAXUINT64
  * if the backend does not know it. */
 gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
                                        guint64 *free_bytes, GError **error);
@@ -51,11 +52,13 @@ gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
-/* Checks all blocks that were set aside, because the program still retained their memory when it
- * freed them.  Frees each of them that is not retained any more.  Returns TRUE if it freed any. */
+/* Checks all blocks that were set aside because the program still had references to their memory
+ * when it freed them.  Frees each block to whose memory the program has no references any more.
+ * Returns TRUE if it has freed a block. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of the blocks that were set aside.  Calls @free_block for each of them whose memory
- * the program does not retain any more.  @free_block must not call _tarn_pool_look_aside (). */
+/* Checks a few of the blocks that were set aside (aside.c).  Calls @free_block for each block to
+ * whose memory the program has no references any more.  @free_block must not call
+ * _tarn_pool_look_aside (). */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
