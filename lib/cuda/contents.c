@@ -77,9 +77,9 @@ _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsi
   return is_filled;
 }
 
-/* The finder: a kernel that finds the first byte that differs from a given value.  The bytes that
- * one thread compares are as far apart as the grid has threads.  Of all offsets with another value,
- * the kernel keeps the lowest. */
+/* The finder: a CUDA kernel that finds the lowest offset of a byte that differs from a given
+ * value.  Each thread of the grid compares every nth byte, where n is the number of threads in the
+ * grid. */
 
 #define THREADS 256
 #define MAX_GRID 4096
@@ -142,8 +142,8 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* Makes the finder.  If the driver cannot compile it, leaves module NULL, and the host then
- * compares all bytes. */
+/* Compiles the finder, the kernel that finds a byte that differs from a given value.  If the driver
+ * cannot compile the kernel, sets @module to NULL; the host then compares the bytes. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {
@@ -161,7 +161,8 @@ make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
   self->module = NULL;
 }
 
-/* Finds the offset of the first byte that is not @byte; G_MAXUINT64 if all bytes are. */
+/* Stores in @place the offset of the first byte that differs from @byte, or G_MAXUINT64 if no byte
+ * differs. */
 static gboolean
 run_finder (TarnCudaMemoryAllocator *self, CUdeviceptr from, guint64 size, guint8 byte,
             guint64 *place, GError **error)

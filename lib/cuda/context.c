@@ -109,9 +109,10 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* Allocates 1 byte and frees it: before cuMemFree () frees memory, it waits for all streams of the
- * context, even if none uses the memory. cuCtxSynchronize (), or an event of the whole context,
- * would end all captures in the context, in any mode, and the driver has no query for captures. */
+/* Allocates 1 byte and frees it, because cuMemFree () first waits for all streams of the context.
+ * Tarn does not call cuCtxSynchronize (), nor record an event of the whole context, because these
+ * calls would end all captures in the context, in any mode, and the driver has no query for
+ * captures. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {
@@ -194,7 +195,8 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
-  /* If the last other owner has just released its reference, the driver has made a new context. */
+  /* The last other owner may have released its reference just before this call.  Then the driver
+   * has made a new context, and the check fails. */
   else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);

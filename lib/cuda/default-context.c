@@ -235,8 +235,9 @@ open_default (TarnCudaContext *context, GError **error)
   return FALSE;
 }
 
-/* The references to contexts that callers still have to release. tarn_cuda_context_release ()
- * refuses any other handle before the driver sees it. */
+/* The list of the contexts that callers got from tarn_cuda_make_default_context (), and have not
+ * released yet.  tarn_cuda_context_release () looks for its argument in this list, and refuses any
+ * other handle, so the driver never sees an invalid one. */
 static GArray *given; /* of TarnCudaContext; NULL: none yet; guarded by given_lock */
 static TarnMutex given_lock = TARN_MUTEX_INIT;
 
@@ -338,7 +339,8 @@ static struct
 static void
 initialize_process (void)
 {
-  /* Each caller of tarn_cuda_autoinit () makes the context current in its own thread. */
+  /* Pops the context again, because each call of tarn_cuda_autoinit () makes the context current in
+   * its own thread. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator below the heaps that serve captured graphs.  It gets its memory from a pool.
- * Graphs may still use memory that a heap frees.  So the allocator queues that memory, and returns
- * it when no capture is in progress and the host has waited for the device. */
+ * The allocator below the heaps that serve captured CUDA graphs.  (A heap divides large pieces of
+ * memory into blocks.) The allocator gets its memory from a pool.  A graph may still use memory
+ * that its heap has freed.  So the allocator queues freed memory, and returns it to the pool when
+ * no capture is in progress and the host has waited for the device. */
 
 #ifndef TARN_CUDA_GRAPH_PIECES_PRIVATE_H
 #define TARN_CUDA_GRAPH_PIECES_PRIVATE_H
@@ -11,21 +12,24 @@
 #include <tarn/allocator.h>
 #include <tarn/pool.h>
 
-/* Makes an allocator to be put below heaps of captured graphs, over a pool of CUDA memory.  Its
- * memory counts towards the pool's limit, and is neither moved nor returned before the caller calls
- * _tarn_cuda_graph_pieces_release (). */
+/* Makes an allocator over a pool of CUDA memory, for heaps that serve captured CUDA graphs.  The
+ * allocator's memory counts towards the pool's limit.  Until the caller calls
+ * _tarn_cuda_graph_pieces_release (), the memory stays at its address, and the allocator does not
+ * return it to the pool. */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Queues an allocator's unused memory to be returned to the pool, and from now on also memory that
- * becomes unused.  Call this when the graphs that use the allocator are gone. */
+/* Queues an allocator's unused memory to be returned to the pool.  From now on, also queues memory
+ * as soon as it becomes unused.  Call this when the graphs that use the allocator are gone. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
-/* Return the queued memory, unless a capture is in progress.  Before that the host waits for the
- * device, which may still run graphs that are gone.  If the host cannot wait, the memory stays
- * queued, and the next call tries again.  Only one thread returns memory at a time: if another
- * thread does so, it also returns what the caller has queued, and _tarn_cuda_graph_pieces_settle ()
- * leaves that to it.  The other function waits until that thread has ended, so that afterwards no
- * thread uses a context whose graphs the program has released. */
+/* These functions make the host wait for the device, which may still run graphs that the program
+ * has released, and then return the queued memory to the pools.
+ * - While a capture is in progress, they return nothing.
+ * - If the host cannot wait, the memory stays queued, and the next call tries again.
+ * - Only one thread returns memory at a time.  It also returns memory that other threads have
+ *   queued.  So if another thread is returning memory, _tarn_cuda_graph_pieces_settle () does
+ *   nothing.  _tarn_cuda_graph_pieces_settle_and_wait () waits until the other thread has finished,
+ *   so that afterwards no thread uses a context whose graphs the program has released. */
 void _tarn_cuda_graph_pieces_settle (void);
 void _tarn_cuda_graph_pieces_settle_and_wait (void);
 
@@ -36,10 +40,10 @@ gboolean _tarn_cuda_is_graph_pieces (TarnAllocator *allocator);
  * _tarn_cuda_graph_pieces_new (), or any other allocator itself. */
 TarnAllocator *_tarn_cuda_graph_pieces_get_direct (TarnAllocator *allocator);
 
-/* Adds to the number of captures in progress.  @change: may be negative. */
+/* Adds @change, which may be negative, to the number of captures in progress. */
 void _tarn_cuda_count_captures (gint change);
 
-/* Returns TRUE if a capture is in progress, so that the host may not wait. */
+/* Returns TRUE if a capture is in progress.  Then the host must not wait for the device. */
 gboolean _tarn_cuda_is_anything_captured (void);
 
 #endif

@@ -17,7 +17,8 @@
 #include "common/lock-private.h"
 #include "order-private.h"
 
-/* The pool that lends memory, and its heap's functions for virtual memory. */
+/* A pool that lends memory to the heaps of captured CUDA graphs, and the functions for virtual
+ * memory of the heap below that pool. */
 typedef struct
 {
   gint ref_count; /* atomic */
@@ -38,21 +39,22 @@ typedef struct
 
 typedef struct
 {
-  Lender *lender;    /* a reference */
-  gint is_released;  /* atomic: the graphs are gone */
-  TarnMutex lock;    /* guards used, spare and known */
-  GHashTable *used;  /* address -> TarnBlock of the pool that a heap uses */
-  GPtrArray *spare;  /* TarnBlocks that heaps have freed */
-  GHashTable *known; /* a set of TarnMemory.address: memory of cuMemCreate () that was mapped */
+  Lender *lender;   /* a reference */
+  gint is_released; /* atomic: the graphs are gone */
+  TarnMutex lock;   /* guards used, spare and known */
+  GHashTable *used; /* address -> TarnBlock of the pool that a heap uses */
+  GPtrArray *spare; /* TarnBlocks that heaps have freed */
+  /* a set of TarnMemory.address: memory from cuMemCreate () that a heap has mapped */
+  GHashTable *known;
 } Pieces;
 
-/* Memory is given back in the order of the list, because an address must be unmapped before it is
- * released.  So only one thread at a time, the settler, gives memory back. */
+/* Tarn returns freed memory to the pools in the order of this list, because an address must be
+ * unmapped before it is released.  So only one thread at a time, the settler, returns memory. */
 static TarnMutex lock = TARN_MUTEX_INIT;  /* a thread that takes it holds no other lock */
 static TarnCond settled = TARN_COND_INIT; /* settler became NULL */
 static GArray *leaving;        /* guarded by the lock: Leavings, in the order of their frees */
 static const GThread *settler; /* guarded by the lock; NULL: none */
-static guint n_leaving; /* atomic: the length of leaving, which can be read without the lock */
+static guint n_leaving;        /* atomic: leaving->len, for threads that do not hold the lock */
 
 static GArray *
 leaving_new (void)
@@ -103,8 +105,9 @@ leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize
   _tarn_mutex_unlock (&lock);
 }
 
-/* Makes the host wait for all commands in the context of a lender's pool.  Returns TRUE also if the
- * context or the driver is gone, because its commands are then gone, too. */
+/* Makes the host wait for all commands in the context of a pool that lends memory.  Returns FALSE
+ * if the host cannot wait.  Returns TRUE if the context or the driver is gone, because the commands
+ * are then gone, too. */
 static gboolean
 synchronize (const Lender *lender)
 {
@@ -156,8 +159,8 @@ synchronize_all (const GArray *entries)
   return failed;
 }
 
-/* Gives the memory of entries back, after the host has waited for their contexts.  Returns the
- * entries for whose context it could not wait. */
+/* Makes the host wait for the context of each entry, and then returns the entries' memory to the
+ * pools.  Returns an array of the entries whose context the host could not wait for. */
 static GArray *
 give_back (const GArray *entries)
 {
@@ -179,8 +182,8 @@ give_back (const GArray *entries)
   return rest;
 }
 
-/* Gives the listed memory back, and puts entries that it could not give back into the list again,
- * before newer entries.  Goes on until the list has no newer entries, or a capture is in
+/* Returns the listed memory to the pools.  Puts the entries for which this failed back at the start
+ * of the list.  Repeats until no thread has added an entry meanwhile, or a capture is in
  * progress. */
 static void
 settle (void)
@@ -202,8 +205,9 @@ settle (void)
     }
 }
 
-/* Makes the calling thread the settler, if there is none, until it has given memory back.
- * @may_wait: if another thread is the settler, wait until it is not. */
+/* Makes the calling thread the settler (the one thread that returns listed memory), if there is
+ * none, and returns the memory.  @may_wait: TRUE to wait first while another thread is the
+ * settler. */
 static void
 become_settler (gboolean may_wait)
 {
@@ -382,8 +386,8 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* Releases memory of cuMemCreate (): at once if it was never mapped, because no graph can use it
- * then; otherwise later, when the device is idle. */
+/* Releases memory from cuMemCreate ().  If it was never mapped, no graph can use it, so releases it
+ * now.  Otherwise adds it to the list of memory that is released when the device is idle. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -564,7 +568,8 @@ lender_new (TarnPool *pool)
   lender->ref_count = 1;
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  /* Only virtual memory of a heap counts towards the pool's limit. */
+  /* Uses the upstream's virtual memory only if the upstream is a heap, because only a heap counts
+   * that memory towards the pool's limit. */
   if (tarn_heap_get_stats (upstream, &stats))
     tarn_allocator_get_ops (upstream, &lender->ops);
   lender->data = tarn_allocator_get_user_data (upstream);

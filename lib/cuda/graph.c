@@ -24,11 +24,13 @@
 
 typedef struct
 {
-  guint64 id;            /* never reused */
-  TarnPool *pool;        /* the program's pool; a reference */
-  gpointer handle;       /* the stream of the capture; the program keeps it alive until it has
-                            ended the graph, which waits while n_asking > 0 */
-  guint64 capture;       /* the driver's number of the capture; 0: not known yet, or it is over */
+  guint64 id;     /* never reused */
+  TarnPool *pool; /* the program's pool; a reference */
+  /* the stream at which the capture began; the program keeps the stream alive until it has ended
+   * the graph, and tarn_cuda_pool_end_graph () waits while n_asking > 0 */
+  gpointer handle;
+  /* the driver's number of the capture; 0: not known yet, or the capture has ended */
+  guint64 capture;
   gboolean is_open;      /* the capture was begun, and not ended */
   guint n_asking;        /* threads that are asking the driver about the handle */
   TarnAllocator *pieces; /* a reference */
@@ -150,8 +152,9 @@ learn_capture (Graph *graph, const TarnCudaContext *context)
     _tarn_cond_broadcast (&asking_ended);
 }
 
-/* Asks the driver for each capture of a pool whose number Tarn does not know yet.  The driver has
- * no number before the program begins the capture, after tarn_cuda_pool_begin_graph (). */
+/* Asks the driver for the number of each capture of a pool, if Tarn does not know the number yet.
+ * Tarn cannot ask in tarn_cuda_pool_begin_graph (), because the program begins the capture only
+ * after that call. */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -235,9 +238,9 @@ await_askers (Graph *graph)
   return graph;
 }
 
-/* Ends a graph's capture, unless it has ended already.  Then the program may destroy the stream.
- * May release the lock meanwhile.  Returns the graph, or NULL if another thread has released it by
- * then. */
+/* Marks a graph's capture as ended, if it is not marked yet, and waits until no thread asks the
+ * driver about its stream.  Afterwards the program may destroy the stream.  May release the lock
+ * meanwhile.  Returns the graph, or NULL if another thread has released the graph by then. */
 static Graph *
 close_graph (Graph *graph)
 {
@@ -254,7 +257,8 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  It has TARN_POOL_FINDABLE, because the program's pool may have it. */
+/* Makes the pool of a graph.  The pool has TARN_POOL_FINDABLE (blocks can be found by address),
+ * because the program's pool may have this flag, and its requests go to the graph's pool. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -311,7 +315,8 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Returns the context of a pool.  Fails if it has none, or the stream cannot be captured in it. */
+/* Returns the context of a pool whose stream is going to be captured.  Fails if the pool's memory
+ * is not CUDA's, or if the stream cannot be captured in the context. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {

@@ -14,7 +14,8 @@
 
 #define KIND "cuda-context"
 
-/* The functions of the memo's creator, which this file's functions call in a context. */
+/* The functions that the creator of a memo passed.  This file calls them while the value's context
+ * is current. */
 typedef struct
 {
   TarnMemoOps ops;

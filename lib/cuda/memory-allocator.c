@@ -307,8 +307,9 @@ tarn_cuda_async_allocator_new (CUcontext context, CUmemoryPool pool, GError **er
   return NULL;
 }
 
-/* Returns the data of a CUDA allocator.  For the allocator of a graph's memory, returns the data of
- * the allocator below its pool.  Returns NULL for an allocator of other memory. */
+/* Returns the data of an allocator of CUDA memory.  For an allocator of graph-pieces.c, which gets
+ * its memory from a pool, returns the data of the allocator below that pool.  Returns NULL for an
+ * allocator of other memory. */
 static TarnCudaMemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
 {

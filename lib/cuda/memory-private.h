@@ -24,12 +24,14 @@ typedef struct
 {
   gsize granularity; /* bytes; 0: the device has no virtual memory */
   unsigned int handle_types;
-  gint has_rdma; /* atomic: ask cuMemCreate () for GPUDirect RDMA; FALSE after it refused that */
+  /* atomic; TRUE: ask cuMemCreate () for memory with GPUDirect RDMA; FALSE after a refusal */
+  gint has_rdma;
   TarnCudaAccess *access; /* for the device itself, first, and its peers; owned, nullable */
   gsize n_access;
 } TarnCudaVirtual;
 
-/* A kernel that finds a byte in a device's memory (contents.c), compiled at its first use. */
+/* A kernel that finds the first byte of device memory that differs from a given value
+ * (contents.c).  Tarn compiles the kernel at its first use. */
 typedef struct
 {
   TarnMutex lock;
@@ -88,7 +90,7 @@ gboolean _tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gs
 void _tarn_cuda_finder_init (TarnCudaFinder *self);
 void _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context);
 
-/* Sets the functions for virtual memory, unless the device has none. */
+/* Sets an allocator's functions for virtual memory, unless the device has no virtual memory. */
 void _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops);
 
 #endif

@@ -30,7 +30,8 @@ CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 /* Returns TRUE for the default stream that all threads share. */
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
 
-/* Returns FALSE for another thread's default stream, for which this thread has no CUstream. */
+/* Returns TRUE if this thread has a CUstream for a handle.  Returns FALSE for another thread's
+ * default stream, because CU_STREAM_PER_THREAD means the calling thread's own. */
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
 CUstream _tarn_cuda_get_legacy_stream (void);
 

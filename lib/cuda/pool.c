@@ -74,9 +74,11 @@ virtual_works (TarnCudaMemoryAllocator *self, GError **error)
   return TRUE;
 }
 
-/* Some drivers state that a device has virtual memory, and then refuse to make or map it, for
- * example in a container or on some boards.  So this function tests it.  If the test fails, and
- * cuMemAlloc (), too, there is just too little memory now, and the pool uses virtual memory. */
+/* Makes an allocator that uses virtual memory if that works, otherwise cuMemAlloc ().  Some drivers
+ * state that a device has virtual memory, and then refuse to make or map it, for example in a
+ * container or on some boards.  So this function tests it.  If the test fails, it also tests
+ * cuMemAlloc ().  If that fails, too, the device just has too little free memory now, and the
+ * allocator uses virtual memory. */
 TarnAllocator *
 _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
                                GError **error)

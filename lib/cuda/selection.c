@@ -47,8 +47,10 @@ call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
   return tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
 }
 
-/* Returns a device's UUID.  For a part of a GPU (MIG), the driver's newer function returns the
- * part's UUID, and the older one the GPU's.  So two different UUIDs mean a part of a GPU. */
+/* Returns a device's UUID as text: "MIG-..." with the part's UUID if the device is a part of a GPU
+ * (MIG), otherwise "GPU-...".  For a part, the driver's newer function returns the UUID of the
+ * part, and the older function that of the GPU.  So the device is a part if the two UUIDs
+ * differ. */
 static gchar *
 get_uuid (const TarnCudaDriver *driver, CUdevice device)
 {

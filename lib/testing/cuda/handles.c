@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Handles of contexts, streams, events, modules and functions: numbers that are no addresses of
- * memory, so that a program that reads through one crashes.  The lock guards every table. */
+ * The tables of handles of contexts, streams, events, modules and functions.  A handle is a number
+ * that is no address of memory, so a program that uses a handle as a pointer crashes.  One lock
+ * guards all tables. */
 
 #include "testing/cuda/fake-private.h"
 

@@ -401,9 +401,9 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
   return block != NULL ? block->allocation : 0;
 }
 
-/* Ends the test if memory is used before its allocation is ready.  Checks nothing if a later
- * allocation has the memory now: until the free of @allocation has run, commands of @allocation may
- * still use the memory. */
+/* Ends the test if a command uses memory before the memory's allocation is ready.  Skips the check
+ * if a later allocation has the memory now: commands may still use the memory through @allocation
+ * until the stream runs the free of @allocation. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {

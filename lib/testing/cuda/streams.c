@@ -260,8 +260,8 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
-/* Drops a command of a stream that ends.  If it records a mark, streams waiting for that
- * continue. */
+/* Drops a command of a stream whose context is being destroyed.  If the command records a mark (a
+ * point in a stream), streams that wait for this mark continue. */
 static void
 drop_command (Command *command)
 {
