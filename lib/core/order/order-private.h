@@ -15,20 +15,19 @@
  * keeps for this queue, the queue's share, and does not call the driver.  Or the free puts it into
  * a thread's cache in front of the share, without a lock (pool/cache-private.h).
  *
- * Memory changes queues in two ways.
+ * Memory changes queues in two ways: by timely events or by late events.
  *
- *     timely events  The free at once records an event on every queue that uses the block.  It does
- *                    so if several queues use the block, if the program has moved the block to its
- *                    queue, if the queue is out of order, if blocks of that size are often handed
- * over from queue to queue, or if the pool returns the memory to upstream at once.  A later request
- * of another queue makes that queue wait for these events, but not for commands that were put on
- * the first queue after the free.
+ * Timely events: the free at once records an event on every queue that uses the block.  It does so
+ * if several queues use the block, if the program has moved the block to its queue, if the queue is
+ * out of order, if blocks of that size are often handed over from queue to queue, or if the pool
+ * returns the memory to upstream at once.  A later request of another queue makes that queue wait
+ * for these events, but not for commands that were put on the first queue after the free.
  *
- *     late events    A request may find suitable blocks only in the shares of other queues.  Then
- * it takes fresh memory, and marks these queues as wanted.  The next request or free that names
- * such a queue and takes the lock knows that the queue is alive, so it records an event, one for
- * all wanted blocks of the share.  If the backend keeps queues alive, the request that marks the
- * queue records the event itself.  The event may also stand for commands that came after the free.
+ * Late events: a request may find suitable blocks only in the shares of other queues.  Then it
+ * takes fresh memory, and marks these queues as wanted.  The next request or free that names such a
+ * queue and takes the lock knows that the queue is alive, so it records an event, one for all
+ * wanted blocks of the share.  If the backend keeps queues alive, the request that marks the queue
+ * records the event itself.  The event may also stand for commands that came after the free.
  *
  * A request does not make its queue wait for a late event, because this could be a deadlock: the
  * commands after the free may wait for the host, and the host may wait for the request's queue.

@@ -682,7 +682,7 @@ void _tarn_layer_queue_end_if_over (LayerQueue *self);
 void _tarn_layer_queue_poll (LayerQueue *self);
 
 /* Waits for the commands that buffers wait for.  Returns FALSE if there are none, if a command
- * failed, or if no command got done for 1 s. */
+ * failed, or if no command got done for 10 s. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
 /* Waits for all commands, also after one has failed.  Returns FALSE if it had nothing to wait for,

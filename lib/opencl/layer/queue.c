@@ -480,7 +480,7 @@ _tarn_layer_queue_finish (LayerQueue *self)
 /* A request for memory gives up when a queue has made no progress for PATIENCE microseconds, or for
  * SHORT_PATIENCE if an earlier request gave up.  The queue may be waiting for a function of the
  * program that itself waits for this thread, for example for a callback that wants a mutex. */
-#define PATIENCE G_TIME_SPAN_SECOND
+#define PATIENCE (10 * G_TIME_SPAN_SECOND)
 #define SHORT_PATIENCE (G_TIME_SPAN_SECOND / 100)
 
 /* Waits for a marker, and stops if no command of the queue gets done for too long.  Returns TRUE if

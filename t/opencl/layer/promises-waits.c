@@ -8,7 +8,7 @@
 #include "promises.h"
 
 #define SIZE (4 * MIB)
-#define WAIT (10 * G_TIME_SPAN_SECOND)
+#define WAIT (20 * G_TIME_SPAN_SECOND)
 
 static cl_int
 wait_status (cl_event event, gint64 wait)
