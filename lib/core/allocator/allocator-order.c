@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls the functions of a backend for queues, and for events that order commands on them.  If a
- * function fails without setting an error, the code here sets one. */
+ * Calls those functions of a backend that concern queues, and events that order the commands of
+ * queues.  If such a function fails without setting an error, the code here sets one. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"
@@ -50,9 +50,10 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                           error);
 }
 
-/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: the queue
- * exists, because the program names it in the current call.  Otherwise it may be destroyed: a
- * backend that cannot keep queues alive then records the event on all its queues. */
+/* Records an event on a queue.  Returns NULL with an error on failure.  @is_named: TRUE if the
+ * program names the queue in the current call, so the queue certainly exists.  If FALSE, the
+ * program may have destroyed the queue; then a backend that cannot keep queues alive records the
+ * event on all its queues instead. */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators: their struct, the listeners that receive their state, and calls of the functions of a
- * backend (the program's or a driver's TarnAllocatorOps).  A direct allocator calls its backend for
- * every block; pools and heaps keep memory, and get it from their upstream allocator. */
+ * Allocators: their struct, the listeners that receive their state, and the calls of a backend's
+ * functions (a TarnAllocatorOps, from the program or from a driver).  A direct allocator calls
+ * its backend for every block.  Pools and heaps keep freed memory for reuse, and allocate memory
+ * from the allocator below them, their upstream. */
 
 #ifndef TARN_ALLOCATOR_PRIVATE_H
 #define TARN_ALLOCATOR_PRIVATE_H
@@ -13,8 +14,9 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
-/* A listener that receives the state of allocators: a recording, or a snapshot.  Properties are
- * pairs of a TarnTraceProperty and a number.  The caller holds the allocator's lock. */
+/* Receives the state of allocators, in order to write it to a recording or a snapshot.
+ * @properties: pairs of a TarnTraceProperty and a number.  Whoever calls these functions holds the
+ * allocator's lock. */
 typedef struct _TarnListener TarnListener;
 typedef struct _TarnOrigin TarnOrigin; /* the origin of a block's request: block-private.h */
 struct _TarnListener
@@ -31,7 +33,8 @@ struct _TarnListener
                   guint64 address /* the address that the program sees */);
 };
 
-/* The functions of one kind of allocator: direct ones, heaps or pools. */
+/* The functions that one kind of allocator implements.  There are three kinds: direct allocators,
+ * heaps and pools. */
 typedef struct
 {
   const gchar *kind; /* for messages: "pool" */
@@ -50,17 +53,21 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Takes the allocator's lock, and keeps threads from changing anything without it.  Nullable. */
+  /* Takes the allocator's lock, and makes threads take that lock before they change anything,
+   * including their own caches.  NULL if the allocator has no lock. */
   void (*freeze) (TarnAllocator *allocator);
-  /* Undoes freeze (), and turns tracing of blocks on or off, as recordings now need. */
+  /* Releases the allocator's lock after freeze ().  Turns tracing of blocks on if anything
+   * needs it now, such as a recording, else off. */
   void (*thaw) (TarnAllocator *allocator);
-  /* Describes the allocator, its blocks and its memory.  The caller has called freeze (). */
+  /* Calls the functions of @listener with the allocator, its blocks and its memory.  The caller has
+   * called freeze (). */
   void (*tell) (TarnAllocator *allocator, TarnListener *listener);
-  /* Describes the allocator's counters.  The caller has called freeze (). */
+  /* Calls @listener->counters () with the allocator's counters.  The caller has called freeze
+   * (). */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* The next four are for pools only.  @is_wanted: a request needs the memory now, so the host
-   * waits for commands that still use it. */
+  /* The next four functions are for pools only.  If their argument @is_wanted is TRUE, a request
+   * needs the memory now, so the host waits for commands that still use the memory. */
 
   /* Gets the origin of the request of a block in use.  The caller has called freeze ().  Returns
    * FALSE if the origin is unknown. */
@@ -68,10 +75,12 @@ typedef struct
 
   /* Returns TRUE if all commands that use a cached block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Records events for a list of retired blocks, before the pool returns them upstream. */
+  /* Records an event on each queue that uses one of these blocks, which the pool is about to return
+   * upstream.  @blocks: a linked list. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
-  /* Returns a retired block's memory upstream although commands may still use it.  Returns FALSE
-   * with an error, and does nothing, if the driver cannot tell when those commands are done. */
+  /* Returns the memory of a block upstream although commands may still use the memory.  The block
+   * is in state RETIRED, so no request can get it.  Returns FALSE with an error, and does nothing,
+   * if the driver cannot tell when these commands are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
   /* For heaps only: gets the alignment of all memory, in bytes, and allocates memory with another
@@ -94,12 +103,14 @@ struct _TarnAllocator
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* for user_data; nullable */
   TarnAllocator *direct;  /* the direct allocator below: upstream's, or this one itself */
-  guint level;            /* level of the allocator below, plus 1; 0: none is below
-                             (base/duty-private.h) */
-  guint64 id;             /* unique in the process; 0: it is not in the registry */
-  GList registry_link;    /* guarded by the registry's lock */
-  TarnAllocator *given;   /* if TARN_DEBUG has put this allocator between a pool and its
-                             upstream: that upstream; NULL: otherwise */
+  /* This allocator's level in the stack of allocators: 0 if no allocator is below, else one more
+   * than the level of the allocator below (base/duty-private.h). */
+  guint level;
+  guint64 id;          /* unique in the process; 0: it is not in the registry */
+  GList registry_link; /* guarded by the registry's lock */
+  /* The upstream that the program gave a pool, if TARN_DEBUG has put this allocator between the
+   * pool and that upstream.  NULL in all other allocators. */
+  TarnAllocator *given;
   gsize (*trim) (gpointer user_data,
                  gsize keep_bytes); /* direct allocators only, for their klass->trim; nullable */
   gint ref_count;                   /* atomic; includes one for each block of a direct allocator */
@@ -149,7 +160,7 @@ gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, Tar
                                        GError **error);
 void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
-/* A function of the type of TarnAllocatorOps.allocate and backing_new. */
+/* The type of the functions allocate () and backing_new () of TarnAllocatorOps. */
 typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *memory,
                                     GError **error);
 gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
@@ -185,22 +196,24 @@ gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpoi
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
 
-/* Returns TRUE if TARN_DEBUG checks the blocks of an allocator. */
+/* Returns TRUE if TARN_DEBUG checks the blocks of an allocator for mistakes of the program. */
 static inline gboolean
 _tarn_allocator_is_debugged (const TarnAllocator *allocator)
 {
   return allocator->direct->given != NULL;
 }
 
-/* Gets the allocator that the program gave a pool as upstream.  @upstream: the pool's actual
- * upstream: that allocator itself, or, with TARN_DEBUG, an allocator of debug/ over it. */
+/* Returns the allocator that the program gave a pool as its upstream.  @upstream: the allocator
+ * from which the pool really allocates.  With TARN_DEBUG this is an allocator of the folder debug/,
+ * which allocates from the program's; otherwise it is the program's allocator itself. */
 static inline TarnAllocator *
 _tarn_allocator_get_given (TarnAllocator *upstream)
 {
   return upstream->given != NULL ? upstream->given : upstream;
 }
 
-/* Gets the direct allocator that the program made, never one of debug/. */
+/* Returns the direct allocator of the program below an allocator.  Skips the direct allocator that
+ * TARN_DEBUG inserts (folder debug/). */
 static inline TarnAllocator *
 _tarn_allocator_get_backend (const TarnAllocator *allocator)
 {
@@ -235,8 +248,9 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Returns TRUE if some memory could have @size bytes.  Negative numbers, converted to gsize, are
- * too large.  Tarn checks this first in each request; a heap checks again after rounding up. */
+/* Returns TRUE if memory of @size bytes can exist.  A negative number that the program converted to
+ * gsize is too large, so this returns FALSE for it.  Tarn checks the size of each request first
+ * with this function.  A heap calls it again after it has rounded a size up. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)
 {

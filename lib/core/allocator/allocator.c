@@ -1,8 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators: the code that all kinds share, and direct allocators, which call a backend's
- * functions for every block.  Nothing here takes a lock: threads share only the reference count. */
+ * Allocators: the code that all three kinds share (direct allocators, heaps and pools), and the
+ * direct allocators, which call a backend's functions for every block.  Nothing in this file
+ * takes a lock, because the only field that threads change is an allocator's reference count,
+ * which is atomic. */
 
 #include "allocator/allocator-private.h"
 
@@ -17,12 +19,13 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* TRUE while this thread runs a reclaim function (TarnAllocatorOps.reclaim).  A request that the
- * thread makes meanwhile calls no reclaim function again. */
+/* TRUE while this thread runs a reclaim function (TarnAllocatorOps.reclaim).  If the thread makes
+ * another request meanwhile, that request calls no reclaim function. */
 static _Thread_local gboolean in_reclaim = FALSE;
 
-/* Begins to call reclaim functions.  The caller must call _tarn_reclaim_end () afterwards.  Returns
- * FALSE if this thread is inside a reclaim function already. */
+/* Marks this thread as one that calls reclaim functions (TarnAllocatorOps.reclaim).  Returns FALSE
+ * if the thread is marked already, because it is inside a reclaim function.  After TRUE, the caller
+ * must call _tarn_reclaim_end (). */
 gboolean
 _tarn_reclaim_begin (void)
 {
@@ -32,7 +35,7 @@ _tarn_reclaim_begin (void)
   return TRUE;
 }
 
-/* Ends what _tarn_reclaim_begin () began. */
+/* Removes the mark that _tarn_reclaim_begin () set. */
 void
 _tarn_reclaim_end (void)
 {
@@ -40,8 +43,8 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
-/* Makes an allocator's label for messages: "pool 'NAME'", or "an unnamed pool", without quotes, so
- * that nobody takes "unnamed" for a name. */
+/* Makes an allocator's label for messages: "pool 'NAME'", or "an unnamed pool".  The second form
+ * has no quotes, so that nobody takes "unnamed" for the pool's name. */
 static gchar *
 make_label (const gchar *kind, const gchar *name)
 {
@@ -86,7 +89,8 @@ _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError 
                size);
 }
 
-/* Checks a request.  A child of fork () cannot allocate; G_MAXSSIZE bytes are the most. */
+/* Returns TRUE if a request may be served.  Returns FALSE with an error in a child of fork (), or
+ * if @size is more than G_MAXSSIZE. */
 static gboolean
 check_request (const TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -98,15 +102,17 @@ check_request (const TarnAllocator *allocator, gsize size, GError **error)
   return FALSE;
 }
 
-/* Returns TRUE for a direct allocator of the program, FALSE for one of debug/ (TARN_DEBUG). */
+/* Returns TRUE for a direct allocator that the program made.  Returns FALSE for pools, for heaps,
+ * and for the direct allocators of the folder debug/ (TARN_DEBUG). */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
   return allocator->direct == allocator && allocator->given == NULL;
 }
 
-/* Records that a backend was called for memory.  @start: the time when the call began; 0: recording
- * was off.  @error: why the call failed; NULL: it succeeded. */
+/* Adds to the recording that a backend was asked for memory.  @start: the time when the call of the
+ * backend began; 0 if recording was off then.  @error: why the call failed, or NULL if it
+ * succeeded. */
 void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           const GError *error, guint64 start)
@@ -115,8 +121,9 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Records that a backend was called to free memory.  @start: when the call began; 0: no
- * recording. */
+/* Adds to the recording that a backend has freed memory, and subtracts the bytes from the count of
+ * fault injection.  @start: the time when the call of the backend began; 0 if recording was off
+ * then. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -137,8 +144,8 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
-/* Makes the backend free memory after all commands now in a queue.  Returns FALSE if it does
- * not. */
+/* Asks the backend to free memory after all commands that are in a queue now.  Returns FALSE if the
+ * backend has not done so; the memory is then still allocated. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)
@@ -160,8 +167,9 @@ _tarn_direct_get_calls (void)
   return n_calls;
 }
 
-/* Counts one call of a direct allocator's backend for memory.  Counts no call of an allocator of
- * debug/ (TARN_DEBUG), because the call of the backend below it is counted. */
+/* Adds one to this thread's number of driver calls for memory, because a direct allocator calls its
+ * backend.  Adds nothing for a direct allocator of debug/ (TARN_DEBUG): the allocator below does
+ * the real call, and that call is counted. */
 void
 _tarn_direct_count_call (const TarnAllocator *allocator)
 {
@@ -169,8 +177,9 @@ _tarn_direct_count_call (const TarnAllocator *allocator)
     n_calls++;
 }
 
-/* Calls a function of a direct allocator's backend for memory.  The call counts as one, even if the
- * backend itself allocates memory through Tarn during the call. */
+/* Calls @func, a function of a direct allocator's backend that returns memory.  Adds exactly one to
+ * this thread's number of driver calls, even if the backend itself allocates memory through Tarn
+ * during the call. */
 static gboolean
 call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size, TarnMemory *memory,
                 GError **error)
@@ -183,7 +192,8 @@ call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
   return has_memory;
 }
 
-/* Calls a function of a direct allocator's backend for memory, unless TARN_FAULTS makes the request
+/* Calls @func, a function of a direct allocator's backend that returns memory.  Sets an error
+ * without calling @func if TARN_FAULTS, the variable for fault injection, makes this request
  * fail. */
 gboolean
 _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
@@ -200,7 +210,8 @@ _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize si
   return FALSE;
 }
 
-/* Calls a direct allocator's backend for a backing: memory without an address until mapped. */
+/* Asks a direct allocator's backend for a backing: memory that has no address until the backend
+ * maps the memory to one. */
 gboolean
 _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
                            GError **error)
@@ -234,7 +245,8 @@ call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return _tarn_call (allocator, allocate, size, memory, error);
 }
 
-/* Calls the backend once for memory, without a retry or a reclaim. */
+/* Asks the backend once for memory.  Neither retries nor calls a reclaim function after a
+ * failure. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
@@ -262,8 +274,9 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return FALSE;
 }
 
-/* Asks the backend to free memory.  Call this between _tarn_reclaim_begin () and _tarn_reclaim_end
- * ().  Returns TRUE if the backend freed some. */
+/* Asks the backend to free memory that the backend itself caches.  Returns TRUE if the backend
+ * freed some.  The caller has called _tarn_reclaim_begin (), and calls _tarn_reclaim_end ()
+ * later. */
 gboolean
 _tarn_allocator_reclaim (TarnAllocator *allocator)
 {
@@ -271,7 +284,8 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
   return allocator->ops.reclaim != NULL && _tarn_call_plain (allocator, reclaim);
 }
 
-/* Gets the queue for requests that name none.  Returns NULL if the backend has no default queue. */
+/* Returns the queue for requests in which the program names no queue.  Returns NULL if the backend
+ * has no default queue. */
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
@@ -316,17 +330,17 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
                           (const guint64[]){ size, _tarn_record_get_code (error) });
 }
 
-/* Returns TRUE if the backend makes new memory ready by commands on a queue, such as an
- * asynchronous allocation.  Those commands may still be running. */
+/* Returns TRUE if the backend makes new memory ready by commands on a queue, as cuMemAllocAsync ()
+ * does.  These commands may still be running when the backend returns the memory. */
 static gboolean
 is_made_ready (TarnAllocator *allocator)
 {
   return allocator->ops.fresh_queue != NULL && _tarn_call_plain (allocator, fresh_queue) != NULL;
 }
 
-/* Allocates a block.  References the queue that makes the memory ready before it allocates the
- * memory.  In the opposite order, if the queue could not be referenced, the memory would have to be
- * freed while that queue may still use it. */
+/* Allocates a block.  If the backend has a default queue, takes a reference to this queue first,
+ * and only then allocates the memory.  In the opposite order, the reference could fail after the
+ * allocation, and the memory would have to be freed while the queue may still use it. */
 static TarnBlock *
 allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -350,8 +364,8 @@ allocate_block (TarnAllocator *allocator, gsize size, GError **error)
   return block;
 }
 
-/* Allocates a block of a direct allocator, used by the queue that makes the memory ready, if
- * any. */
+/* Allocates a block of a direct allocator, and records the result.  If a default queue makes the
+ * memory ready, the block counts as used by this queue. */
 TarnBlock *
 _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -369,7 +383,8 @@ _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **erro
   return block;
 }
 
-/* Frees a block of a direct allocator, unless it has other users (tarn_block_ref ()). */
+/* Frees a block of a direct allocator.  If other parts of the program have a reference to the block
+ * (tarn_block_ref ()), only drops the caller's reference. */
 void
 _tarn_direct_free_block (TarnBlock *block)
 {
@@ -451,7 +466,7 @@ static const TarnAllocatorClass direct_class = {
   .tell_counters = direct_tell_counters,
 };
 
-/* Returns TRUE if a backend has either all ordering functions or none of them. */
+/* Returns TRUE if a backend has either all functions for queues and events, or none of them. */
 static gboolean
 ordering_is_all_or_none (const TarnAllocatorOps *ops)
 {
@@ -490,8 +505,8 @@ heap_functions_are_whole (const TarnAllocatorOps *ops)
                                        : all && _tarn_is_power_of_two (ops->virtual_granularity);
 }
 
-/* Copies the caller's functions to @known.  Returns FALSE with a message if struct_size shows that
- * @ops is no TarnAllocatorOps. */
+/* Copies the caller's functions to @known.  Returns FALSE with a message if ops->struct_size shows
+ * that @ops does not point to a TarnAllocatorOps. */
 static gboolean
 read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
 {
@@ -528,8 +543,9 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   return allocator;
 }
 
-/* Makes the direct allocator of debug/, which stands between a pool and @given, the allocator that
- * the program gave the pool.  Recordings and snapshots do not show it. */
+/* Makes a direct allocator for the folder debug/ (TARN_DEBUG).  It stands between a pool and
+ * @given, the allocator that the program gave the pool as upstream.  Recordings and snapshots do
+ * not show the new allocator. */
 TarnAllocator *
 _tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
                              GDestroyNotify destroy, TarnAllocator *given)
@@ -549,7 +565,8 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
-/* Takes a reference to an allocator.  Returns FALSE if the last one was released already. */
+/* Takes a reference to an allocator.  Returns FALSE if the allocator's last reference has been
+ * released already. */
 gboolean
 _tarn_allocator_try_ref (TarnAllocator *allocator)
 {
@@ -569,7 +586,8 @@ tarn_allocator_unref (TarnAllocator *allocator)
 {
   if (allocator == NULL || !g_atomic_int_dec_and_test (&allocator->ref_count))
     return;
-  /* dispose () would call the driver, which does not work in a child of fork (). */
+  /* In a child of fork (), do not dispose of the allocator: dispose () would call the driver, which
+   * does not work there. */
   if (!_tarn_forked ())
     allocator->klass->dispose (allocator);
 }

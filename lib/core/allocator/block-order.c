@@ -14,7 +14,8 @@
 
 const gchar _tarn_no_share = 0;
 
-/* Adds a queue to those that use a block.  If the block is of a pool, the caller holds its lock. */
+/* Adds a queue to the queues that use a block.  If the block belongs to a pool, the caller holds
+ * the pool's lock. */
 void
 _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
 {
@@ -35,8 +36,8 @@ uses (const TarnBlock *block, gpointer handle)
   return FALSE;
 }
 
-/* Makes a queue's struct for a block without a pool.  The backend keeps the queue alive until
- * _tarn_direct_queue_free (). */
+/* Makes the TarnQueue by which a block without a pool refers to a queue.  The backend keeps the
+ * queue alive until _tarn_direct_queue_free (). */
 TarnQueue *
 _tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error)
 {
@@ -51,7 +52,8 @@ _tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **e
   return queue;
 }
 
-/* Frees the struct of a queue.  The backend then no longer keeps the queue alive. */
+/* Frees a TarnQueue of a block without a pool, and tells the backend that it need not keep the
+ * queue alive any longer. */
 void
 _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
 {
@@ -59,13 +61,13 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
   g_free (queue);
 }
 
-/* Guards TarnBlock.uses of blocks without a pool that are in state SHARED, because several threads
- * may use and free such a block at the same time. */
+/* Guards TarnBlock.uses of blocks that belong to no pool and have several references (state
+ * SHARED).  Several threads may use and free such a block at the same time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
-/* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  Returns
- * FALSE if the queue was among them already.  If @queue is NULL, adds nothing, and returns TRUE if
- * @handle is among them. */
+/* Adds @queue, the struct of the queue @handle, to the queues that use a block without a pool.
+ * Returns FALSE if @handle was among these queues already.  If @queue is NULL, only returns TRUE if
+ * @handle is among these queues. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -112,7 +114,8 @@ drop_use (TarnBlock *block, guint i)
   _tarn_direct_queue_free (block->source->direct, queue);
 }
 
-/* Drops the queues that use a block, except the one with @handle.  NULL: drops all. */
+/* Removes all queues from those that use a block, except the queue @handle.  If @handle is NULL,
+ * removes all. */
 static void
 drop_uses_but (TarnBlock *block, gpointer handle)
 {
@@ -121,7 +124,8 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes the queue @handle (NULL: the host) wait for @used, a queue that uses a block. */
+/* Makes the queue @handle, or the host if @handle is NULL, wait for @used, a queue that uses a
+ * block. */
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
@@ -145,8 +149,9 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   return is_fine;
 }
 
-/* Adds the queue that makes a block's new memory ready to the queues that use the block, unless
- * another queue has already waited for the memory to be ready. */
+/* Handles a block whose new memory is made ready by commands on a queue, such as an asynchronous
+ * allocation.  Adds this queue to the queues that use the block, unless another queue has already
+ * waited for these commands. */
 static gboolean
 use_fresh_queue (TarnBlock *block, GError **error)
 {
@@ -155,9 +160,10 @@ use_fresh_queue (TarnBlock *block, GError **error)
   return _tarn_direct_record_use (block, _tarn_call_plain (block->source, fresh_queue), error);
 }
 
-/* Makes the queue @handle the only one that uses a block without a pool, and makes it wait for the
- * others.  @handle NULL: the host waits, and no queue uses the block any more.  After a failure the
- * block has the same queues as before, but some queues may have waited. */
+/* Makes the queue @handle wait for all other queues that use a block without a pool.  Afterwards
+ * @handle is the only queue that uses the block.  If @handle is NULL, the host waits instead, and
+ * then no queue uses the block.  Returns FALSE with an error on failure: the block has the same
+ * queues as before, but @handle may already wait for some of them. */
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -180,8 +186,8 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Makes the first queue that uses a block wait for the others, and then free the block's memory.
- * Returns FALSE if the backend cannot do that. */
+/* Makes the first queue that uses a block wait for the block's other queues, and then free the
+ * block's memory.  Returns FALSE, and frees nothing, if the backend cannot do that. */
 static gboolean
 free_on_used_queue (const TarnBlock *block)
 {
@@ -224,8 +230,9 @@ await_all (const TarnBlock *block)
   return are_done;
 }
 
-/* Waits for a block's queues and frees its memory.  If the driver cannot tell when a queue is done,
- * declares the memory lost, and never frees it. */
+/* Makes the host wait for the queues that use a block, and then frees the block's memory.  If the
+ * driver cannot tell when one of the queues is done, never frees the memory, and tells the
+ * allocator that the memory is lost. */
 static void
 free_or_lose (TarnBlock *block)
 {
@@ -235,8 +242,8 @@ free_or_lose (TarnBlock *block)
     _tarn_allocator_lose (block->source, block->memory, block->size);
 }
 
-/* Frees the memory of a block that queues use, after these queues are done.  If the driver cannot
- * tell when they are done, declares the memory lost, and never frees it. */
+/* Frees the memory of a block after the queues that use it are done.  If the driver cannot tell
+ * when they are done, never frees the memory, and tells the allocator that the memory is lost. */
 void
 _tarn_direct_free_used (TarnBlock *block)
 {

@@ -1,11 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks: their struct, their states, and their uses by queues.
+ * Blocks: their struct, their states, and the queues that use them.
  *
- * A pool caches ("holds") freed blocks.  A queue's share is the cached blocks that only this queue
- * used, and that it reuses without waiting.  A retired block is one that the pool returns upstream.
- * In a pool's read section, threads use their own caches without the pool's lock. */
+ * Terms of this file:
+ * - A pool "holds" a block if it caches the freed block.
+ * - A bin is a pool's list of cached blocks of one size class.
+ * - A queue's share is the cached blocks that only this queue has used.  The queue can reuse
+ *   them
+ * without waiting.
+ * - A retired block is one that the pool is returning upstream, to the allocator below the pool.
+ * - In a pool's read section, a thread uses its own cache without taking the pool's lock. */
 
 #ifndef TARN_BLOCK_PRIVATE_H
 #define TARN_BLOCK_PRIVATE_H
@@ -15,14 +20,14 @@
 #include "base/aligned-private.h"
 #include "common/whole-private.h"
 
-/* The states of a block.  The numbers are unlikely to be in memory by chance, so that Tarn can tell
- * a stray pointer from a block. */
+/* The states of a block.  The numbers are unlikely values of arbitrary memory, so Tarn can tell a
+ * stray pointer from a pointer to a block. */
 typedef enum
 {
   TARN_BLOCK_VACANT = 0,          /* a struct that has not been used yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
-  TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references: each holder frees it; it stays
-                                     SHARED until one reference is left */
+  TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references, each of which is released
+                                     by a free; stays SHARED until one is left */
   TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it; the pool still counts it as in use */
   TARN_BLOCK_HELD = 0x68656c64,   /* cached, in a bin of its pool */
   TARN_BLOCK_RETIRED = 0x64656164 /* being returned upstream */
@@ -32,50 +37,55 @@ typedef struct _TarnQueue TarnQueue;
 typedef struct _TarnEvent TarnEvent; /* pools only: order/ */
 typedef struct _TarnBins TarnBins;   /* pools only: pool/ */
 
-/* A queue that uses blocks.  A pool keeps one such struct for each queue, as long as anything in
- * the pool refers to the queue; each block without a pool has structs of its own. */
+/* A queue that uses blocks.  A pool has one such struct for each queue, and keeps it while anything
+ * in the pool refers to the queue.  A block that belongs to no pool has structs of its own. */
 struct _TarnQueue
 {
   gpointer handle;   /* the backend keeps the queue alive */
   gboolean in_order; /* its commands run one after the other */
 
   /* Guarded by the pool's lock */
-  guint n_refs;       /* blocks and running calls that refer to the queue */
-  guint n_recording;  /* running calls that record an event on the queue, and keep it alive */
-  gboolean is_known;  /* it is in the pool's table */
-  gboolean is_wanted; /* other queues need blocks of this queue's share: the next call that names
-                         this queue records events, after which others can use the blocks */
-  gboolean has_unrecorded; /* the pool could not record an event when some of the cached blocks were
-                              freed; the queue is in the pool's list of such queues */
+  guint n_refs;      /* blocks and running calls that refer to the queue */
+  guint n_recording; /* number of running calls that record an event on the queue; they keep the
+                        struct alive */
+  gboolean is_known; /* it is in the pool's table */
+  /* TRUE if other queues need blocks of this queue's share.  The next call of the program that
+   * names this queue records events on it, so that the other queues can wait for these events
+   * and use the blocks. */
+  gboolean is_wanted;
+  /* TRUE if the pool could not record an event on this queue when some of the queue's blocks
+   * were freed.  The pool keeps a list of such queues; unrecorded_link is the link in that list. */
+  gboolean has_unrecorded;
   GList unrecorded_link;
-  guint64 owner;   /* the queue's number in the heap that last gave it memory; 0: no heap did */
+  guint64 owner;   /* number by which a heap knows the queue, of the heap that last gave it
+                      memory; 0: none did */
   TarnBins *bins;  /* owned: the queue's share; NULL: it never had blocks */
   TarnQueue *next; /* in the list of unreferenced queues */
 };
 
-/* A use of a block by a queue.  The queue's commands before the event use the block.  If there is
- * no event, any command may use it, up to the queue's latest one. */
+/* A use of a block by a queue: the queue's commands before the event may use the block.  If there
+ * is no event, all commands that are in the queue now may use the block. */
 typedef struct
 {
   TarnQueue *queue; /* a reference */
   TarnEvent *event; /* a reference; NULL: none yet */
 } TarnUse;
 
-/* The value of TarnBlock.share for a block that will join no queue's share when it is freed.  It
- * differs from every queue's handle, and from NULL. */
+/* The value of TarnBlock.share that means: the block joins no queue's share of cached blocks when
+ * it is freed.  The value differs from NULL and from every queue's handle. */
 extern const gchar _tarn_no_share __attribute__ ((visibility ("hidden")));
 #define TARN_NO_SHARE ((gpointer) &_tarn_no_share)
 
-/* A block: the handle of an allocation, which the program gets.  A pool keeps the struct with the
- * memory when the block is freed, and hands out the same struct again, so that a hit allocates
- * nothing.
+/* A block: the program's handle of an allocation.  When the program frees a block, a pool keeps the
+ * struct together with the memory.  A later request gets the same struct again, so a cache hit need
+ * not allocate a struct.
  *
  * Invariants: size <= alloc_size, except that in a pool a block of size 0 has alloc_size 1.  In a
  * pool, share is the result of _tarn_block_get_share ().
  *
- * state is not among the first words, because malloc overwrites these when the struct is freed, and
- * a double free is detected by state.  Each block has a cache line of its own, because the thread
- * that uses the block writes to it. */
+ * The field state must not be in the first words of the struct.  Tarn detects a double free by the
+ * state, even if the struct has been freed, and malloc overwrites the first words of freed memory.
+ * Each block has a cache line of its own, because the thread that uses the block writes to it. */
 struct _TarnBlock
 {
   TarnMemory memory;
@@ -84,25 +94,32 @@ struct _TarnBlock
     gsize size;       /* if in use: the bytes that the program asked for */
     TarnBlock *below; /* if cached, retired or vacant: the next block in its list */
   };
-  gsize alloc_size;      /* bytes of its memory */
-  TarnAllocator *source; /* the pool, which TarnPool's active_blocks keeps alive, without a
-                            reference; or the direct allocator, with a reference */
-  gint state;   /* TarnBlockState; in a pool, guarded by the pool's lock, or written by the block's
-                   own thread in a read section; without a pool, atomic */
-  guint32 bin;  /* pools only, like is_hit, is_handed_on, is_away, number and share */
-  guint n_uses; /* number of queues that use it; 0: none is known */
-  guint8 exact : 1;         /* alloc_size is not its bin's size, so it is never cached */
-  guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
+  gsize alloc_size; /* bytes of its memory */
+  /* The block's pool or direct allocator.  A direct allocator's block has a reference to it.  A
+   * pool's block has none, because TarnPool.active_blocks keeps the pool alive. */
+  TarnAllocator *source;
+  /* A TarnBlockState.  In a pool, the pool's lock guards the state; in a read section, the
+   * thread to which the block belongs writes it without the lock.  Without a pool, the state is
+   * atomic. */
+  gint state;
+  guint32 bin;       /* pools only: index of the block's bin (is_hit, is_handed_on, is_away, number
+                        and share: pools only) */
+  guint n_uses;      /* number of queues that use it; 0: none is known */
+  guint8 exact : 1;  /* alloc_size is not its bin's size, so it is never cached */
+  guint8 is_hit : 1; /* the pool counted the latest request for it as a hit */
   guint8 called_driver : 1; /* the pool called the driver for memory to serve that request */
   guint8 is_unready : 1;    /* no queue has waited yet for the queue that makes it ready */
   guint8 is_handed_on : 1;  /* the program moved it to its queue while it was in use */
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
-  guint8 is_away : 1; /* a heap's memory, which the heap assigns to another queue than the block's,
-                         or to none; the pool can return it only when no queue uses it */
-  guint8 is_own;      /* atomic; TRUE: it is of its queue's arena (pool/arenas.c) */
-  guint16 number;     /* index in its chunk of structs; constant */
-  gpointer share;     /* handle of the queue whose share the block joins when it is freed; NULL: the
-                         share of blocks that no queue uses; TARN_NO_SHARE: none */
+  /* TRUE if the memory is a heap's, and the heap assigns it to no queue, or to another queue
+   * than the block's.  Then the pool can return the memory to the heap only when no queue uses
+   * the block. */
+  guint8 is_away : 1;
+  guint8 is_own;  /* atomic; TRUE: it is of its queue's arena (pool/arenas.c) */
+  guint16 number; /* index in its chunk of structs; constant */
+  /* Handle of the queue whose share (its cached blocks) the block joins when it is freed.  NULL:
+   * the share of blocks that no queue uses.  TARN_NO_SHARE: no share. */
+  gpointer share;
   union
   {
     TarnUse *uses;              /* owned; the array always keeps room for one */
@@ -116,8 +133,9 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or a new or an arena's block in
-                               a used struct; or one reference is left; or a free is undone */
+    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or a new or an arena's block
+                               whose struct was used before; or only one reference is left; or
+                               the pool cancels a free */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
              || before == TARN_BLOCK_ENDING;
@@ -143,8 +161,9 @@ _tarn_block_state_is_in_use (gint state)
   return state == TARN_BLOCK_ACTIVE || state == TARN_BLOCK_SHARED || state == TARN_BLOCK_ENDING;
 }
 
-/* Sets the state of a pool's block.  The caller holds the pool's lock; or it is in the pool's read
- * section, and the block is the calling thread's own, or in that thread's cache. */
+/* Sets the state of a pool's block.  The caller holds the pool's lock, or is in the pool's read
+ * section.  In a read section, the block must belong to the calling thread, or be in that thread's
+ * cache. */
 static inline void
 _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 {
@@ -152,9 +171,12 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
   block->state = (gint) state;
 }
 
-/* Gets the share that a block joins when it is freed: the handle of the only queue that uses it, if
- * that queue runs its commands in order and the use has no event; NULL if no queue uses the block;
- * otherwise TARN_NO_SHARE. */
+/* Returns the share (a queue's cached blocks) that a block joins when it is freed:
+ * - the handle of the queue, if only one queue uses the block, the queue runs its commands in
+ *   order,
+ * and no event ends the use
+ * - NULL, if no queue uses the block
+ * - TARN_NO_SHARE otherwise */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {
@@ -177,7 +199,8 @@ _tarn_block_update_share (TarnBlock *block)
   block->share = _tarn_block_get_share (block);
 }
 
-/* The origin of a block's request.  Known only while blocks are traced. */
+/* The time, thread, stack and tag of the request that got a block.  Tarn knows the origin only of
+ * requests that were made while it traced blocks. */
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
@@ -192,12 +215,14 @@ void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
-/* Add and drop references to a block beyond the first, in a table whose lock the caller holds.
- * _tarn_block_drop_reference () returns FALSE if the table had no reference to the block. */
+/* Add a reference to a block to a table, and remove one.  The table counts references beyond the
+ * block's first.  The caller holds the table's lock. _tarn_block_drop_reference () returns FALSE if
+ * the table has no reference to the block. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 
-/* block-order.c; all but _tarn_block_add_use () are for blocks of direct allocators */
+/* Functions of block-order.c.  All except _tarn_block_add_use () are for blocks of direct
+ * allocators. */
 void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
 TarnQueue *_tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error);
 void _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue);
@@ -205,7 +230,8 @@ gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **er
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
 
-/* Adds @queue to the queues that use a block, right before the block is freed.  NULL: adds none. */
+/* Adds @queue to the queues that use a block, right before the program frees the block.  Does
+ * nothing if @queue is NULL. */
 gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 
 /* recording-listener.c */

@@ -34,7 +34,7 @@ _tarn_block_destroy (TarnBlock *block)
   free (block);
 }
 
-/* Logs that the program freed something that is not a block in use. */
+/* Logs that the program freed a block twice, or freed something that is not a block. */
 void
 _tarn_block_report_double_free (const TarnBlock *block, gint state)
 {
@@ -66,8 +66,9 @@ _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block)
   return n > 0;
 }
 
-/* The blocks without a pool in state SHARED, with their numbers of extra references.
- * (TarnBlocks.shared has the same for a pool.) */
+/* A table of the blocks without a pool that have several references (state SHARED).  For each,
+ * it has the number of references beyond the first.  TarnBlocks.shared is the same table for a
+ * pool. */
 static TarnMutex shared_lock = TARN_MUTEX_INIT;
 static GHashTable *shared_blocks;
 
@@ -84,8 +85,8 @@ _tarn_direct_ref_block (TarnBlock *block)
   _tarn_mutex_unlock (&shared_lock);
 }
 
-/* Drops a reference to a SHARED block without a pool.  Returns FALSE if it was the last reference,
- * so that the block has to be freed. */
+/* Drops a reference to a block without a pool that is in state SHARED.  Returns FALSE if it was the
+ * block's last reference: then the caller has to free the block. */
 static gboolean
 drop_direct_reference (TarnBlock *block)
 {
@@ -99,9 +100,10 @@ drop_direct_reference (TarnBlock *block)
   return has_others;
 }
 
-/* Ends the use of a block without a pool.  Returns FALSE if other holders still use the block, or
- * if it was freed before; in the latter case logs a message.  If the struct itself has been freed,
- * this reads freed memory: malloc usually leaves the state there intact. */
+/* Marks a block without a pool as RETIRED, so that the caller can free its memory, and returns
+ * TRUE.  If the block has several references, only drops one, and returns FALSE.  If the block was
+ * freed before, logs a message, and returns FALSE.  In that case the struct itself may be freed
+ * memory; malloc usually leaves the state in such memory intact. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

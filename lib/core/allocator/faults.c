@@ -2,24 +2,24 @@
  * SPDX-License-Identifier: MIT
  *
  * Fault injection: makes requests for memory fail that the backend would grant, to test how
- * programs cope.  The variable TARN_FAULTS is a list, separated by commas, of
+ * programs handle the failures.  The variable TARN_FAULTS is a comma-separated list of
  *
  *     nth=N           the Nth request of the process fails; N-M: requests N to M; N+: request N
  *                     and all after it; nth= may occur several times
  *     share=0.01      this fraction of all requests fails, at random
  *     seed=42         the seed of that random choice; the default is 0
- *     above=64M       each request for more bytes fails
- *     budget=256M     each request fails that would give the process more bytes in all
+ *     above=64M       each request for more bytes than this fails
+ *     budget=256M     a request fails if the process would have more bytes than this afterwards
  *
  * The variable TARN_FAULTS_REPORT names an existing file, to which Tarn appends lines:
  *
  *     refused PID N          TARN_FAULTS made the Nth request fail
  *     requests PID N BYTES   at exit: there were N requests, and BYTES are still allocated
- *     found PID KIND TEXT    a finding of TARN_DEBUG: TEXT is the first line of its message, KIND
- *                            is "mistake" or "leak"
+ *     found PID KIND TEXT    TARN_DEBUG found a mistake or leak of the program: KIND is "mistake"
+ *                            or "leak", TEXT is the first line of its message
  *
- * A request is one call of a backend for memory.  If it fails and the pool retries, the retry is
- * another request.  A set-user-ID program reads neither variable. */
+ * A request is one call of a backend for memory.  If the request fails and the pool retries, the
+ * retry is another request.  A set-user-ID program reads neither variable. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -39,7 +39,8 @@
 #include "common/variable-private.h"
 #include "common/whole-private.h"
 
-/* The requests that fail; a field of 0 makes none fail.  Constant after the environment is read. */
+/* The faults that TARN_FAULTS asks for.  A field that is 0 makes no request fail.  Constant after
+ * Tarn has read the environment. */
 typedef struct
 {
   GArray *nth; /* of TarnCallRange; nullable */
@@ -56,7 +57,7 @@ static gchar *report; /* a path; nullable, constant like faults */
 static pid_t reporter;
 
 static guint64 n_requests TARN_WHOLE; /* atomic */
-static gsize used_bytes; /* atomic: bytes of requests that were granted, and are not freed yet */
+static gsize used_bytes;              /* atomic: bytes of granted requests that are not freed yet */
 
 /* The environment */
 
@@ -154,9 +155,9 @@ _tarn_faults_from_environment (void)
 
 /* The report */
 
-/* Writes the last line of the report.  As a destructor, it runs after the program's own atexit ()
- * functions, which may free memory.  In a child of fork () it writes nothing, because the child's
- * counts are a copy of its parent's, and the parent reports them. */
+/* Writes the report's last line.  This is a destructor, so that it runs after the program's atexit
+ * () functions, which may free memory.  Writes nothing in a child of fork (): the child's counts
+ * are copies of its parent's, and the parent reports them. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   g_autofree gchar *line = NULL;
@@ -216,7 +217,8 @@ is_chosen (guint64 number)
   return FALSE;
 }
 
-/* Returns the entry of TARN_FAULTS that makes a request fail, or NULL if none does. */
+/* Returns the entry of TARN_FAULTS that makes request number @number fail, or NULL if none of nth=,
+ * share= and above= does. */
 static gchar *
 find_fault (guint64 number, gsize size)
 {
@@ -229,7 +231,8 @@ find_fault (guint64 number, gsize size)
   return NULL;
 }
 
-/* Adds @size to the bytes that the process has.  Returns FALSE if that would exceed the budget. */
+/* Adds @size to the number of bytes that the process has.  Returns FALSE, and adds nothing, if the
+ * sum would exceed the entry budget= of TARN_FAULTS. */
 static gboolean
 take_bytes (gsize size)
 {

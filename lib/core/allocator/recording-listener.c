@@ -58,7 +58,7 @@ TarnListener _tarn_recording_listener = {
   .extent = record_extent,
 };
 
-/* Records a block that was allocated before the recording began. */
+/* Writes to the recording a block that was allocated before the recording began. */
 void
 _tarn_block_record (const TarnBlock *block, gboolean is_active)
 {

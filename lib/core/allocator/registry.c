@@ -1,14 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The registry of all allocators, for recordings and snapshots. */
+ * The registry: a list of all allocators of the process, which recordings and snapshots
+ * describe. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* Guards the registry.  A thread takes it before any allocator's lock. */
+/* Guards the registry, the list of all allocators.  A thread takes this lock before the lock of any
+ * allocator. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GQueue allocators; /* linked by registry_link, the oldest first */
 static guint64 last_id;
@@ -29,7 +31,8 @@ thaw (TarnAllocator *allocator)
     allocator->klass->thaw (allocator);
 }
 
-/* Describes an allocator to a recording, if there is one, and turns tracing of blocks on or off. */
+/* Writes an allocator's state to the recording, if one is running.  Turns tracing of the
+ * allocator's blocks on if a recording is running, else off. */
 static void
 describe (TarnAllocator *allocator)
 {
@@ -57,9 +60,9 @@ report_all (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Adds an allocator, after all its fields are set, to the registry.  Does nothing in a child of
- * fork (), where the lock may have been held by another thread when the process forked.  There no
- * allocator is removed either, because none is freed. */
+/* Adds an allocator to the registry.  The caller has set all other fields of the allocator.  Does
+ * nothing in a child of fork (), because another thread may have held the registry's lock when the
+ * process forked.  A child frees no allocator, so it removes none from the registry either. */
 void
 _tarn_allocator_publish (TarnAllocator *allocator)
 {
@@ -77,7 +80,8 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Removes an allocator, if it was added.  The caller ensures that no thread uses it any more. */
+/* Removes an allocator from the registry, if it is there.  The caller makes sure that no thread
+ * uses the allocator any more. */
 void
 _tarn_allocator_withdraw (TarnAllocator *allocator)
 {
@@ -94,8 +98,9 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Describes all allocators to the recording, if there is one, and turns tracing of their blocks on
- * or off.  The registry's lock keeps allocators from being made or freed meanwhile. */
+/* Writes the state of all allocators to the recording, if one is running, and turns tracing of
+ * their blocks on; turns tracing off if none is.  Holds the registry's lock, so that no allocator
+ * is made or freed meanwhile. */
 void
 _tarn_allocators_describe (void)
 {
@@ -120,8 +125,8 @@ _tarn_allocators_open_anew (void)
 
 /* Functions that see all allocators at one moment */
 
-/* Calls @func for each pool, with the registry's lock held.  @func may take the pool's lock, but
- * must not call a backend or the program. */
+/* Calls @func for each pool, and holds the registry's lock meanwhile.  @func may take the pool's
+ * lock, but must call neither a backend nor a function of the program. */
 void
 _tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer data), gpointer data)
 {
@@ -148,9 +153,10 @@ for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator)
     }
 }
 
-/* Describes all allocators to a listener as they are at one moment.  Holds the locks of all
- * allocators meanwhile.  Takes the locks of pools first, in the order of their ids, which is the
- * order for every function that takes several, and then the locks of heaps. */
+/* Calls the functions of @listener with the state of all allocators at one moment.  To get that,
+ * holds the locks of all allocators at the same time.  Takes the locks of pools first, in the order
+ * of the pools' ids, and then the locks of heaps.  Any function that takes several of these locks
+ * must take them in this order. */
 void
 _tarn_allocators_tell_frozen (TarnListener *listener)
 {
