@@ -3,17 +3,20 @@
  *
  * Functions by which a pool uses the heap below it.
  *
- * An arena is a set of memory ranges of a queue.  Threads allocate from it without the heap's lock.
- * Each queue has one arena, or several if threads wait for each other there.  The heap's door is a
- * readers-writer lock that admits threads in read sections while it is open.  A thread may use the
- * ranges of an arena in two cases:
+ * A heap has arenas for each queue.  An arena is a set of memory ranges, which are divided into
+ * extents, and threads allocate extents from an arena without the heap's lock.  A queue has one
+ * arena, or several if threads that use the queue wait for each other.
  *
- *     it is in a read section of the heap's door, and holds the arena's lock
- *     it holds the heap's lock, and the heap's door is closed
+ * Instead of taking the heap's lock, a thread uses arenas in a read section, while the heap allows
+ * read sections (heap-door.c).  A thread may use the ranges of an arena in two cases:
  *
- * A thread that calls a function here in a read section has begun that section for the pool's own
- * door.  A thread has one counter of read sections for all doors (base/thread-private.h), so it
- * enters the heap's door as well if it only checks that the door is open. */
+ *     it is in a read section while the heap allows read sections, and holds the arena's lock
+ *     it holds the heap's lock, and the heap forbids read sections
+ *
+ * A thread that calls a function of this file in a read section began that section for the pool.
+ * The same section serves for the heap too, because each thread has only one counter of read
+ * sections, for all objects (base/thread-private.h).  The thread only has to check that the heap
+ * allows read sections. */
 
 #ifndef TARN_ARENA_PRIVATE_H
 #define TARN_ARENA_PRIVATE_H
@@ -25,27 +28,28 @@ typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
-/* The cached blocks that a pool returns to its heap before the heap serves a request. */
+/* A choice: the cached blocks that a pool returns to its heap before the heap serves a request. */
 typedef enum
 {
-  TARN_SPARING_HELD,  /* the blocks of the request's queue in the pool's bins */
-  TARN_SPARING_QUEUE, /* these, and the queue's blocks in thread caches */
+  TARN_SPARING_HELD,  /* the blocks of the request's queue in the pool's bins (lists of cached
+                         blocks) */
+  TARN_SPARING_QUEUE, /* the queue's blocks in the pool's bins and in thread caches */
   TARN_SPARING_ALL
 } TarnSparing;
 
-/* A reference to the arenas of a queue.  @number is the queue's number when the caller got the
- * reference.  If TarnHeapQueue.number differs by now, the arenas do not belong to that queue any
- * more.  The struct *queue lives as long as the heap. */
+/* A reference to the arenas of a queue (heap-private.h).  @number is the number that the queue had
+ * when the caller got the reference.  If TarnHeapQueue.number differs by now, the arenas do not
+ * belong to that queue any more.  The struct *queue lives as long as the heap. */
 typedef struct
 {
   TarnHeap *heap;
-  TarnHeapQueue *queue; /* NULL: there is none */
+  TarnHeapQueue *queue; /* NULL: the reference names no arenas */
   guint64 number;
 } TarnArenaRef;
 
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
-/* These functions return constants of a heap. */
+/* The next three functions return constants of a heap. */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
@@ -54,10 +58,11 @@ gsize _tarn_heap_get_max_held (const TarnHeap *heap);
  * heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
-/* Gets the number of times that memory was unmapped or returned.  Needs no lock. */
+/* Gets the heap's generation: the number of times that the heap began to unmap memory, or to return
+ * memory to upstream.  The caller needs no lock. */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 
-/* These functions take the heap's lock.  @handle: an in-order queue, or NULL for no queue. */
+/* The next functions take the heap's lock.  @handle: an in-order queue, or NULL for no queue. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
 gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
@@ -73,9 +78,10 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* In some heaps a user gets a sub-buffer, called a part, which the driver makes for each extent.
- * The pool makes the part after it has taken the extent, and releases the part before it frees the
- * extent.  The caller must be in no read section, and must not hold the heap's lock. */
+/* Functions for heaps in which a user's memory is a part: a sub-buffer that the driver makes for an
+ * extent (a range of the heap's memory).  The pool makes the part after it has taken the extent,
+ * and releases the part before it frees the extent.  The caller must be in no read section, and
+ * must not hold the heap's lock. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
@@ -84,18 +90,19 @@ void _tarn_arena_return (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                         gboolean *is_due);
 
-/* _tarn_arena_begin_put () takes the heap's lock, and keeps it if it returns TRUE.  The caller then
- * frees extents by _tarn_arena_put_with_lock (), and _tarn_arena_end_put () releases the lock. */
+/* Functions that free extents (ranges of the heap's memory) with the heap's lock.
+ * _tarn_arena_begin_put () takes the lock, and keeps it if it returns TRUE.  The caller then frees
+ * extents by _tarn_arena_put_with_lock (), and _tarn_arena_end_put () releases the lock. */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);
 
-/* These functions need no lock. */
+/* The caller of the next two functions needs no lock. */
 
 gboolean _tarn_heap_refuses_visits (const TarnHeap *heap);
 gboolean _tarn_arena_is_met (const TarnArenaRef *ref);
 
-/* The caller of these functions is in a read section. */
+/* The caller of the next functions is in a read section. */
 gboolean _tarn_arena_is_due (const TarnArenaRef *ref);
 TarnExtent *_tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                               gboolean *is_due);

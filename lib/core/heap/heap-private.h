@@ -1,48 +1,58 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A heap allocates large segments of memory (TarnPiece, called pieces here) from another allocator,
- * called upstream, and divides them into extents, each of which is in use or free.
+ * A heap allocates large segments of memory (struct TarnPiece) from another allocator, called
+ * upstream, and divides them into extents.  An extent is a contiguous range of addresses, in use or
+ * free.
  *
- *     heap.c          the heap's allocator functions: requests and frees
- *     take.c          gets extents for requests, with the heap's lock
- *     arena.c         gets extents for requests without the heap's lock, if that is possible
- *     heap-door.c     the lock, and the door, which keeps out threads without the lock
- *     share-out.c     moves pieces between the arenas of a queue
- *     extent.c        splits and merges extents; tracks which pieces are idle
+ *     heap.c          the heap's allocator functions: allocate and free memory
+ *     take.c          finds extents for requests, with the heap's lock
+ *     arena.c         finds extents for requests without the heap's lock, in read sections
+ *     heap-door.c     the heap's lock; forbids and allows read sections
+ *     share-out.c     moves segments between the arenas of a queue
+ *     extent.c        splits and merges extents; tracks which segments are idle
  *     free-index.c    finds free extents by size
- *     heap-queue.c    the queues for which the heap has ranges
- *     heap-event.c    events that tell when no command uses an idle piece any more
- *     grow.c          gets pieces from upstream, and returns them
- *     grow-virtual.c  pieces of virtual memory, which can move to other addresses
- *     churn.c         bounds how often pieces move
- *     alias.c         mappings of moved pieces at old addresses that commands may still use
- *     grow-parts.c    pieces of memory that cannot move
- *     spare.c         bounds the free memory in pieces that cannot move, near the heap's limit
+ *     heap-queue.c    the queues that have memory in the heap
+ *     heap-event.c    events that tell when no command uses an idle segment any more
+ *     grow.c          gets segments from upstream, and returns them
+ *     grow-virtual.c  segments of virtual memory, which can move to other addresses
+ *     churn.c         bounds how often segments move
+ *     alias.c         mappings of moved segments at old addresses that commands may still use
+ *     grow-parts.c    segments of memory that cannot move
+ *     spare.c         bounds the free memory in segments that cannot move, near the heap's limit
  *     heap-stats.c    the heap's counters
  *     heap-describe.c describes a heap to recordings and snapshots
  *     heap-check.c    checks the invariants
  *
- * A range is a set of pieces that serve requests of similar size.  Small requests have a range of
- * their own, so that their extents do not lie between large ones.  Each range is best fit: it
- * serves a request from the smallest free extent that is large enough (if several have that size,
- * from the one at the lowest address), and splits off the rest.
+ * A range is a set of segments that serve requests of similar size.  Small requests have a range of
+ * their own, so that their extents do not lie between large ones.  Each range is best fit: a
+ * request gets the smallest free extent that is large enough.  If several extents have that size,
+ * the request gets the one at the lowest address.  The heap splits off the bytes that the request
+ * does not need.
  *
- * The heap maps pieces of virtual memory at adjacent addresses, so an extent can span several
- * pieces.  A piece without an extent in use is idle: it can move to the end of a range that needs
- * memory, and then leaves a gap at its old address.  So a heap seldom has more memory than was in
- * use at its peak, plus the free extents of pieces that are in use, because these cannot move.
+ * The heap maps segments of virtual memory at adjacent addresses, so an extent can span several
+ * segments.  A segment is idle if it has no extent in use.  An idle segment can move to the end of
+ * a range that needs memory, and leaves a gap at its old address.  A segment in use cannot move, so
+ * its free extents stay where they are.  A heap therefore seldom has more memory than its peak of
+ * bytes in use, plus the free extents of segments in use.
  *
- * A piece can move within its queue while the queue's commands still use the piece.  It then also
- * stays mapped at its old address, until an event shows that these commands are done: alias.c.
+ * A segment can move within its queue while the queue's commands still use the segment.  The
+ * segment then also stays mapped at its old address, until an event shows that these commands are
+ * done: alias.c.
  *
- * The heap has separate ranges for each in-order queue that requests name.  A set of such ranges is
- * an arena; a queue has one arena, or several if threads that use the queue wait for each other.
- * Commands on the queue may still use its free extents.  So a thread can free memory without a wait
- * if only the memory's own queue used it, and only that queue can reuse the memory at once.
- * Another queue, and upstream, get only pieces that are quiet: idle pieces for which an event that
- * was recorded after they became idle is done.  If memory has run out, the host waits for that
- * event. */
+ * The heap has separate ranges for each in-order queue that requests name.  An arena is a set of
+ * such ranges.  A queue has one arena, or several if threads that use the queue wait for each
+ * other.  Commands on the queue may still use the arena's free extents.  So a thread can free
+ * memory without waiting for commands if only the memory's own queue used the memory, and only that
+ * queue can reuse the memory at once.
+ *
+ * Another queue, and upstream, get only quiet segments.  An idle segment is quiet if an event that
+ * the heap recorded after the segment became idle is done.  If memory has run out, the host waits
+ * for that event.
+ *
+ * A read section is a time in which a thread uses arenas without the heap's lock.  Other threads
+ * may use the heap in read sections at the same time, but not while a thread forbids read sections
+ * (heap-door.c). */
 
 #ifndef TARN_HEAP_PRIVATE_H
 #define TARN_HEAP_PRIVATE_H
@@ -59,36 +69,40 @@ typedef struct _TarnHeapRange TarnHeapRange;
 typedef struct _TarnHeapRegion TarnHeapRegion;
 typedef struct _TarnPiece TarnPiece;
 
-/* A contiguous part of a heap's memory, in use or free.  The struct has a cache line of its own,
- * because different threads work on neighbouring extents.
+/* An extent: a contiguous range of addresses in a heap's memory, in use or free.  The struct has a
+ * cache line of its own, because different threads work on neighbouring extents.
  *
- * Invariants: size > 0.  The size is a multiple of the heap's alignment, or of the largest power of
- * two that divides the address of the extent's piece if that power is less.  Only the size of an
- * extent that ends at its piece's end need not be such a multiple.  No two neighbours are both
- * free. */
+ * Invariants:
+ * - size > 0.
+ * - size is a multiple of the heap's alignment.  If the address of the extent's segment is aligned
+ *   to less, size is a multiple of the largest power of two that divides that address.
+ * - An extent that ends at its segment's end may have any size.
+ * - Two neighbours are never both free. */
 struct _TarnExtent
 {
-  union /* the first field, because TarnHeap.table hashes an extent by its memory */
+  union /* must be first: TarnHeap.table hashes an extent by its memory */
   {
-    TarnMemory memory; /* the user's memory, if the extent is in use */
-    TarnExtent *less;  /* the left child in a treap of free extents, if the extent is free */
-    TarnExtent *next;  /* the next extent in TarnArena.left_extents or TarnArena.spare */
+    TarnMemory memory; /* if the extent is in use: the memory that the user got */
+    TarnExtent *less;  /* if the extent is free: its left child in a treap of free extents */
+    TarnExtent *next;  /* the next extent in the list TarnArena.left_extents or TarnArena.spare */
   };
-  guint64 start;    /* the address of the first byte; or, if pieces cannot move (grow-parts.c), a
-                       number that the heap assigns instead of an address */
+  guint64 start;    /* the address of the first byte; or, if segments cannot move (grow-parts.c), a
+                       number that the heap uses instead of an address */
   gsize size;       /* in bytes */
-  TarnPiece *piece; /* the piece that has the extent's first byte */
-  TarnExtent *before, *after; /* the extents at adjacent addresses; NULL: there is none */
+  TarnPiece *piece; /* the segment that has the extent's first byte */
+  TarnExtent *before,
+      *after; /* the neighbours, which are the extents at adjacent addresses; NULL: none */
   guint8 is_free;
-  guint8 has_memory;   /* TRUE: the extent is in use, and the field memory is set */
-  guint32 priority;    /* the struct's priority in treaps: pseudo-random, constant */
-  TarnExtent *greater; /* the right child in a treap of free extents, if the extent is free */
+  guint8 has_memory; /* TRUE: the extent is in use, and the field memory is set */
+  guint32
+      priority; /* the priority of this struct in treaps of free extents: pseudo-random, constant */
+  TarnExtent *greater; /* if the extent is free: its right child in a treap of free extents */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
 /* The number of structs in a TarnExtentSlab. */
 #define TARN_SLAB_EXTENTS 63
 
-/* TarnExtent structs that an arena allocates from the host's memory in one call. */
+/* A slab: TarnExtent structs for which an arena allocates host memory in one call. */
 typedef struct _TarnExtentSlab TarnExtentSlab;
 struct _TarnExtentSlab
 {
@@ -98,58 +112,65 @@ struct _TarnExtentSlab
 
 /* A segment: memory that upstream allocated in one call.
  *
- * Invariants: n_used is the number of extents in use that have bytes in the piece.  If n_used is 0,
- * the piece is idle, and in its arena's list of idle pieces. */
+ * Invariants: n_used is the number of extents in use that have bytes in the segment.  If n_used is
+ * 0, the segment is idle, and in its arena's list of idle segments. */
 struct _TarnPiece
 {
-  guint64 start;             /* the address of the first byte, or a number: TarnExtent.start */
-  gsize size;                /* in bytes */
-  TarnMemory memory;         /* the memory from upstream; if virtual, the physical memory */
-  TarnHeapRange *range;      /* the range that has the piece */
-  TarnHeapRegion *region;    /* the region that has the piece; NULL: the memory is not virtual */
-  TarnPiece *before, *after; /* the pieces at adjacent addresses; NULL: there is none */
-  TarnExtent *extent;        /* the extent that has the piece's first byte */
+  guint64
+      start; /* the address of the first byte, or a number that replaces it: see TarnExtent.start */
+  gsize size; /* in bytes */
+  TarnMemory
+      memory; /* the memory as upstream names it; if the memory is virtual: the physical memory */
+  TarnHeapRange *range;   /* the range to which the segment belongs */
+  TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL: the
+                             memory is not virtual */
+  TarnPiece *before, *after; /* the segments at adjacent addresses; NULL: none */
+  TarnExtent *extent;        /* the extent that has the segment's first byte */
   guint n_used;
-  gboolean was_used;  /* TRUE: an extent of the piece has been in use at some time */
-  guint n_aliases;    /* the number of old addresses at which the piece is still mapped */
-  guint64 idle_since; /* if the piece is idle: the value that TarnHeapQueue.n_begun had when the
-                         piece became idle */
-  gint64 idle_at;  /* if the piece is idle: the time when it became idle; 0: no thread has set the
+  gboolean was_used;  /* TRUE: a request has used the segment at some time */
+  guint n_aliases;    /* the number of old addresses at which the segment is still mapped */
+  guint64 idle_since; /* if the segment is idle: the number of its queue's next event
+                         (TarnHeapQueue.n_begun) at the time when the segment became idle */
+  gint64 idle_at;  /* if the segment is idle: the time when it became idle; 0: no thread has set the
                       time yet */
   GList link;      /* the link in TarnHeapRange.pieces */
-  GList idle_link; /* the link in TarnArena.idle, if the piece is idle */
+  GList idle_link; /* the link in TarnArena.idle, if the segment is idle */
 };
 
-/* A mapping of a piece at an address from which the piece has moved away.  Commands of the piece's
- * queue may use that old address until an event is done whose recording began after the move. */
+/* An alias: the mapping of a segment at an old address, from which the segment has moved away.
+ * Commands that the segment's queue got before the move may still use the old address.  The heap
+ * removes the alias when an event is done that the heap began to record after the move. */
 typedef struct
 {
   TarnPiece *piece;
-  TarnHeapRegion *region; /* the region that has the old address */
+  TarnHeapRegion *region; /* the region (reserved addresses) that has the old address */
   guint64 start;          /* the old address */
-  guint64 moved_at;       /* TarnHeapQueue.n_begun when the piece moved */
+  guint64 moved_at; /* the number of the queue's next event (TarnHeapQueue.n_begun) when the segment
+                       moved */
 } TarnAlias;
 
-/* Contiguous addresses of virtual memory that the heap has reserved.  One TarnHeapRange adds pieces
- * at the address in the field end.  The addresses from end on were never used, or the heap has
- * removed the pieces that were mapped there.
+/* A region: contiguous addresses of virtual memory that the heap has reserved.  A range maps
+ * segments there, one after another.  The field end is the address where the range maps the next
+ * segment.  No segment is mapped at the addresses from end on: the range never used them, or the
+ * heap has removed the segments that were mapped there.
  *
- * Invariants: no piece is beyond end; last_piece and last_extent end at end. */
+ * Invariants: no segment is beyond end; last_piece and last_extent end at end. */
 struct _TarnHeapRegion
 {
-  /* The range that adds pieces to the region, or did so before it got a newer region; constant.
-   * Other ranges of the same queue may have pieces in the region, but last_piece always belongs to
-   * this range.  In a read section, the lock of this range's arena guards last_piece and
-   * last_extent, so a thread with the lock of another arena must not read these two fields. */
+  /* The range that maps new segments in this region, or that did so before it got a newer region;
+   * constant.  Other ranges of the same queue may have segments in the region, but last_piece
+   * always belongs to this range.  In a read section, the lock of this range's arena guards
+   * last_piece and last_extent, so a thread that holds the lock of another arena must not read
+   * these two fields. */
   TarnHeapRange *range;
-  TarnMemory addresses; /* the first address */
+  TarnMemory addresses; /* the start of the reserved addresses */
   gsize size;           /* in bytes */
   guint64 end;
-  guint n_pieces;    /* the number of pieces and aliases in the region */
-  gboolean has_lost; /* TRUE: a piece stays mapped here for ever, so the heap must not release the
-                        addresses */
-  TarnPiece *last_piece;   /* the piece that ends at end; NULL: there is none */
-  TarnExtent *last_extent; /* the extent that ends at end; NULL: there is none */
+  guint n_pieces;    /* the number of segments and aliases (TarnAlias) in the region */
+  gboolean has_lost; /* TRUE: a segment stays mapped in the region for ever, so the heap must not
+                        release the region's addresses */
+  TarnPiece *last_piece;   /* the segment that ends at the address end; NULL: none */
+  TarnExtent *last_extent; /* the extent that ends at the address end; NULL: none */
 };
 
 /* The kinds of ranges, by the size of the requests that they serve. */
@@ -157,18 +178,18 @@ typedef enum
 {
   TARN_RANGE_SMALL,
   TARN_RANGE_LARGE,
-  TARN_RANGE_HUGE, /* has pieces only if pieces cannot move (grow-parts.c) */
+  TARN_RANGE_HUGE, /* used only in heaps whose segments cannot move (grow-parts.c) */
   TARN_N_RANGES
 } TarnRangeKind;
 
-/* An upper bound on the number of size classes of free extents, whose sizes have 64 bits. */
+/* The number of size classes of free extents: enough for all sizes of 64 bits. */
 #define TARN_FREE_CLASSES 896
 
-/* Sizes below 512 << TARN_SUB_BITS bytes have one size class for each multiple of 512 bytes.
- * Larger sizes have 1 << TARN_SUB_BITS classes between each power of two and the next. */
+/* The binary logarithm of the number of size classes between each power of two and the next.  Sizes
+ * below 512 << TARN_SUB_BITS bytes have one class for each multiple of 512 bytes instead. */
 #define TARN_SUB_BITS 4
 
-/* Gets the size class of a size in bytes.  A larger size never has a lower class. */
+/* Computes the size class for a size in bytes.  A larger size never has a lower class. */
 static inline guint
 _tarn_free_index_get_class (gsize size)
 {
@@ -179,7 +200,8 @@ _tarn_free_index_get_class (gsize size)
          + (guint) (units >> (exponent - TARN_SUB_BITS));
 }
 
-/* An index of the free extents of a range by size: free-index.c.  Each size class has a treap.
+/* An index of the free extents of a range by size: free-index.c.  Each size class has a treap, a
+ * search tree that random priorities keep balanced.
  *
  * Invariants: bit c % 64 of bits[c / 64] is set if and only if roots[c] is not NULL.  Bit i of
  * words is set if and only if bits[i] is not 0. */
@@ -190,21 +212,22 @@ typedef struct
   TarnExtent *roots[TARN_FREE_CLASSES]; /* the root of each class's treap; NULL: no extent */
 } TarnFreeIndex;
 
-/* A set of pieces that serve the small, large or huge requests of one arena. */
+/* A range: a set of segments that serve the small, the large or the huge requests of one arena. */
 struct _TarnHeapRange
 {
   TarnHeap *heap;
   TarnArena *arena;
   TarnRangeKind kind;
-  gsize used_bytes;       /* the sum of the sizes of the range's extents in use */
-  TarnFreeIndex free;     /* all free extents of the range */
-  GQueue pieces;          /* all pieces of the range, linked by TarnPiece.link */
-  gsize bytes;            /* the sum of the sizes of all these pieces */
-  gsize idle_bytes;       /* the sum of the sizes of the idle pieces */
-  TarnHeapRegion *region; /* the region where the range adds pieces; NULL: the memory is not
-                             virtual, or the range has never had a piece */
-  GList *old_regions;     /* the regions where the range added pieces earlier; they may still have
-                             pieces */
+  gsize used_bytes;   /* the sum of the sizes of the range's extents in use */
+  TarnFreeIndex free; /* all free extents of the range */
+  GQueue pieces;      /* all segments of the range, linked by TarnPiece.link */
+  gsize bytes;        /* the sum of the sizes of the range's segments */
+  gsize idle_bytes;   /* the sum of the sizes of the range's idle segments */
+  TarnHeapRegion
+      *region; /* the region (reserved addresses) where the range maps new segments; NULL: the
+                  memory is not virtual, or the range has never had a segment */
+  GList *old_regions; /* the regions where the range mapped new segments earlier; segments may still
+                         be mapped there */
 };
 
 /* An event that the heap recorded on a queue.  The event is done when all commands are done that
@@ -212,114 +235,130 @@ struct _TarnHeapRange
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  guint64 number;  /* the value of TarnHeapQueue.n_begun before the heap recorded the event; or
-                      G_MAXUINT64 - 1 for a forgotten queue's last event */
-  guint n_refs;    /* the number of references: the queue has one while the event is in
-                      TarnHeapQueue.events, and so has each call that waits for the event or asks
-                      whether it is done */
+  guint64
+      number;   /* the event's number: the value that TarnHeapQueue.n_begun had before the heap
+                   recorded the event; or G_MAXUINT64 - 1 for the last event of a forgotten queue */
+  guint n_refs; /* the number of references: one of the queue while the event is in
+                   TarnHeapQueue.events, and one of each call that waits for the event or asks
+                   whether it is done */
 } TarnHeapEvent;
 
-/* A set of ranges from which threads allocate without the heap's lock: arena-private.h.
+/* An arena: a set of ranges of a queue, from which threads allocate without the heap's lock:
+ * arena-private.h.
  *
  * A queue has one arena at first.  If threads that use the queue wait for each other, the queue
- * gets several arenas, and each thread allocates from its own arena as long as that has an extent
- * that fits.  Any request that names the queue can reuse the free extents of all the queue's arenas
- * at once, because the queue executes its commands in order.
+ * gets several arenas.  Each thread then has one of them as its own arena, and allocates from it as
+ * long as it has an extent that fits.  Any request that names the queue can reuse the free extents
+ * of all the queue's arenas at once, because the queue executes its commands in order.
  *
- * Invariants: n_used is the number of extents in use in the arena's pieces. */
+ * Invariants: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena
 {
   /* These two fields keep their values when the heap reuses the struct for another queue. */
-  TarnExtentSlab *slabs; /* the slabs that the arena has allocated */
+  TarnExtentSlab *slabs; /* the slabs of TarnExtent structs that the arena has allocated */
   TarnExtent *spare;     /* unused TarnExtent structs, linked by TarnExtent.next */
 
   TarnHeapQueue *queue; /* constant */
   TarnHeap *heap;       /* constant */
 
   gboolean is_taken;     /* atomic: the arena's lock; TRUE: a thread holds it */
-  gsize uncounted_bytes; /* atomic: the change of the arena's bytes in use since TarnHeap.stats last
-                            counted them, modulo 2^64 */
-  gssize noted_bytes; /* if uncounted_bytes exceeds this, a thread computes the heap's peak again */
-  gsize n_unnamed; /* the change of the arena's extents that are in use but not in the heap's table,
-                      since TarnHeap.n_unnamed last counted them, modulo 2^64 */
-  TarnExtent *left_extents; /* atomic: extents that the next holder of the arena's lock frees,
-                               linked by TarnExtent.next */
-  GQueue idle;              /* the idle pieces, linked by TarnPiece.idle_link; longest idle first */
-  gsize unrecorded_bytes;   /* the bytes of pieces that became idle since a request of this arena
-                               last asked for an event */
-  guint n_taken;            /* the number of extents taken since a request of this arena last asked
-                               for an event */
+  gsize uncounted_bytes; /* atomic: the change of the arena's bytes in use that the heap has not yet
+                            added to TarnHeap.stats; wraps around if negative */
+  gssize noted_bytes; /* the value of uncounted_bytes above which a thread computes the heap's peak
+                         of bytes in use again */
+  gsize n_unnamed; /* the number of extents in use but not in the heap's table: its change in this
+                      arena that the heap has not yet added to TarnHeap.n_unnamed; wraps around if
+                      negative */
+  TarnExtent *left_extents; /* atomic: a list of extents that threads put here instead of waiting
+                               for the arena's lock; a later holder of that lock frees them; linked
+                               by TarnExtent.next */
+  GQueue idle; /* the arena's idle segments, linked by TarnPiece.idle_link; longest idle first */
+  gsize unrecorded_bytes; /* the bytes of segments that became idle since a request of this arena
+                             last asked the heap to record an event */
+  guint n_taken; /* the number of extents taken from this arena since a request of this arena last
+                    asked the heap to record an event */
   guint seen_growths;  /* the value that TarnHeap.n_growths had when a request of this arena last
-                          asked for an event, or a thread last called _tarn_heap_look_after () */
-  guint n_takes;       /* the number of requests that threads made in read sections */
+                          asked the heap to record an event, or when a thread last called
+                          _tarn_heap_look_after () */
+  guint n_takes;       /* the number of requests to this arena that threads made in read sections */
   guint n_waits;       /* the number of recent requests that waited for the arena's lock */
   gboolean is_crowded; /* TRUE: so many requests waited that the queue needs more arenas */
   guint n_poor;        /* the number of recent requests for which the arena had no extent */
-  guint poor_since;    /* the value of n_takes when the count n_poor began */
-  guint n_shared;      /* how often the arena got pieces of the queue's other arenas */
-  guint helper; /* atomic: the index of the arena that last served a request for which this arena
-                   had no extent */
+  guint poor_since;    /* the value that n_takes had when n_poor began to count */
+  guint n_shared; /* the number of times that the arena got segments of the queue's other arenas, at
+                     most MAX_SHARED */
+  guint helper; /* atomic: the index of the queue's arena that last served a request for which this
+                   arena had no extent */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
-  gsize n_pieces; /* the number of pieces in all ranges */
+  gsize n_pieces; /* the number of segments in all ranges of the arena */
   GList link;     /* the link in TarnHeap.arenas */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* The most arenas of a queue. */
+/* The largest number of arenas that a queue can have. */
 #define TARN_QUEUE_ARENAS 16
 
-/* A queue of the backend and its arenas.  The struct TarnHeap.nobody serves requests that
- * name no queue; no command uses the free memory in that struct's arenas.
+/* A queue of the backend, and the arenas from which the heap serves requests that name the queue.
+ * The struct TarnHeap.nobody serves requests that name no queue; no command uses the free memory in
+ * its arenas.
  *
- * When the program tells the heap to forget a queue, the heap records a last event on the queue and
- * keeps the queue's arenas, until a new queue takes over the arenas or they have no piece left.
+ * When the program tells the heap to forget a queue, the heap records a last event on the queue.
+ * It keeps the queue's arenas until a new queue takes over the arenas, or they have no segment
+ * left.
  *
- * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done and the piece has
- * no alias.  n_done <= n_begun if handle is not NULL.  n_done of TarnHeap.nobody is G_MAXUINT64,
- * and so is n_done of a forgotten queue after its last event is done. */
+ * Invariants:
+ * - A segment that became idle when n_begun was n is quiet (no command uses it) if n < n_done and
+ *   the segment has no alias (TarnAlias).
+ * - n_done <= n_begun if handle is not NULL.
+ * - n_done is G_MAXUINT64 for TarnHeap.nobody, and for a forgotten queue after its last event is
+ *   done. */
 struct _TarnHeapQueue
 {
-  /* Atomic: a number that no other queue of the heap has or had; 0 if handle is NULL, or while a
-   * call is forgetting the queue.  Threads may read this field at any time: the heap reuses a
-   * TarnHeapQueue struct for another queue, but frees the struct only when the heap itself ends. */
+  /* The queue's number; atomic: no other queue of the heap has or had the same number.  0 if handle
+   * is NULL, or while a call is forgetting the queue.  Threads may read this field at any time,
+   * because the heap reuses a TarnHeapQueue struct for another queue, but frees it only when the
+   * heap itself ends. */
   guint64 number;
 
   TarnHeap *heap;
   gpointer handle; /* the backend's queue, to which the heap has a reference; NULL: the heap has
-                      forgotten the queue, or this is TarnHeap.nobody */
+                      forgotten the queue, or this struct is TarnHeap.nobody */
   gpointer left;   /* the handle that a forgotten queue had; the heap releases its reference to the
-   backend's queue when the last event is done and no call uses the queue */
+                      backend's queue when the last event is done and no call uses the queue */
 
-  /* These fields change only while the heap's door is closed. */
+  /* A thread changes these fields only while it holds the heap's lock and forbids read sections. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
   guint n_arenas;            /* atomic: the number of arenas, at least 1 */
-  gboolean has_shared_arena; /* TRUE: two of the threads that use the queue use the same arena */
-  guint64 threads;           /* the threads that use the queue: thread n sets bit n % 64 */
+  gboolean has_shared_arena; /* TRUE: at least two threads that use the queue have the same arena */
+  guint64
+      threads; /* the threads that use the queue, as a bit mask: thread number n sets bit n % 64 */
 
-  /* The number of calls that use the queue.  Such a call may release the heap's lock, so the heap
-   * does not free a queue that a call uses.  The field begins a new cache line, because threads in
-   * read sections often read the fields above. */
+  /* The number of calls that use the queue.  The heap does not free a queue while a call uses it,
+   * because such a call may release the heap's lock and go on to use the queue later.  The field
+   * begins a new cache line, because threads in read sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
-  guint n_forgetting;    /* the number of calls that are forgetting the queue */
-  guint64 former_number; /* the queue's number, saved while calls that forget the queue have set the
-                            field number to 0 */
-  guint64 n_begun;       /* the number of the queue's next event; grows by 1 when the heap begins to
-                            record an event; changes only while the door is closed */
-  guint64 n_done;        /* the number of the latest event that is known to be done, plus 1 */
-  gboolean has_unrecorded; /* atomic; TRUE: a piece became idle or moved since the heap last began
-                              to record an event */
-  guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; one in
-                     several such calls may record an event; only _tarn_heap_look_after () sets it
-                     to 0 */
-  GQueue events;  /* the TarnHeapEvents that are not known to be done, oldest first */
-  GQueue aliases; /* the TarnAlias structs of the queue's pieces, by the field moved_at */
+  guint n_forgetting;    /* the number of calls that are making the heap forget the queue */
+  guint64 former_number; /* a copy of the queue's number: calls that forget the queue set the field
+                            number to 0, and restore it from this copy if they fail */
+  guint64 n_begun; /* the number that the queue's next event gets; grows by 1 when the heap begins
+                      to record an event; changes only while the heap forbids read sections */
+  guint64 n_done;  /* the number of the latest event that the heap knows is done, plus 1 */
+  gboolean has_unrecorded; /* atomic; TRUE: a segment became idle or moved since the heap last began
+                              to record an event on the queue */
+  guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; only
+                     one in several such calls may record an event; only _tarn_heap_look_after ()
+                     resets the number to 0 */
+  GQueue
+      events; /* the events (TarnHeapEvent) on the queue that may not be done yet, oldest first */
+  GQueue
+      aliases; /* the aliases (TarnAlias) of the queue's segments, sorted by the field moved_at */
 
   GList link;           /* the link in TarnHeap.all_queues */
   GList forgotten_link; /* the link in TarnHeap.forgotten_queues, if the queue is forgotten */
 };
 
-/* Says whether the heap moves idle pieces for a request, or allocates fresh ones.  churn.c decides
- * this once for each request. */
+/* A choice: for a request, the heap either moves idle segments or allocates fresh ones.  churn.c
+ * chooses only once for each request. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -327,23 +366,27 @@ typedef enum
   TARN_MOVES_NONE
 } TarnHeapMoves;
 
-/* The state of a request for which the heap grows, possibly by several pieces in turn. */
+/* The state of a request for which the heap grows.  The heap may add several segments for one
+ * request. */
 typedef struct
 {
   TarnHeapMoves moves;
-  gboolean has_probed; /* TRUE: a test allocation showed that upstream has all missing bytes */
+  gboolean has_probed; /* TRUE: a test allocation for this request showed that upstream has all
+                          missing bytes */
 } TarnHeapAttempt;
 
-/* The budgets of churn.c, which grow as time passes and as the heap's peak rises, and the extra
- * memory that the heap may have if a budget is spent. */
+/* The budgets of moves and of thread cache flushes (churn.c), which grow as time passes and as the
+ * heap's peak rises; and the extra memory that the heap may have if a budget is spent. */
 typedef struct
 {
   guint n_moves;   /* the number of requests that may still move pieces */
   guint n_flushes; /* the number of requests that may still make pools flush thread caches */
-  gint64 at;       /* the time up to which both budgets have grown */
-  guint64 peak;    /* the peak of bytes in use up to which both budgets have grown */
-  guint64 extra;   /* the bytes by which the heap's room has grown (room: churn.c) */
-  guint n_beyond;  /* the number of requests that needed more room than the room's bound */
+  gint64 at;       /* the time at which both budgets last grew with the passing of time */
+  guint64 peak;    /* the peak of bytes in use at which both budgets last grew with the peak */
+  guint64 extra;   /* the bytes by which the heap's room has grown; the room is the memory that the
+                      heap may have besides its peak (churn.c) */
+  guint
+      n_beyond; /* the number of requests that needed more room than the upper bound of the room */
 } TarnHeapChurn;
 
 /* The functions and constants of one way to get memory from upstream.  There are two ways:
@@ -352,140 +395,149 @@ typedef struct
 {
   gsize max_small; /* the size of the largest request that the small range serves, in bytes */
   gsize max_held;  /* the size of the largest block that a pool over the heap may cache, in bytes */
-  /* Chooses the range for a request.  NULL: max_small alone decides. */
+  /* Chooses the range that serves a request.  NULL: max_small alone decides. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
-  /* Gets the size of the largest request whose piece also serves other requests.  NULL: there is no
-   * bound. */
+  /* Gets the size of the largest request whose segment may also serve other requests.  NULL: there
+   * is no upper bound. */
   gsize (*get_max_shared) (const TarnHeap *heap);
-  /* Computes the most bytes that the heap should have while it serves a request.  A heap that has
-   * that many bytes uses idle pieces instead of fresh memory. */
+  /* Computes the most bytes that the heap should have while it serves a request.  If the heap has
+   * that many bytes, it uses idle segments instead of fresh memory. */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
-  /* Adds a piece to a range that has no free extent for a request.  Returns TRUE if the caller
-   * should search the range again.  The caller holds the heap's lock; the function releases it
-   * during driver calls. */
+  /* Adds a segment to a range that has no free extent for a request.  Returns TRUE if the caller
+   * should search the range again.  The caller holds the heap's lock; the function releases the
+   * lock during driver calls. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* Returns TRUE if a request should use @extent, which is free and large enough.  If not, the heap
-   * searches elsewhere or grows.  NULL: any such extent suits. */
+   * searches elsewhere or grows.  NULL: each large enough extent suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
-  /* Returns a piece, which the caller has removed from its range, to upstream.  The caller does not
+  /* Returns a segment to upstream.  The caller has removed the segment from its range, and does not
    * hold the heap's lock. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
-  /* Releases the addresses that a range does not need any more after the heap has removed pieces.
-   * The caller holds the heap's lock; the function releases it during driver calls. */
+  /* Releases the reserved addresses that a range does not need any more, after the heap has removed
+   * segments.  The caller holds the heap's lock; the function releases the lock during driver
+   * calls. */
   void (*tidy) (TarnHeapRange *range);
-  /* Releases all addresses of a range.  The range's queue must have no piece, and the caller has
-   * removed the queue's arenas from TarnHeap.arenas.  The caller does not hold the heap's lock. */
+  /* Releases all reserved addresses of a range.  The range's queue must have no segment, and the
+   * caller has removed the queue's arenas from TarnHeap.arenas.  The caller does not hold the
+   * heap's lock. */
   void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
 extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility ("hidden")));
 
-/* A heap.  These invariants hold whenever a thread can take the lock; _tarn_heap_check () checks
- * them, and those of extents, pieces, regions, arenas and queues (stats is the field):
+/* A heap.  The invariants below hold whenever no thread holds the heap's lock; _tarn_heap_check ()
+ * checks them, and those of extents, segments, regions, arenas and queues:
  *
- *     stats.upstream_bytes == used_bytes + free_bytes + lent_bytes, plus, while is_changing is set,
- *                             bytes on their way to or from upstream
+ *     stats.upstream_bytes == stats.used_bytes + stats.free_bytes + lent_bytes, plus, while
+ *                             is_changing is set, bytes on their way to or from upstream
  *     stats.used_bytes     == sum of size over extents in use
  *     stats.free_bytes     == sum of size over free extents
- *     stats.pieces         == number of pieces
+ *     stats.pieces         == number of segments
  *     the field table has all extents in use except n_unnamed of them, and nothing else
  *
- * The lock guards all fields that are not constant.  To change the arenas, or anything else that
- * read sections use, a thread must hold the lock and close the door; or, in a read section, hold
- * the arena's lock.  To change the table, the queues and their events, a thread must hold the lock,
- * but may leave the door open: _tarn_heap_lock_open ().  No thread holds the lock while it calls a
- * function of upstream, except backing_stays ().  A thread that adds or removes pieces sets
- * is_changing before and clears it after that; no other thread adds or removes pieces meanwhile. */
+ * The lock guards all fields that are not constant:
+ * - To change arenas, or anything else that threads in read sections use, a thread holds the heap's
+ *   lock and forbids read sections; or it is in a read section and holds the arena's lock.
+ * - To change the table, the queues and their events, a thread holds the heap's lock, but need not
+ *   forbid read sections: _tarn_heap_lock_open ().
+ * - A thread that adds or removes segments first sets is_changing, and clears it afterwards.  No
+ *   other thread adds or removes segments meanwhile.
+ * - No thread holds the lock while it calls a function of upstream, except backing_stays (). */
 struct _TarnHeap
 {
-  TarnAllocator base;      /* the first field, so that the heap can be cast to an allocator */
-  TarnAllocator *upstream; /* the allocator of the pieces, to which the heap has a reference */
+  TarnAllocator base;      /* must be first, so that the heap can be cast to an allocator */
+  TarnAllocator *upstream; /* the allocator of the segments, to which the heap has a reference */
   const TarnHeapGrowth *growth;
   gsize alignment;   /* the alignment of extents' sizes and addresses in bytes: a power of two */
   gsize limit_bytes; /* the limit that the program set for the heap; 0: none */
-  gboolean follows_pool;   /* TRUE: pool_limit bounds the heap as well */
+  gboolean follows_pool;   /* TRUE: the limit of the pool over the heap (pool_limit) bounds the heap
+                              as well */
   gboolean has_addresses;  /* TRUE: a user's memory is an address, which the heap computes; FALSE:
-                              the driver makes a sub-buffer of a piece for each extent in use */
-  gboolean frees_in_order; /* TRUE: the heap may return pieces while commands still use them */
-  gsize growth_bytes;      /* the least size of a piece in bytes; 0: the heap chooses it */
-  gint64 idle_time;        /* the time for which the heap keeps an idle piece, in microseconds;
+                              the driver makes a sub-buffer of a segment for each extent in use */
+  gboolean frees_in_order; /* TRUE: the heap may return segments to upstream while commands still
+                              use them */
+  gsize growth_bytes;      /* the least size of a segment in bytes; 0: the heap chooses the size */
+  gint64 idle_time;        /* the time for which the heap keeps an idle segment, in microseconds;
                               G_MAXINT64: for ever */
 
   /* Threads in read sections read the fields from door to peak_in_visits.  These fields have their
    * own cache lines, because threads often write other fields of the heap. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
-  gboolean has_visitors; /* TRUE: threads use read sections, so a thread that releases the lock
-                            opens the door */
-  gsize event_bytes;     /* the bytes of an arena that must become idle before a thread in a read
-                            section asks for an event */
-  guint n_growths; /* the number of times that the heap began to grow, because a request found no
-                      extent */
-  gsize max_unchecked; /* the size of the largest request that may use any free extent */
+  gboolean has_visitors; /* TRUE: threads use read sections, so a thread that releases the heap's
+                            lock allows read sections again */
+  gsize event_bytes; /* the bytes of segments that must become idle in an arena before a thread in a
+                        read section asks the heap to record an event */
+  guint n_growths;   /* the number of times that the heap began to grow because a request found no
+                        extent */
+  gsize max_unchecked; /* the size of the largest request that may use each free extent that is
+                          large enough (spare.c) */
   gsize room_bytes;    /* the bytes that the heap may still allocate from upstream before a request
                           uses the free memory of its queue's other arenas */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
-                     the door was last closed; 0: no thread has computed them */
+                     read sections were last forbidden; 0: no thread has computed them */
 
-  TarnMutex lock
-      __attribute__ ((aligned (TARN_CACHE_LINES))); /* the holder usually closes the door too */
-  TarnCond changed;                                 /* signalled when is_changing becomes FALSE */
-  gboolean is_changing; /* TRUE: a call that changes the set of pieces is in progress */
-  guint n_waiting; /* the number of threads that wait for changed; if 0, the heap saves the system
-                      call of a broadcast */
+  TarnMutex lock __attribute__ ((aligned (
+      TARN_CACHE_LINES))); /* the thread that holds the lock usually forbids read sections too */
+  TarnCond changed;        /* signalled when is_changing becomes FALSE */
+  gboolean is_changing;    /* TRUE: a call that adds or removes segments is in progress */
+  guint n_waiting; /* the number of threads that wait for the condition changed; if 0, the heap
+                      saves the system call of a broadcast */
   TarnHeapQueue *nobody;       /* the TarnHeapQueue for requests that name no queue */
   GHashTable *queues;          /* maps TarnHeapQueue.handle to the TarnHeapQueue */
-  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or it was
-                                  forgotten or freed */
-  GQueue all_queues; /* all queues, with the forgotten ones and nobody; only the thread that has set
-                        is_changing removes a queue */
-  GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap next asks whether
+  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or the heap has
+                                  forgotten or freed that queue */
+  GQueue all_queues; /* all queues, including the forgotten ones and nobody; only the thread that
+                        has set is_changing removes a queue */
+  GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
-  GSList *dead_queues; /* unused TarnHeapQueue structs; the heap must not free them, because pools
-                          may still have references (TarnArenaRef) to them */
-  GSList *dead_arenas; /* unused TarnArena structs; the heap must not free them, because other
-                          arenas may use structs from their slabs */
-  guint64 last_number; /* the TarnHeapQueue.number that the heap gave to a queue last */
+  GSList *dead_queues;     /* unused TarnHeapQueue structs; the heap frees them only when it ends
+                              itself, because pools may still have references (TarnArenaRef) to them */
+  GSList *dead_arenas; /* unused TarnArena structs; the heap frees them only when it ends itself,
+                          because other arenas may use TarnExtent structs from their slabs */
+  guint64 last_number; /* the TarnHeapQueue.number of the queue that the heap added last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
-  gsize n_unnamed;  /* the number of extents in use that are not in the table: a thread took them in
-                       a read section, or is about to add them to the table or to free them */
-  gsize lost_bytes; /* the bytes of extents in use that the program will never free */
+  gsize
+      n_unnamed; /* the number of extents in use that are not in the table: a thread took them in a
+                    read section, or a thread is about to add them to the table or to free them */
+  gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
-  gsize
-      full_bytes; /* total in bytes that the heap failed to get from upstream; G_MAXSIZE: not set */
-  gsize peak_lately; /* the most bytes in use since the time peak_at */
-  gsize peak_before; /* the most bytes in use in the period before peak_at */
-  gint64 peak_at;    /* the time when the present period of peak_lately began: spare.c */
+  gsize full_bytes; /* the total size in bytes that the heap failed to reach, because upstream
+                       refused memory; G_MAXSIZE: not set */
+  gsize peak_lately; /* the peak of bytes in use since the time peak_at */
+  gsize peak_before; /* the peak of bytes in use in the period before peak_at */
+  gint64 peak_at;    /* the time when the present period of peak_lately began (spare.c) */
   TarnHeapChurn churn;
-  gboolean refuses_aliases; /* TRUE: upstream failed to map a piece at a second address */
+  gboolean refuses_aliases; /* TRUE: upstream failed to map a segment at a second address */
   gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; if memory is
-                          virtual, stays TRUE until a test allocation succeeds */
+                          virtual, the field stays TRUE until a test allocation succeeds */
   gboolean is_unready; /* TRUE: upstream allocated memory, but the host failed to wait until the
-                          memory was ready; used only by the thread that set is_changing */
-  gint64 look_at;      /* the time of the next check for pieces that have been idle for idle_time */
-  guint64 next_start;  /* the TarnPiece.start of the next piece, if pieces cannot move */
+                          memory was ready; only the thread that set is_changing uses this field */
+  gint64 look_at; /* the time of the next check for segments that have been idle for idle_time */
+  guint64 next_start; /* if segments cannot move: the number that the next segment gets as its
+                         TarnPiece.start */
   guint64 generation TARN_WHOLE; /* atomic: the number of times that the heap began to unmap memory
                                     or to return memory to upstream */
   TarnHeapStats stats;
 };
 
-/* A heap may have TARN_ARENA_ROOM more bytes for each arena beyond the first one, not counting an
- * arena of heap->nobody.  These bytes are in all at most its peak of bytes in use divided by
- * TARN_ARENA_ROOM_SHARE.  Without them, arenas that need little memory would take it from each
- * other again and again. */
+/* The extra bytes that a heap may have for its arenas.  Arenas that need little memory would
+ * otherwise take it from each other again and again.  TARN_ARENA_ROOM is the number of bytes for
+ * each arena beyond the first one, not counting an arena of heap->nobody.  In all, the extra bytes
+ * are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* When the heap computes how much memory it may have, this number of arenas count as one arena.
- * The first arena of each queue counts in full.  The others count less because the arenas of a
- * queue can use each other's memory. */
+/* The number of further arenas of queues that count as one arena when the heap computes how much
+ * memory it may have.  The first arena of each queue counts in full.  The others count less,
+ * because the arenas of a queue can use each other's memory. */
 #define TARN_FURTHER_ARENAS 4
 
-/* Computes the number of arenas for which the heap may have more memory: one for each queue, and
- * one for each TARN_FURTHER_ARENAS other arenas. */
+/* Computes the number of arenas for which the heap may have more memory.  Counts one arena for each
+ * queue, and one for each TARN_FURTHER_ARENAS of the other arenas. */
 static inline guint
 _tarn_heap_count_for_room (const TarnHeap *heap)
 {
@@ -494,37 +546,43 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
-/* Computes the most bytes that a heap should have: the sum of its peak of bytes in use (which
- * includes a new request of @size bytes), the peak divided by @share, @room bytes, the bytes for
- * its arenas, the extra bytes of churn.c, and the bytes lent to other heaps. */
+/* Computes the most bytes that a heap should have.  These are the sum of:
+ * - the heap's peak of bytes in use, which includes a new request of @size bytes
+ * - this peak divided by @share
+ * - @room bytes
+ * - bytes for the heap's arenas
+ * - the extra bytes of churn.c
+ * - the bytes lent to other heaps */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
 {
   guint64 used = heap->stats.used_bytes;
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
-  guint64 n = _tarn_heap_count_for_room (heap); /* one of these is heap->nobody's */
+  guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
   guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE) : 0;
   guint64 more = peak / share + room + of_arenas + heap->churn.extra + heap->lent_bytes;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
 
-/* A request for more bytes than the heap's limit divided by TARN_MUCH_SHARE is a request for much
- * of the limit: spare.c. */
+/* The divisor that defines a request for much of the limit (spare.c): a request for more bytes than
+ * the heap's limit divided by TARN_MUCH_SHARE. */
 #define TARN_MUCH_SHARE 512
 
-/* take.c.  The caller holds the heap's lock.  _tarn_heap_take () and _tarn_heap_take_aligned ()
- * release it during driver calls and waits. */
+/* Functions of take.c, which find extents for requests.  The caller holds the heap's lock.
+ * _tarn_heap_take () and _tarn_heap_take_aligned () release the lock during driver calls and
+ * waits. */
 void _tarn_heap_put (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any);
 TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error);
 TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment,
                                      GError **error);
 
-/* heap.c.  The caller holds the heap's lock. */
+/* A function of heap.c.  The caller holds the heap's lock. */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
-/* heap-door.c.  The caller of the first three functions does not hold the heap's lock. */
+/* Functions of heap-door.c, for the heap's lock and read sections.  The caller of the first three
+ * does not hold the heap's lock. */
 void _tarn_heap_lock (TarnHeap *heap);
 void _tarn_heap_lock_open (TarnHeap *heap);
 gboolean _tarn_heap_trylock (TarnHeap *heap);
@@ -534,23 +592,24 @@ void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
 void _tarn_arena_count (TarnArena *arena);
 void _tarn_arena_count_unnamed (TarnArena *arena);
-/* The caller of this function holds the heap's lock; or, in a read section, the arena's lock. */
+/* The caller holds the heap's lock, or holds the arena's lock in a read section. */
 void _tarn_arena_drain (TarnArena *arena);
 
-/* arena.c.  The caller holds the heap's lock. */
+/* Functions of arena.c, for the arenas of queues.  The caller holds the heap's lock. */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-gboolean _tarn_arena_note_wait (TarnArena *arena); /* or, in a read section, the arena's lock */
+gboolean _tarn_arena_note_wait (
+    TarnArena *arena); /* the caller may hold the arena's lock in a read section instead */
 void _tarn_arena_relieve (TarnArena *arena);
 
-/* extent.c.  The caller holds the heap's lock and has closed the door; or, in a read section, the
- * caller holds the arena's lock. */
+/* Functions of extent.c, which split and merge extents.  The caller holds the heap's lock and has
+ * forbidden read sections, or it holds the arena's lock in a read section. */
 TarnExtent *_tarn_range_take_quickly (TarnHeapRange *range, gsize size);
 void _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent);
 
 /* lend.c */
 void _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops);
 
-/* spare.c.  The caller holds the heap's lock. */
+/* Functions of spare.c, which bound stranded memory.  The caller holds the heap's lock. */
 gsize _tarn_heap_get_most (const TarnHeap *heap);
 gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
@@ -570,8 +629,8 @@ gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
                                     gsize size); /* the caller needs no lock */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
-/* heap-queue.c.  The caller holds the heap's lock.  The functions that enter, drop or free queues
- * release it during driver calls. */
+/* Functions of heap-queue.c, for the heap's queues.  The caller holds the heap's lock.  The
+ * functions that enter, drop or free queues release the lock during driver calls. */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
@@ -581,8 +640,8 @@ TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError *
 void _tarn_heap_drop_queues (TarnHeap *heap);
 void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 
-/* heap-event.c.  The caller holds the heap's lock.  All functions except the first release it
- * during driver calls. */
+/* Functions of heap-event.c, for events on queues.  The caller holds the heap's lock.  All
+ * functions except the first release the lock during driver calls. */
 gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
 gboolean _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error);
 void _tarn_queue_drop_events (TarnHeapQueue *queue);
@@ -592,20 +651,21 @@ gboolean _tarn_queue_await (TarnHeapQueue *queue);
 void _tarn_heap_poll_events (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
-/* churn.c.  The caller of the last two functions holds the heap's lock. */
+/* Functions of churn.c, which bound how often segments move.  The caller of the last two holds the
+ * heap's lock. */
 void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
 gsize _tarn_heap_get_room (const TarnHeap *heap);
 
-/* alias.c.  The caller holds the heap's lock.  _tarn_heap_end_aliases () releases it during driver
- * calls. */
+/* Functions of alias.c, for segments mapped at two addresses.  The caller holds the heap's lock.
+ * _tarn_heap_end_aliases () releases the lock during driver calls. */
 gboolean _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range);
 void _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                             guint64 start);
 void _tarn_queue_lose_aliases (TarnHeapQueue *queue);
 void _tarn_heap_end_aliases (TarnHeap *heap);
 
-/* extent.c.  The caller holds the heap's lock and has closed the door. */
+/* More functions of extent.c.  The caller holds the heap's lock and has forbidden read sections. */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size);
@@ -621,11 +681,11 @@ gsize _tarn_heap_get_stranded_by_huge (const TarnHeap *heap);
 gsize _tarn_arena_get_bytes (const TarnArena *arena);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
 
-/* share-out.c.  The caller holds the heap's lock and has closed the door. */
+/* A function of share-out.c.  The caller holds the heap's lock and has forbidden read sections. */
 void _tarn_arena_share_out (TarnArena *arena);
 
-/* grow.c.  The caller holds the heap's lock, and the first six functions release it during driver
- * calls and waits. */
+/* Functions of grow.c, which add and return segments.  The caller holds the heap's lock.  The first
+ * six release the lock during driver calls and waits. */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
@@ -633,8 +693,8 @@ gsize _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes);
 void _tarn_heap_expire (TarnHeap *heap);
 gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_end_change (TarnHeap *heap);
-/* The caller of the next seven functions holds the heap's lock.  Only _tarn_heap_release_idle ()
- * releases the lock, during driver calls. */
+/* More functions of grow.c.  The caller of these seven holds the heap's lock.  Only
+ * _tarn_heap_release_idle () releases the lock, during driver calls. */
 gsize _tarn_heap_get_limit (const TarnHeap *heap);
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 gboolean _tarn_heap_has_run_out (const GError *error);
@@ -643,23 +703,25 @@ TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
-/* heap-stats.c.  The caller holds the heap's lock. */
+/* A function of heap-stats.c.  The caller holds the heap's lock. */
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
-/* heap-describe.c.  The caller of the first two functions holds the heap's lock. */
+/* Functions of heap-describe.c, which describe a heap to recordings.  The caller of the first two
+ * holds the heap's lock. */
 void _tarn_heap_record_piece (const TarnPiece *piece);
 void _tarn_heap_record_part (const TarnExtent *extent);
-/* The next four functions are callbacks: see TarnAllocatorClass. */
+/* Callbacks: TarnAllocatorClass describes these four functions. */
 void _tarn_heap_freeze (TarnAllocator *heap);
 void _tarn_heap_thaw (TarnAllocator *heap);
 void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
 void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 
-/* heap-check.c.  The caller holds the heap's lock and has closed the door. */
+/* Functions of heap-check.c, which check the heap's invariants.  The caller holds the heap's lock
+ * and has forbidden read sections. */
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);
 void _tarn_heap_assert_valid (TarnHeap *heap);
 
-/* Asserts that the caller holds the heap's lock and that the door is closed, so that no other
+/* Asserts that the caller holds the heap's lock and has forbidden read sections, so that no other
  * thread can use the arenas. */
 static inline void
 _tarn_heap_assert_closed (const TarnHeap *heap)
@@ -669,7 +731,7 @@ _tarn_heap_assert_closed (const TarnHeap *heap)
 }
 
 /* Checks the invariants of a heap in builds with --enable-debug=full.  The heap's functions call
- * this at the end of each operation, with the heap's lock. */
+ * this function at the end of each operation, while they hold the heap's lock. */
 static inline void
 _tarn_heap_check_if_full_debug (TarnHeap *heap)
 {
@@ -681,8 +743,9 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 #endif
 }
 
-/* Increments the heap's generation.  The caller holds the heap's lock, and calls this before it
- * unmaps memory that users may have had, or returns such memory to upstream.  No request may get
+/* Increments the heap's generation, the number of times that the heap began to unmap memory or to
+ * return memory to upstream.  The caller holds the heap's lock, and calls this function before it
+ * unmaps or returns memory that users may have had.  The caller ensures that no request can get
  * that memory any more. */
 static inline void
 _tarn_heap_begin_generation (TarnHeap *heap)
@@ -691,7 +754,8 @@ _tarn_heap_begin_generation (TarnHeap *heap)
   __atomic_store_n (&heap->generation, heap->generation + 1, __ATOMIC_RELEASE);
 }
 
-/* Gets the calling thread's arena of a queue.  The arena depends on the thread's number. */
+/* Gets the calling thread's own arena of a queue.  Threads share a queue's arenas out by their
+ * numbers: the index of a thread's arena is the thread's number modulo the number of arenas. */
 static inline TarnArena *
 _tarn_queue_get_arena (const TarnHeapQueue *queue)
 {
@@ -712,13 +776,14 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   return &arena->ranges[kind];
 }
 
-/* A fresh piece has as many bytes as its arena already has.  If the heap has more than
- * TARN_FEW_ARENAS arenas, the piece has these bytes divided by TARN_SHARE_OF_ARENA, because the
- * unused memory of all arenas adds up. */
+/* A fresh segment has as many bytes as its arena already has.  If the heap has more than
+ * TARN_FEW_ARENAS arenas, the unused memory of all arenas adds up, so a fresh segment has only
+ * these bytes divided by TARN_SHARE_OF_ARENA. */
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
-/* Gets the number of bytes by which an arena should grow.  The caller must apply bounds to it. */
+/* Gets the number of bytes by which an arena should grow.  The caller must apply a lower and an
+ * upper bound to the result. */
 static inline gsize
 _tarn_arena_get_step (const TarnArena *arena)
 {
@@ -726,8 +791,8 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Returns TRUE if upstream forbids for now that the heap unmaps, moves or returns pieces that were
- * used, even if they are idle. */
+/* Returns TRUE if upstream forbids for now that the heap unmaps, moves or returns segments that
+ * requests have used, even if these segments are idle. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {
@@ -746,9 +811,9 @@ _tarn_arena_at (const GList *link)
   for (TarnArena *arena = _tarn_arena_at ((heap)->arenas.head); arena != NULL;                     \
        arena = _tarn_arena_at (arena->link.next))
 
-/* Iterates over the idle pieces of all arenas, arena by arena.  In each arena, begins with the
- * piece that has been idle for the longest time.  The loop's body may remove @piece from its range,
- * because the macro has already computed @next. */
+/* Iterates over the idle segments of all arenas, arena by arena.  In each arena, begins with the
+ * segment that has been idle for the longest time.  The loop's body may remove @piece from its
+ * range, because the macro has already computed @next. */
 #define TARN_FOR_EACH_IDLE(piece, next, heap)                                                      \
   for (TarnPiece *piece = _tarn_heap_next_idle (heap, NULL),                                       \
                  *next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL;                \
