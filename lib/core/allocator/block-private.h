@@ -4,13 +4,12 @@
  * Blocks: their struct, their states, and the queues that use them.
  *
  * Terms of this file:
- * - A pool "holds" a block if it caches the freed block.
- * - A bin is a pool's list of cached blocks of one size class.
- * - A queue's share is the cached blocks that only this queue has used.  The queue can reuse
- *   them
- * without waiting.
- * - A retired block is one that the pool is returning upstream, to the allocator below the pool.
- * - In a pool's read section, a thread uses its own cache without taking the pool's lock. */
+ *
+ *     to hold a block    the pool caches the freed block
+ *     a bin              a pool's list of cached blocks of one size class
+ *     a queue's share    the cached blocks that only this queue has used, and can reuse at once
+ *     a retired block    the pool is returning it upstream, to the allocator below the pool
+ *     a read section     in it, a thread uses its own cache without taking the pool's lock */
 
 #ifndef TARN_BLOCK_PRIVATE_H
 #define TARN_BLOCK_PRIVATE_H
@@ -171,12 +170,9 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
   block->state = (gint) state;
 }
 
-/* Returns the share (a queue's cached blocks) that a block joins when it is freed:
- * - the handle of the queue, if only one queue uses the block, the queue runs its commands in
- *   order,
- * and no event ends the use
- * - NULL, if no queue uses the block
- * - TARN_NO_SHARE otherwise */
+/* Returns the queue whose share (its cached blocks) a block joins when it is freed.  Returns the
+ * handle of the queue if only one queue uses the block, the queue runs its commands in order, and
+ * no event ends the use.  Returns NULL if no queue uses the block, otherwise TARN_NO_SHARE. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {
