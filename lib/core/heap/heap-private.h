@@ -90,12 +90,12 @@ struct _TarnExtent
                        number that the heap uses instead of an address */
   gsize size;       /* in bytes */
   TarnPiece *piece; /* the segment that has the extent's first byte */
-  TarnExtent *before,
-      *after; /* the neighbours, which are the extents at adjacent addresses; NULL: none */
+  /* The neighbours, which are the extents at adjacent addresses; NULL: none. */
+  TarnExtent *before, *after;
   guint8 is_free;
   guint8 has_memory; /* TRUE: the extent is in use, and the field memory is set */
-  guint32
-      priority; /* the priority of this struct in treaps of free extents: pseudo-random, constant */
+  /* The priority of this struct in treaps of free extents: pseudo-random, constant. */
+  guint32 priority;
   TarnExtent *greater; /* if the extent is free: its right child in a treap of free extents */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
@@ -116,11 +116,11 @@ struct _TarnExtentSlab
  * 0, the segment is idle, and in its arena's list of idle segments. */
 struct _TarnPiece
 {
-  guint64
-      start; /* the address of the first byte, or a number that replaces it: see TarnExtent.start */
+  /* The address of the first byte, or a number that replaces it: see TarnExtent.start. */
+  guint64 start;
   gsize size; /* in bytes */
-  TarnMemory
-      memory; /* the memory as upstream names it; if the memory is virtual: the physical memory */
+  /* The memory as upstream names it; if the memory is virtual: the physical memory. */
+  TarnMemory memory;
   TarnHeapRange *range;   /* the range to which the segment belongs */
   TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL: the
                              memory is not virtual */
@@ -223,9 +223,9 @@ struct _TarnHeapRange
   GQueue pieces;      /* all segments of the range, linked by TarnPiece.link */
   gsize bytes;        /* the sum of the sizes of the range's segments */
   gsize idle_bytes;   /* the sum of the sizes of the range's idle segments */
-  TarnHeapRegion
-      *region; /* the region (reserved addresses) where the range maps new segments; NULL: the
-                  memory is not virtual, or the range has never had a segment */
+  /* The region (reserved addresses) where the range maps new segments; NULL: the memory is not
+   * virtual, or the range has never had a segment. */
+  TarnHeapRegion *region;
   GList *old_regions; /* the regions where the range mapped new segments earlier; segments may still
                          be mapped there */
 };
@@ -235,9 +235,9 @@ struct _TarnHeapRange
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  guint64
-      number;   /* the event's number: the value that TarnHeapQueue.n_begun had before the heap
-                   recorded the event; or G_MAXUINT64 - 1 for the last event of a forgotten queue */
+  /* The event's number: the value that TarnHeapQueue.n_begun had before the heap recorded the
+   * event; or G_MAXUINT64 - 1 for the last event of a forgotten queue. */
+  guint64 number;
   guint n_refs; /* the number of references: one of the queue while the event is in
                    TarnHeapQueue.events, and one of each call that waits for the event or asks
                    whether it is done */
@@ -247,9 +247,10 @@ typedef struct
  * arena-private.h.
  *
  * A queue has one arena at first.  If threads that use the queue wait for each other, the queue
- * gets several arenas.  Each thread then has one of them as its own arena, and allocates from it as
- * long as it has an extent that fits.  Any request that names the queue can reuse the free extents
- * of all the queue's arenas at once, because the queue executes its commands in order.
+ * gets several arenas.  Each thread then has one of them as its own arena, and allocates from
+ * that arena as long as the arena has an extent that fits.  Any request that names the queue can
+ * reuse the free extents of all the queue's arenas at once, because the queue executes its commands
+ * in order.
  *
  * Invariants: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena
@@ -330,8 +331,8 @@ struct _TarnHeapQueue
   TarnArena *arenas[TARN_QUEUE_ARENAS];
   guint n_arenas;            /* atomic: the number of arenas, at least 1 */
   gboolean has_shared_arena; /* TRUE: at least two threads that use the queue have the same arena */
-  guint64
-      threads; /* the threads that use the queue, as a bit mask: thread number n sets bit n % 64 */
+  /* The threads that use the queue, as a bit mask: thread number n sets bit n % 64. */
+  guint64 threads;
 
   /* The number of calls that use the queue.  The heap does not free a queue while a call uses it,
    * because such a call may release the heap's lock and go on to use the queue later.  The field
@@ -348,10 +349,10 @@ struct _TarnHeapQueue
   guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; only
                      one in several such calls may record an event; only _tarn_heap_look_after ()
                      resets the number to 0 */
-  GQueue
-      events; /* the events (TarnHeapEvent) on the queue that may not be done yet, oldest first */
-  GQueue
-      aliases; /* the aliases (TarnAlias) of the queue's segments, sorted by the field moved_at */
+  /* The events (TarnHeapEvent) on the queue that may not be done yet, oldest first. */
+  GQueue events;
+  /* The aliases (TarnAlias) of the queue's segments, sorted by the field moved_at. */
+  GQueue aliases;
 
   GList link;           /* the link in TarnHeap.all_queues */
   GList forgotten_link; /* the link in TarnHeap.forgotten_queues, if the queue is forgotten */
@@ -385,8 +386,8 @@ typedef struct
   guint64 peak;    /* the peak of bytes in use at which both budgets last grew with the peak */
   guint64 extra;   /* the bytes by which the heap's room has grown; the room is the memory that the
                       heap may have besides its peak (churn.c) */
-  guint
-      n_beyond; /* the number of requests that needed more room than the upper bound of the room */
+  /* The number of requests that needed more room than the upper bound of the room. */
+  guint n_beyond;
 } TarnHeapChurn;
 
 /* The functions and constants of one way to get memory from upstream.  There are two ways:
@@ -426,8 +427,9 @@ typedef struct
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
 extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility ("hidden")));
 
-/* A heap.  The invariants below hold whenever no thread holds the heap's lock; _tarn_heap_check ()
- * checks them, and those of extents, segments, regions, arenas and queues:
+/* A heap.  The invariants below hold when a thread has just taken the heap's lock and forbidden
+ * read sections.  _tarn_heap_check () checks them, and those of extents, segments, regions, arenas
+ * and queues:
  *
  *     stats.upstream_bytes == stats.used_bytes + stats.free_bytes + lent_bytes, plus, while
  *                             is_changing is set, bytes on their way to or from upstream
@@ -478,12 +480,12 @@ struct _TarnHeap
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      read sections were last forbidden; 0: no thread has computed them */
 
-  TarnMutex lock __attribute__ ((aligned (
-      TARN_CACHE_LINES))); /* the thread that holds the lock usually forbids read sections too */
-  TarnCond changed;        /* signalled when is_changing becomes FALSE */
-  gboolean is_changing;    /* TRUE: a call that adds or removes segments is in progress */
-  guint n_waiting; /* the number of threads that wait for the condition changed; if 0, the heap
-                      saves the system call of a broadcast */
+  /* The thread that holds the lock usually forbids read sections too. */
+  TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
+  TarnCond changed;     /* signalled when is_changing becomes FALSE */
+  gboolean is_changing; /* TRUE: a call that adds or removes segments is in progress */
+  guint n_waiting;      /* the number of threads that wait for the condition changed; if 0, the heap
+                           saves the system call of a broadcast */
   TarnHeapQueue *nobody;       /* the TarnHeapQueue for requests that name no queue */
   GHashTable *queues;          /* maps TarnHeapQueue.handle to the TarnHeapQueue */
   TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or the heap has
@@ -493,15 +495,16 @@ struct _TarnHeap
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
-  GSList *dead_queues;     /* unused TarnHeapQueue structs; the heap frees them only when it ends
-                              itself, because pools may still have references (TarnArenaRef) to them */
+  /* Unused TarnHeapQueue structs; the heap frees them only when it ends itself, because pools may
+   * still have references (TarnArenaRef) to them. */
+  GSList *dead_queues;
   GSList *dead_arenas; /* unused TarnArena structs; the heap frees them only when it ends itself,
                           because other arenas may use TarnExtent structs from their slabs */
   guint64 last_number; /* the TarnHeapQueue.number of the queue that the heap added last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
-  gsize
-      n_unnamed; /* the number of extents in use that are not in the table: a thread took them in a
-                    read section, or a thread is about to add them to the table or to free them */
+  /* The number of extents in use that are not in the table: a thread took them in a read section,
+   * or a thread is about to add them to the table or to free them. */
+  gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
@@ -597,8 +600,8 @@ void _tarn_arena_drain (TarnArena *arena);
 
 /* Functions of arena.c, for the arenas of queues.  The caller holds the heap's lock. */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-gboolean _tarn_arena_note_wait (
-    TarnArena *arena); /* the caller may hold the arena's lock in a read section instead */
+/* The caller of _tarn_arena_note_wait () may instead hold the arena's lock in a read section. */
+gboolean _tarn_arena_note_wait (TarnArena *arena);
 void _tarn_arena_relieve (TarnArena *arena);
 
 /* Functions of extent.c, which split and merge extents.  The caller holds the heap's lock and has
