@@ -184,7 +184,9 @@ heap_allocate_aligned (TarnAllocator *allocator, gsize size, gsize alignment, Ta
 static gsize
 heap_get_alignment (const TarnAllocator *allocator)
 {
-  return ((const TarnHeap *) allocator)->alignment;
+  const TarnHeap *self = (gconstpointer) allocator;
+
+  return self->alignment;
 }
 
 /* Allocates memory as _tarn_heap_allocate_for () does, but only from the arenas of the queue: the
