@@ -32,7 +32,7 @@ thaw (TarnAllocator *allocator)
 }
 
 /* Writes an allocator's state to the recording, if one is running.  Turns tracing of the
- * allocator's blocks on if a recording is running, else off. */
+ * allocator's blocks on if anything needs it now, such as the recording, else off. */
 static void
 describe (TarnAllocator *allocator)
 {
@@ -99,8 +99,8 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
 }
 
 /* Writes the state of all allocators to the recording, if one is running, and turns tracing of
- * their blocks on; turns tracing off if none is.  Holds the registry's lock, so that no allocator
- * is made or freed meanwhile. */
+ * their blocks on or off, like describe ().  Holds the registry's lock, so that no allocator is
+ * made or freed meanwhile. */
 void
 _tarn_allocators_describe (void)
 {
@@ -110,7 +110,7 @@ _tarn_allocators_describe (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Turns tracing of blocks on or off in all allocators. */
+/* Turns tracing of blocks on in all allocators if anything needs it now, else off. */
 void
 _tarn_allocators_open_anew (void)
 {
