@@ -45,8 +45,8 @@ struct _TarnQueue
 
   /* Guarded by the pool's lock */
   guint n_refs;      /* blocks and running calls that refer to the queue */
-  guint n_recording; /* number of running calls that record an event on the queue; they keep the
-                        struct alive */
+  guint n_recording; /* running calls that record an event on the queue; a call that makes the
+                        pool forget the queue waits for them */
   gboolean is_known; /* it is in the pool's table */
   /* TRUE if other queues need blocks of this queue's share.  The next call of the program that
    * names this queue records events on it, so that the other queues can wait for these events

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates structs that must not share a cache line with data that another thread writes. */
+ * Allocates structs whose cache lines no other data may share, because another thread writes
+ * that data. */
 
 #ifndef TARN_ALIGNED_PRIVATE_H
 #define TARN_ALIGNED_PRIVATE_H
@@ -10,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a cache line, and the bytes between data that different threads write all the time.  The
- * latter is two lines, because processors fetch lines in pairs. */
+/* TARN_CACHE_LINE: bytes of a cache line.  TARN_CACHE_LINES: the bytes by which data of different
+ * threads must be apart if they write it all the time.  That is two lines, because processors fetch
+ * lines in pairs. */
 #define TARN_CACHE_LINE 64
 #define TARN_CACHE_LINES 128
 
@@ -25,7 +27,8 @@ _tarn_aligned_alloc0 (gsize alignment, gsize size)
   return memset (memory, 0, size);
 }
 
-/* Allocates a struct filled with zeros.  The caller frees it with free (). */
+/* Allocates a struct filled with zeros.  The caller frees the struct with free (), not g_free
+ * (). */
 #define _tarn_aligned_new0(Type) ((Type *) _tarn_aligned_alloc0 (G_ALIGNOF (Type), sizeof (Type)))
 
 #endif

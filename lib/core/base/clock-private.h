@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A clock that is exact to a few milliseconds, and takes a few nanoseconds to read.  Pools and
+ * A clock that takes a few nanoseconds to read, and is exact to a few milliseconds.  Pools and
  * heaps use it to find memory that has been unused for some seconds. */
 
 #ifndef TARN_CLOCK_PRIVATE_H
@@ -13,15 +13,16 @@
 /* The default time, in microseconds, for which a pool or heap keeps unused memory. */
 #define TARN_USUAL_IDLE_TIME (10 * G_TIME_SPAN_SECOND)
 
-/* The number of times that a pool or heap looks for unused memory during that time. */
+/* The number of times that a pool or heap looks for unused memory during TARN_USUAL_IDLE_TIME. */
 #define TARN_LOOKS 8
 
-/* The function in place of the system's clock, from tarn_clock_set () or the recorder; NULL:
- * none. */
+/* The function that replaces the system's clock, set by tarn_clock_set () or by the recorder.
+ * NULL: the system's clock. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
-/* Sets the recorder's clock.  While events are recorded, the clock shows the times of these events,
- * so that a replay of the recording sees the same times. */
+/* Sets the clock of the recorder, which writes a recording of the program's requests.  While the
+ * recorder writes events, Tarn's clock shows the times of these events, so a later replay of the
+ * recording sees the same times. */
 void _tarn_clock_set_recorder (TarnClockFunc func);
 
 /* Returns the microseconds since a fixed moment, exact to a few milliseconds. */

@@ -8,15 +8,16 @@
 
 #include <glib.h>
 
-/* TRUE in a child of fork ().  Only the child's first thread writes it, while no other thread
- * exists, so it is read without an atomic operation. */
+/* TRUE in a child of fork ().  Reads need no atomic operation, because the child's first thread
+ * sets it while the child has no other thread. */
 extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);
 
-/* Returns TRUE in a child of fork () whose parent had called a driver.  Drivers do not work in such
- * a child: their calls hang.  A lock that another thread held during fork () stays locked for ever.
- * So a function calls this before it takes any lock. */
+/* Returns TRUE in a child of fork () whose parent had called a driver before.  A function of Tarn
+ * must return before it takes any lock if this is TRUE, for two reasons.  A lock that another
+ * thread held during fork () stays locked for ever.  And the driver does not work in the child: its
+ * calls hang. */
 static inline gboolean
 _tarn_forked (void)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Detects that this process is a child of fork ().  Tarn installs the handler right before it first
- * calls a driver, not when the library is loaded.  So a daemon that forks first and opens its
- * device afterwards does not count as a child. */
+ * Detects that this process is a child of fork ().  Tarn installs a pthread_atfork () handler
+ * right before it first calls a driver, not when the library is loaded.  So a daemon that forks
+ * first and opens its device afterwards does not count as a child. */
 
 #include "base/fork-private.h"
 
@@ -15,9 +15,9 @@
 
 gboolean _tarn_is_forked = FALSE;
 
-/* Notes that this is a child of fork ().  Takes the record from the child's only thread
- * (thread-private.h), and thereby its caches of pools.  Without a cache there are no cache hits, so
- * the code for hits need not check for fork (). */
+/* Marks this process as a child of fork ().  Takes the record from the child's only thread
+ * (thread-private.h), and with it the thread's caches of pools.  Without a cache, no request can be
+ * a cache hit, so the code for hits need not check for fork (). */
 static void
 in_child (void)
 {

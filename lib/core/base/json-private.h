@@ -14,18 +14,19 @@ typedef struct
   gboolean has_items; /* the innermost open object or array has an item */
 } TarnJson;
 
-/* Open and close an object or array.  @name: the name of a member of an object, which must contain
- * no characters that JSON escapes; NULL for an item of an array, and for the outermost value.
+/* Open and close an object or array.  @name: the member's name if the parent is an object, without
+ * characters that JSON escapes; NULL for an item of an array, and for the outermost value.
  * @opening: '{' or '['.  @closing: '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
-/* Adds a number.  Writes null for one above 2^63-1, which means "no limit" here. */
+/* Adds a number.  Writes null instead of a number above 2^63-1, because such a number means "no
+ * limit" in Tarn. */
 void _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number);
 void _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true);
-/* Adds a text in UTF-8, and replaces invalid bytes.  Adds null if @text is NULL. */
+/* Adds a text in UTF-8, with its invalid bytes replaced.  Adds null if @text is NULL. */
 void _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text);
-/* Adds an address as a string of hexadecimal digits, because many readers keep only 53 bits of a
- * number.  Writes null for address 0. */
+/* Adds an address as a string of hexadecimal digits, because many readers of JSON keep only 53 bits
+ * of a number.  Adds null if the address is 0. */
 void _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address);
 /* Begins a new line.  The next item follows there. */
 void _tarn_json_break (TarnJson *json);

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Messages from code that runs once, or under a lock.  A program's log handler may call Tarn.  If
- * such code logged directly, the handler would wait for the code that called it.  So the code holds
- * its messages back, and Tarn logs them when the code has ended. */
+ * Delays messages of code that runs only once, or that holds a lock.  A message can run a log
+ * handler of the program, and that handler may call Tarn.  If the handler ran at once, it would
+ * wait for the code that logs the message.  So the code's messages are held back until the code
+ * has ended. */
 
 #ifndef TARN_MESSAGE_PRIVATE_H
 #define TARN_MESSAGE_PRIVATE_H
@@ -12,16 +13,18 @@
 
 #include "common/lock-private.h"
 
-/* Logs a message like g_message ().  If the calling thread holds messages back,
- * _tarn_messages_release () logs it later. */
+/* Logs a message like g_message ().  If the calling thread is holding messages back, the message
+ * waits until _tarn_messages_release () logs it. */
 void _tarn_message (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
 
-/* _tarn_messages_hold () holds back the calling thread's messages.  _tarn_messages_release () logs
- * them; the caller must hold no lock of Tarn.  Pairs may nest: only the outermost one logs. */
+/* _tarn_messages_hold () begins to hold back the calling thread's messages. _tarn_messages_release
+ * () logs them; its caller must hold no lock of Tarn.  Pairs of these calls may nest: only the
+ * outermost _tarn_messages_release () logs. */
 void _tarn_messages_hold (void);
 void _tarn_messages_release (void);
 
-/* Calls @func if no thread has called it with this @once before, and then logs its messages. */
+/* Calls @func if no thread has called a function with this @once before.  Logs the messages of
+ * @func after @func has returned. */
 static inline void
 _tarn_once_with_messages (TarnOnce *once, void (*func) (void))
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Holds messages back while a thread has a lock, and logs them afterwards. */
+ * Holds back the messages of a thread that must not log now, such as one that holds a lock, and
+ * logs them later. */
 
 #include "base/message-private.h"
 
@@ -22,7 +23,8 @@ log_and_free (gpointer text)
   g_free (text);
 }
 
-/* Log handlers run while no message is held back, so a message from a handler is logged at once. */
+/* Before the log handlers run, stop holding messages back, so that a handler's own message is
+ * logged at once. */
 void
 _tarn_messages_release (void)
 {

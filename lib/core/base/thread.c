@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The records of threads that call Tarn, and doors, at which writers wait (thread-private.h). */
+ * The records of the threads that call Tarn, and doors: locks at which writers wait until no
+ * reader is in a read section (thread-private.h). */
 
 #define _GNU_SOURCE 1 /* cpu_set_t */
 
@@ -29,20 +30,24 @@
 _Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
 TarnThread _tarn_no_thread, _tarn_ended_thread;
 
-/* Guards the records of threads, and the slots.  A thread takes it before the lock of a pool. */
+/* Guards the threads' records, and the slots of pools in them.  A thread takes this lock before the
+ * lock of a pool. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnThread *left_threads; /* records that ended threads have left; linked by next */
 static guint n_threads;          /* number of all records */
-static GArray *end_funcs; /* of TarnThreadEndFunc, indexed by slots; NULL: no slot was ever taken */
-static GArray *free_slots; /* guint each; made together with end_funcs */
+static GArray *end_funcs;        /* of TarnThreadEndFunc, one for each slot; NULL: no slot was ever
+                                    taken */
+static GArray *free_slots;       /* guint each; made together with end_funcs */
 
-/* Guards reads of the list of living threads.  To change the list, a thread holds both locks.  A
- * thread that closes a door takes this one after the locks of pools and memos, and takes no other
- * lock while it holds this one. */
+/* Guards the list of living threads.  A thread that reads the list holds this lock or the one
+ * above; a thread that changes the list holds both.  A thread that closes a door, the lock for read
+ * sections, takes this lock after the locks of pools and memos.  While a thread holds this lock, it
+ * takes no other. */
 static TarnMutex living_lock = TARN_MUTEX_INIT;
 static TarnThread *living_threads; /* linked by next */
 
-/* Adds a record to the list of living threads.  The caller holds the lock of the records. */
+/* Adds a record to the list of living threads.  The caller holds the lock of the threads'
+ * records. */
 static void
 add_living (TarnThread *thread)
 {
@@ -56,8 +61,8 @@ add_living (TarnThread *thread)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Moves a record from the list of living threads to the records that later threads can take.  The
- * caller holds the lock of the records. */
+/* Moves a record from the list of living threads to the list of records that later threads can
+ * take.  The caller holds the lock of the threads' records. */
 static void
 leave_record (TarnThread *thread)
 {
@@ -72,8 +77,8 @@ leave_record (TarnThread *thread)
   left_threads = thread;
 }
 
-/* Frees the items kept with the calling thread, which ends, and leaves its record to a later
- * one. */
+/* Runs when the calling thread ends.  Frees the items that pools keep with the thread, and leaves
+ * the thread's record to a later thread. */
 static void
 end_thread (gpointer data)
 {
@@ -97,8 +102,8 @@ end_thread (gpointer data)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Takes a record left by an ended thread, or makes one.  The caller holds the lock of the
- * records. */
+/* Returns a record that an ended thread has left, or else a new one.  The caller holds the lock of
+ * the threads' records. */
 static TarnThread *
 take_record (void)
 {
@@ -115,7 +120,8 @@ take_record (void)
   return thread;
 }
 
-/* Gives the calling thread a record.  Returns NULL if the thread is ending and has left its own. */
+/* Gives the calling thread a record.  Returns NULL if the thread is ending and has given up its
+ * record already. */
 TarnThread *
 _tarn_thread_register (void)
 {
@@ -138,7 +144,8 @@ _tarn_thread_register (void)
 
 /* Slots for items that threads keep */
 
-/* Returns a free slot, or a new one if none is free.  Slots count from 0. */
+/* Returns the number of a slot, in which each thread can keep an item for one pool.  Takes a slot
+ * that is free, or else makes a new one.  The numbers count from 0. */
 guint
 _tarn_threads_take_slot (TarnThreadEndFunc at_end)
 {
@@ -163,8 +170,8 @@ _tarn_threads_take_slot (TarnThreadEndFunc at_end)
   return slot;
 }
 
-/* Frees a slot.  Afterwards no thread has an item there, and no end function is still running for
- * an item of an ended thread. */
+/* Frees a slot, in which threads keep items for one pool.  Afterwards no thread has an item there,
+ * and no TarnThreadEndFunc of an ended thread is still running for the slot. */
 void
 _tarn_threads_give_slot (guint slot)
 {
@@ -196,20 +203,20 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
-/* The number of times that a thread that closes a door yields the processor, while another thread
- * is inside, before it begins to sleep. */
+/* A writer that waits for a reader to leave its read section first yields the processor this many
+ * times, and then sleeps between its checks. */
 #define N_YIELDS 20
 
-/* The microseconds after which every store of a processor is visible to all others.  This is a
- * thousand times the longest delay that is known of any processor. */
+/* The microseconds after which every store of a processor is visible to all other processors.  This
+ * is a thousand times the longest delay that is known of any processor. */
 #define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-static gboolean membarrier_is_gone; /* atomic: membarrier worked at first, and then the kernel
-                                       refused it, as in a sandbox */
+static gboolean membarrier_is_gone; /* atomic; TRUE: the kernel refuses membarrier now, although
+                                       it worked at first, as in a sandbox */
 
-/* Returns TRUE if membarrier works.  The first call registers the process for it with the kernel.
- * Returns FALSE under ThreadSanitizer, which does not support fences; there all loads and stores of
- * readers and writers are sequentially consistent. */
+/* Returns TRUE if membarrier works.  The first call registers the process for membarrier with the
+ * kernel.  Returns FALSE under ThreadSanitizer, which does not support fences; instead, all loads
+ * and stores of readers and writers are then sequentially consistent. */
 static gboolean
 has_membarrier (void)
 {
@@ -225,10 +232,11 @@ has_membarrier (void)
 #endif
 }
 
-/* Moves this thread to each allowed processor in turn, as a substitute for membarrier.  A reader
- * that was running on that processor is preempted; a reader that has moved to another processor was
- * switched out before.  Either way the reader executes a full fence.  Returns FALSE if this thread
- * could not run on one of the processors. */
+/* Moves this thread to each processor that it may use, in turn, as a substitute for membarrier.
+ * Afterwards every reader has executed a full fence.  Either it ran on the processor to which this
+ * thread moved, so this thread preempted it; or it had moved to another processor before, for which
+ * the kernel had to switch it out.  Returns FALSE if this thread could not run on one of the
+ * processors. */
 static gboolean
 visit_processors (void)
 {
@@ -252,13 +260,14 @@ visit_processors (void)
 }
 
 /* Makes every reader execute a fence after all stores of this thread.  If the kernel begins to
- * refuse membarrier, each door takes only fenced visits after it is opened the next time.  Doors
- * that are open to plain visits at that moment still have to be closed, so this function uses the
- * substitutes below.
+ * refuse membarrier, doors (the locks for read sections) that are opened later allow only fenced
+ * visits, in which the reader executes the fence itself.  Doors that are open to plain visits at
+ * that moment still have to be closed, so this function uses two substitutes.
  *
- * The last resort is to wait.  No architecture limits the time for which a processor may delay a
- * store.  But no processor is known to delay one for more than some microseconds while it runs, and
- * a processor that switches to another thread executes a fence. */
+ * The first is visit_processors ().  The second is to wait.  No architecture limits the time for
+ * which a processor may delay a store.  But no processor is known to delay a store for more than
+ * some microseconds while it runs, and a processor that switches to another thread executes a
+ * fence. */
 static void
 fence_readers (void)
 {
@@ -269,7 +278,8 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Begins a fenced visit.  Returns the door's state.  If it is not closed, the thread is inside. */
+/* Marks this thread as a reader with a fenced store, and returns the door's state.  If the door is
+ * not closed, the thread is in a read section now. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -278,7 +288,7 @@ begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_SEQ_CST);
 }
 
-/* Begins a fenced visit.  Returns TRUE if the thread is inside. */
+/* Begins a fenced visit, a read section.  Returns TRUE if the thread is in the read section now. */
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -290,7 +300,8 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
   return FALSE;
 }
 
-/* Begins a traced visit, which is fenced.  Returns TRUE if the thread is inside. */
+/* Begins a traced visit, a read section with a fence.  Returns TRUE if the thread is in the read
+ * section now. */
 gboolean
 _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -301,9 +312,9 @@ _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDo
 }
 
 #ifdef TARN_THREAD_SANITIZER
-/* Begins a visit under ThreadSanitizer in the place of a plain one.  The visit is fenced, but does
- * not enter a watched door, which plain visits do not enter either.  Returns TRUE if the thread is
- * inside. */
+/* Replaces the function for plain visits under ThreadSanitizer.  Begins a fenced visit, but, like a
+ * plain visit, does not enter a door in state TARN_DOOR_OPEN_WATCHED.  Returns TRUE if the thread
+ * is in the read section now. */
 gboolean
 _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -316,9 +327,10 @@ _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnD
 }
 #endif
 
-/* Waits until a thread has ended its current visit, if it is in one.  The thread may begin another
- * visit meanwhile, but not through the closed door.  Sleeps after some yields, because the reader
- * may have to run on this very processor with a lower priority. */
+/* Waits until another thread has left the read section in which it is now, if it is in one.  The
+ * thread may enter another read section meanwhile, but not through the door that the caller has
+ * closed.  Sleeps after some yields, because the other thread may need this very processor, and may
+ * have a lower priority. */
 static void
 await_thread (const TarnThread *thread)
 {
@@ -332,9 +344,9 @@ await_thread (const TarnThread *thread)
       g_usleep (MIN (10 * (round - N_YIELDS), 1000));
 }
 
-/* Waits until each other thread has ended its current visit.  A thread that registers meanwhile is
- * in the list; or it takes the list's lock after this function has released it, and then sees all
- * that was stored before. */
+/* Waits until each other thread has left its current read section.  A thread that registers
+ * meanwhile needs no wait: it takes the list's lock after this function has released it, and so
+ * sees all that was stored before, including that the door is closed. */
 static void
 await_threads (void)
 {
@@ -347,8 +359,9 @@ await_threads (void)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Returns TRUE if any other thread may be inside.  A thread that registers later takes the list's
- * lock after this function has released it, and then sees all that was stored before. */
+/* Returns TRUE if the process has other threads that may be in a read section.  A thread that
+ * registers later takes the list's lock after this function has released it, and so sees all that
+ * was stored before. */
 static gboolean
 has_others (void)
 {
@@ -361,7 +374,8 @@ has_others (void)
   return !is_alone;
 }
 
-/* Closes a door, and waits until no other thread is inside. */
+/* Closes a door, so that no reader can enter, and waits until no other thread is in a read
+ * section. */
 void
 _tarn_door_close (TarnDoor *door)
 {
@@ -376,22 +390,23 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Opens a door to traced visits only.  Threads that enter see all that was written before. */
+/* Opens a door to traced visits only: readers that also record or count the request.  Threads that
+ * enter see all that was written before. */
 void
 _tarn_door_open_followed (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to fenced visits only, so that every thread leaves the fast path. */
+/* Opens a door to fenced visits only, so that every thread takes the slow path. */
 void
 _tarn_door_open_watched (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_WATCHED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to plain visits, or to fenced ones if there is no membarrier.  A thread that enters
- * sees all that was written while the door was closed. */
+/* Opens a door to plain visits, or to fenced ones if the kernel has no membarrier.  A thread that
+ * enters sees all that was written while the door was closed. */
 void
 _tarn_door_open (TarnDoor *door)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists of running calls that other threads may wait for, the oldest first.  Nothing here takes a
- * lock: the caller holds the lock that guards the list. */
+ * Lists of running calls, the oldest first.  Other threads may wait until such a call has ended.
+ * Nothing here takes a lock: the caller holds the lock that guards the list. */
 
 #ifndef TARN_TICKET_PRIVATE_H
 #define TARN_TICKET_PRIVATE_H
@@ -24,7 +24,8 @@ typedef struct
   TarnTicket *newest;
   guint64 last;    /* serial of the latest call that has begun */
   guint64 ended;   /* number of finished calls that did something */
-  guint n_waiting; /* number of waiting threads; 0: no broadcast, which is a system call */
+  guint n_waiting; /* number of threads that wait; if 0, a call that ends needs no broadcast,
+                      which is a system call */
   TarnCond changed;
 } TarnTickets;
 
@@ -39,8 +40,8 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
-/* Removes a call from the list, and wakes all threads that wait, each of which then checks again.
- * @has_done: the call did something. */
+/* Removes a call that has ended from the list, and wakes all threads that wait; each checks its
+ * condition again.  @has_done: TRUE if the call did something, such as free memory. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {
