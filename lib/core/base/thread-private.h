@@ -8,31 +8,29 @@
  * threads use and that other threads seldom change: each thread's cache of a pool, or a memo's
  * table.  A visit is one read section.
  *
- *     reader   begins a read section: makes its own counter of visits odd, then reads the state of
- *              the door. If the door is open, the reader is in the read section, and uses the data.
- *              If the door is closed, the reader ends the visit, and takes the door's mutex
- * instead. writer   holds the door's mutex, closes the door, then waits until every thread's
- * counter is even or has changed. Then no thread is in a read section, and no thread can enter one
- * before the writer opens the door.
+ * A reader begins a read section: it makes its own counter of visits odd, then reads the state of
+ * the door.  If the door is open, the reader is in the read section, and uses the data.  If the
+ * door is closed, the reader ends the visit, and takes the door's mutex instead.
+ *
+ * A writer holds the door's mutex, closes the door, then waits until every thread's counter is even
+ * or has changed.  Then no thread is in a read section, and no thread can enter one before the
+ * writer opens the door.
  *
  * Each side stores one word and then loads the word of the other side.  At least one side must
  * see the other's store, so each side needs a full fence between its store and its load.
  * Readers are many and writers are few, so the writer issues both fences: membarrier(2) makes
  * every running thread of the process execute one.  A reader then needs only a compiler barrier.
  *
- * There are three kinds of visits.  When a writer opens a door, it decides which kinds may
- * enter.
- * - Plain: the reader relies on the writer's membarrier.
- * - Fenced: the reader stores its counter with an exchange, which is a fence.  Readers need this
- *   if the kernel has no membarrier or begins to refuse it, and under ThreadSanitizer, which
- *   does not support fences.
- * - Traced: fenced, and the reader also records or counts the request.
+ * There are three kinds of visits.  When a writer opens a door, it decides which kinds may enter.
+ * In a plain visit, the reader relies on the writer's membarrier.  In a fenced visit, the reader
+ * stores its counter with an exchange, which is a fence.  Readers need this if the kernel has no
+ * membarrier or begins to refuse it, and under ThreadSanitizer, which does not support fences.  In
+ * a traced visit, which is fenced too, the reader also records or counts the request.
  *
- * Rules for code in a read section:
- * - It must not wait for any thread except other readers, because a writer waits for the reader.
- * - It must not begin a second visit, because that would make the thread's only counter even.
- *   It may read the state of further doors instead, because their writers wait for the same
- *   counter. */
+ * Code in a read section must not wait for any thread except other readers, because a writer waits
+ * for the reader.  It must not begin a second visit, because that would make the thread's only
+ * counter even.  It may read the state of further doors instead, because their writers wait for the
+ * same counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
