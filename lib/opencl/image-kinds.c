@@ -33,7 +33,10 @@ typedef struct
   gsize n_uses;             /* images, and requests in progress; at least 1 */
 } Entry;
 
-/* The kinds in use.  Invariant: both tables have the same entries. */
+/* The kinds of a context's images: a kind is a combination of flags, format, type and sizes.  A
+ * kind is in use if it has images or requests in progress.  One table finds a kind in use by these
+ * properties, the other one by its number of bytes, which no other kind has.  Invariant: both
+ * tables have the same entries. */
 struct _TarnOpenclImageKinds
 {
   gint ref_count;       /* atomic */

@@ -36,10 +36,12 @@ void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,
                                        gpointer value, gsize size, GError **error);
 
-/* Fails with CL_INVALID_VALUE for a queue that is out of order. */
+/* Checks that a queue runs its commands in order.  Returns FALSE with the error CL_INVALID_VALUE
+ * if it is an out-of-order queue. */
 gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 
-/* Fails with TARN_ERROR_INVALID_ARGUMENT for a queue of another context. */
+/* Checks that a queue is of a context.  Returns FALSE with TARN_ERROR_INVALID_ARGUMENT if it is of
+ * another one. */
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
 
 /* Implements TarnAllocatorOps.get_memory for an allocator whose user_data begins with a
@@ -48,7 +50,8 @@ gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, G
 gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                                   GError **error);
 
-/* Return TRUE if a block's memory is of the kind that the name says. */
+/* Return TRUE if a block's memory is a buffer, an image, or shared virtual memory, as the
+ * function's name says. */
 gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
 gboolean _tarn_opencl_is_image (const TarnBlock *block);
 gboolean _tarn_opencl_is_svm (const TarnBlock *block);

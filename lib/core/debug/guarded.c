@@ -335,9 +335,10 @@ _tarn_guarded_note_free (TarnDebugBlock *block)
   block->freed_thread = _tarn_record_get_thread ();
 }
 
-/* Removes a block that the program frees from the table, and returns it.  Returns NULL and sets
- * *is_left if another thread is reading the block and will free it.  Otherwise returns NULL if the
- * table does not have it, and adds a finding, unless the table lacks blocks (is_nameless). */
+/* Looks up a block that the program frees, removes it from the table of blocks, and returns it.
+ * If another thread is reading the block, sets *is_left and returns NULL, and the other thread
+ * frees the block.  If the table does not have the block, returns NULL and adds a finding.  Adds
+ * no finding if the table may lack blocks (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -417,8 +418,9 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* The allocator below may count the bytes of the quarantine again.  Or a heap below keeps them
-   * for other pools, and counts fewer bytes. */
+  /* Returns the larger number, not the sum.  The allocator below may have returned, and counted,
+   * the memory that left the quarantine here.  Or a heap below keeps that memory for other pools,
+   * and counts fewer bytes. */
   return MAX (bytes, bytes_below);
 }
 

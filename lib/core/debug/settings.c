@@ -33,12 +33,13 @@ read_words (const gchar *text)
   return is_right;
 }
 
-/* At least the number of stack frames in Tarn's own code, which a stack in a message leaves out: 21
- * for a request of the OpenCL layer, if the compiler inlines no function, and one for a sanitizer.
- */
+/* An upper bound for the number of Tarn's own stack frames on top of a stack that is taken in a
+ * request.  A message leaves these frames out.  A request of the OpenCL layer has 21 of them if
+ * the compiler inlines no function, and a sanitizer adds one. */
 #define OWN_FRAMES 24
 
-/* Prepares the recorder for these settings: stack depth, and counting of requests. */
+/* Makes the recorder take stacks of the depth that these settings need, and count requests if they
+ * need that. */
 static void
 prepare (const TarnDebugSettings *settings)
 {

@@ -135,7 +135,8 @@ _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error)
   return is_recorded;
 }
 
-/* Drops a queue's references to its events, which the heap must not need any more. */
+/* Drops a queue's references to its events.  The caller makes sure that the heap needs these
+ * events no more. */
 void
 _tarn_queue_drop_events (TarnHeapQueue *queue)
 {

@@ -396,7 +396,8 @@ typedef struct
 {
   gsize max_small; /* the size of the largest request that the small range serves, in bytes */
   gsize max_held;  /* the size of the largest block that a pool over the heap may cache, in bytes */
-  /* Chooses the range that serves a request.  NULL: max_small alone decides. */
+  /* Chooses which of an arena's two ranges, the small or the large one, serves a request.  NULL:
+   * the small range serves the requests of at most max_small bytes. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* Gets the size of the largest request whose segment may also serve other requests.  NULL: there
    * is no upper bound. */

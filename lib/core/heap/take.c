@@ -7,7 +7,8 @@
 
 #include "heap/heap-private.h"
 
-/* Frees an extent in use that is not in the heap's table.  The caller holds the heap's lock. */
+/* Frees an extent that a request has taken, but that the heap's table of extents in use does not
+ * have yet.  The caller holds the heap's lock. */
 void
 _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 {

@@ -36,10 +36,10 @@ _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
   return queue != NULL && (queue->is_wanted || has_unrecorded_excess (pool, queue));
 }
 
-/* Makes the next TARN_RECORDED_FREES frees of blocks of a size record events.  Call this if a block
- * of the size was handed over to another queue, or if memory ran short and only other queues had
- * such blocks.  A queue that gets one of these blocks then waits for the event of the free, and not
- * for commands after it. */
+/* Turns on timely events for one size: each of the next TARN_RECORDED_FREES frees of blocks of
+ * that size records an event.  Another queue that gets such a block then waits for this event
+ * only, and not for commands that came after the free.  Call this if a block of the size was
+ * handed over to another queue, or if memory ran short and only other queues had such blocks. */
 void
 _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 {

@@ -26,7 +26,7 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
 
-/* A number of bytes: in a pool over a heap, the largest size that shares a bin with other sizes. */
+/* The largest size, in bytes, that shares a bin with other sizes in a pool over a heap. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
 #define TARN_N_HEAP_BINS 128 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
 

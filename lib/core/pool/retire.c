@@ -16,8 +16,8 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* Appends a block, taken out of the pool, to a list.  *end points to the list's last link, which is
- * NULL. */
+/* Appends a block to a list.  The caller has removed the block from the pool.  *end points to the
+ * list's last link, which is NULL. */
 static void
 append (TarnBlock ***end, TarnBlock *block)
 {

@@ -121,8 +121,9 @@ typedef struct
    * - if upstream frees memory in the order of commands, also the blocks in queues' shares and the
    *   recorded blocks */
   TarnAges ready;
-  /* The list by age of the blocks in queues' shares, if these are not in ready.  Before the pool
-   * returns such a block to upstream, the host must wait for the block's queue. */
+  /* The list by age of the blocks in queues' shares (a queue's share is the cached blocks that
+   * only this queue has used), unless these blocks are in the list ready.  Before the pool returns
+   * such a block to upstream, the host must wait for the block's queue. */
   TarnAges shares;
   /* The list by age of the recorded blocks, if these are not in ready.  The pool can return such a
    * block to upstream when the block's events have completed. */

@@ -188,8 +188,9 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   g_assert (n > 0);
 }
 
-/* Makes the buffer wait for the one command of a use, by the command's event.  Returns FALSE if the
- * caller has to call wait_for_queue () instead. */
+/* Makes the end of a buffer wait for one command that uses the buffer, by the command's event.
+ * Returns FALSE if the use has no event, or if the command is known to be done.  Then the caller
+ * calls wait_for_queue () instead. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {

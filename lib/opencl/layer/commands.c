@@ -25,7 +25,9 @@ wants_event (LayerCommand *self)
   return wants;
 }
 
-/* Sets the event of a command whose objects have been retained. */
+/* Stores where a command's event will be: in the program's *event, or in the layer's own event if
+ * the program wants none and the layer needs one.  Stores the number of the queue's latest
+ * command, too.  Call this after the layer has taken references to the command's buffers. */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {

@@ -693,8 +693,10 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
   return status;
 }
 
-/* Ends a context to which the program has dropped its last reference.  Its buffers keep the context
- * alive in the driver, so its record stays until the buffers are gone. */
+/* Prepares the record of a context that the program has released.  Frees the memory that the layer
+ * has cached for it, and makes the driver call back when the commands of its queues are done,
+ * because maybe no later call of the program polls them.  Its buffers keep the context alive in
+ * the driver, so its record stays until they are gone. */
 static void
 end_context (LayerContext *self)
 {

@@ -678,7 +678,8 @@ cl_int _tarn_layer_get_state (cl_event event);
 /* Makes the context drop the queue, if the queue is closed and nothing waits for its commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
-/* Asks the driver which markers are done, and which commands of @waiters. */
+/* Asks the driver which markers of the queue are done, and which commands of the uses in @waiters,
+ * and ends the waits of buffers for them. */
 void _tarn_layer_queue_poll (LayerQueue *self);
 
 /* Waits for the commands that buffers wait for.  Returns FALSE if there are none, if a command

@@ -162,8 +162,9 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Records that the commands up to @number are done.  Moves the uses and markers that waited only
- * for these commands from the queue's lists to @uses and @markers. */
+/* Records that the queue's commands up to @number are done.  Moves each use and each marker that
+ * waits for no later command from the queue's lists to @uses and @markers.  The caller ends the
+ * waits of these uses, and drops these markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
