@@ -151,14 +151,16 @@ test_fork_lives_on (void)
 #define FORK_AND_DIE "--fork-while-starting"
 
 static gboolean forks_at_lock; /* TRUE: the next call of flock () forks first */
+static int ready[2];           /* a pipe: the child writes to it when fork () has returned there */
 
 /* Lives as long as the test has the other end of standard input open. */
 static void
 live_on (void)
 {
-  gchar byte;
+  gchar byte = 0;
 
   alarm (60);
+  g_assert_cmpint (write (ready[1], &byte, 1), ==, 1);
   while (read (STDIN_FILENO, &byte, 1) > 0)
     ;
   _exit (0);
@@ -181,11 +183,14 @@ static void
 fork_and_die (const gchar *path)
 {
   g_autoptr (GError) error = NULL;
+  gchar byte;
 
+  g_assert_cmpint (pipe (ready), ==, 0);
   forks_at_lock = TRUE;
   if (!tarn_trace_start (path, NULL, &error))
     g_error ("%s", error->message);
-  if (!forks_at_lock)
+  /* The child's handlers of fork () have run before it writes. */
+  if (!forks_at_lock && read (ready[0], &byte, 1) == 1)
     kill (getpid (), SIGKILL);
   _exit (0);
 }
