@@ -145,7 +145,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 }
 
 /* Asks the backend to free memory after all commands that are in a queue now.  Returns FALSE if the
- * backend has not done so; the memory is then still allocated. */
+ * backend has not done so.  In that case the memory is still allocated. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)

@@ -193,43 +193,13 @@ _tarn_layer_ask_part_references (LayerContext *context)
 /* The value of an answer that the layer does not know. */
 #define UNKNOWN (-1)
 
-#define MAX_WAIT (G_USEC_PER_SEC / 5)
-
-/* Waits for an event for at most MAX_WAIT microseconds.  Returns the state of its command, or
- * CL_QUEUED if the driver does not tell it. */
-static cl_int
-poll_event (cl_event event)
-{
-  gint64 end = g_get_monotonic_time () + MAX_WAIT;
-  cl_int state = CL_QUEUED;
-
-  while (state > CL_COMPLETE && g_get_monotonic_time () < end)
-    {
-      if (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                              sizeof state, &state, NULL)
-          != CL_SUCCESS)
-        return _tarn_layer_driver->clWaitForEvents (1, &event) == CL_SUCCESS ? CL_COMPLETE : state;
-      if (state > CL_COMPLETE)
-        g_usleep (20);
-    }
-  return state;
-}
-
-/* Waits for one of the layer's commands, but not for long, and releases its event.  The layer may
- * be called by a callback of the program, and some drivers run no command until the callback
- * returns.  @status: the driver's result when it got the command.  Returns the command's state:
- * more than CL_COMPLETE if it is not done, or an error if it failed or the driver refused it. */
+/* Waits for one of the layer's commands, but not for long, and releases its event.  @status: the
+ * driver's result when it got the command.  Returns the command's state: more than CL_COMPLETE if
+ * it is not done, or an error if it failed or the driver refused it. */
 static cl_int
 await_soon (cl_command_queue queue, cl_int status, cl_event event)
 {
-  cl_int state;
-
-  if (status != CL_SUCCESS)
-    return status;
-  _tarn_layer_driver->clFlush (queue);
-  state = poll_event (event);
-  _tarn_layer_driver->clReleaseEvent (event);
-  return state;
+  return status == CL_SUCCESS ? _tarn_layer_wait_briefly (queue, event) : status;
 }
 
 /* Returns the driver's reference count of a buffer while the buffer is mapped.  Returns 0 if the

@@ -517,63 +517,12 @@ finalize_now (gpointer data)
   _tarn_layer_context_drop_user (self);
 }
 
-/* The contexts that the program has released, but that have records of queues or buffers left.  The
- * driver keeps these contexts alive, so the program may still make queues and user events in them.
- * They are not in the table, because the driver may give a handle to a new context as soon as the
- * old context is gone. */
-static TarnMutex ended_lock;
-static GPtrArray *ended; /* borrowed; NULL: none yet */
-
-static void
-list_ended (LayerContext *self)
-{
-  LAYER_LOCKED (&ended_lock);
-
-  if (ended == NULL)
-    ended = g_ptr_array_new ();
-  g_ptr_array_add (ended, self);
-}
-
-static void
-unlist_ended (LayerContext *self)
-{
-  LAYER_LOCKED (&ended_lock);
-
-  if (ended != NULL)
-    g_ptr_array_remove (ended, self);
-}
-
-/* Finds the newest of the contexts that ended with a handle, and returns a reference to it.
- * Returns NULL if there is none. */
-static LayerContext *
-find_ended (cl_context handle)
-{
-  LAYER_LOCKED (&ended_lock);
-
-  for (guint i = ended != NULL ? ended->len : 0; i > 0; i--)
-    {
-      LayerContext *self = g_ptr_array_index (ended, i - 1);
-
-      if (self->base.handle == handle && _tarn_layer_try_ref (self))
-        return self;
-    }
-  return NULL;
-}
-
-LayerContext *
-_tarn_layer_find_context (cl_context handle)
-{
-  LayerContext *found = _tarn_layer_find (LAYER_CONTEXT, handle);
-
-  return found != NULL ? found : find_ended (handle);
-}
-
 /* Frees a context whose record has no reference.  If the context is debugged, the debug thread
  * frees it, after it has checked the buffers that were freed. */
 static void
 context_finalize (gpointer record)
 {
-  unlist_ended (record);
+  _tarn_layer_unlist_ended (record);
   if (!_tarn_layer_is_debugged (record))
     {
       finalize_now (record);
@@ -720,7 +669,7 @@ layer_clReleaseContext (cl_context handle)
 
   if (self != NULL && _tarn_layer_release (self))
     {
-      list_ended (self);
+      _tarn_layer_list_ended (self);
       _tarn_layer_unlist (self);
       end_context (self);
     }

@@ -210,10 +210,6 @@ typedef struct
  * has no record of this kind. */
 gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
 
-/* Finds the record of a context as _tarn_layer_find () does, and also after the program has
- * released the context. */
-LayerContext *_tarn_layer_find_context (cl_context handle);
-
 /* Returns references to all records of a kind.  The caller frees the array. */
 GPtrArray *_tarn_layer_list_all (LayerKind kind);
 
@@ -245,6 +241,17 @@ gpointer _tarn_layer_ticket_take (gpointer ticket);
 
 /* LAYER_AUTO marks a variable whose reference is dropped at the end of the enclosing block. */
 #define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
+
+/* ended-contexts.c */
+
+/* Add a context that the program is releasing to the list of ended contexts, and remove a context
+ * that is being finalized.  The list has no reference to the context. */
+void _tarn_layer_list_ended (LayerContext *self);
+void _tarn_layer_unlist_ended (LayerContext *self);
+
+/* Finds the record of a context as _tarn_layer_find () does, and also after the program has
+ * released the context. */
+LayerContext *_tarn_layer_find_context (cl_context handle);
 
 /* context.c */
 

@@ -118,20 +118,35 @@ fail (cl_int status, gsize size, GError **error)
 
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
+/* Asks the driver for the state of a command until the command is done or has failed, or until
+ * @end, a monotonic time.  If the driver does not tell the state, waits for the command instead. */
+static cl_int
+poll_until (cl_event event, gint64 end)
+{
+  cl_int state = CL_QUEUED;
+
+  while (state > CL_COMPLETE && g_get_monotonic_time () < end)
+    {
+      if (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                              sizeof state, &state, NULL)
+          != CL_SUCCESS)
+        return _tarn_layer_driver->clWaitForEvents (1, &event) == CL_SUCCESS ? CL_COMPLETE : state;
+      if (state > CL_COMPLETE)
+        g_usleep (20);
+    }
+  return state;
+}
+
 /* A program expects that clCreateBuffer () does not wait for commands, because these may wait for
- * the thread that calls it.  So this function waits for at most MAX_WAIT microseconds. */
+ * the thread that calls it: some drivers run no command until a callback of the program returns.
+ * So this function waits for at most MAX_WAIT microseconds. */
 cl_int
 _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event)
 {
-  gint64 end = g_get_monotonic_time () + MAX_WAIT;
-  cl_int state = CL_QUEUED;
+  cl_int state;
 
   _tarn_layer_driver->clFlush (queue);
-  while (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                             &state, NULL)
-             == CL_SUCCESS
-         && state > CL_COMPLETE && g_get_monotonic_time () < end)
-    g_usleep (20);
+  state = poll_until (event, g_get_monotonic_time () + MAX_WAIT);
   _tarn_layer_driver->clReleaseEvent (event);
   return state;
 }

@@ -103,17 +103,16 @@ enum
   LARGE = 32 << 20
 };
 
-/* Releases a large buffer while the queue still writes it, and makes the next one. */
-static cl_mem
-release_and_make (World *world)
+/* Releases a large buffer while the queue still writes it. */
+static void
+release_while_written (World *world)
 {
-  cl_mem first = promise_buffer (world, 0, LARGE, NULL);
+  cl_mem buffer = promise_buffer (world, 0, LARGE, NULL);
 
   for (guint i = 0; i < 50; i++)
-    OK (clEnqueueFillBuffer (world->queue, first, &i, 1, 0, LARGE, 0, NULL, NULL));
+    OK (clEnqueueFillBuffer (world->queue, buffer, &i, 1, 0, LARGE, 0, NULL, NULL));
   OK (clFlush (world->queue));
-  OK (clReleaseMemObject (first));
-  return promise_buffer (world, 0, LARGE, NULL);
+  OK (clReleaseMemObject (buffer));
 }
 
 /* Counts the bytes of a large buffer that are not 255. */
@@ -135,15 +134,11 @@ count_not_full (cl_command_queue queue, cl_mem buffer)
 static void
 failed_behind (World *world)
 {
-  cl_mem first = promise_buffer (world, 0, LARGE, NULL), next;
-  cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
+  cl_mem beside = promise_buffer (world, 0, SIZE, NULL), next;
   cl_event failing, failed;
   gsize wrong;
 
-  for (guint i = 0; i < 50; i++)
-    OK (clEnqueueFillBuffer (world->queue, first, &i, 1, 0, LARGE, 0, NULL, NULL));
-  OK (clFlush (world->queue));
-  OK (clReleaseMemObject (first));
+  release_while_written (world);
   failing = promise_gate (world);
   fill (world->queue, beside, 2, failing, &failed);
   OK (clSetUserEventStatus (failing, -5));
@@ -180,7 +175,8 @@ failed_released (World *world)
   own.context = promise_context (&own);
   own.queue = promise_queue (&own, 0);
   beside = promise_buffer (&own, 0, SIZE, NULL);
-  next = release_and_make (&own);
+  release_while_written (&own);
+  next = promise_buffer (&own, 0, LARGE, NULL);
   failing = promise_gate (&own);
   OK (clReleaseContext (own.context));
   fill (own.queue, beside, 2, failing, &failed);
@@ -209,7 +205,8 @@ queue_released (World *world)
 
   own.context = promise_context (&own);
   first = own.queue = promise_queue (&own, 0);
-  next = release_and_make (&own);
+  release_while_written (&own);
+  next = promise_buffer (&own, 0, LARGE, NULL);
   OK (clReleaseContext (own.context));
   OK (clGetMemObjectInfo (next, CL_MEM_CONTEXT, sizeof again, &again, NULL));
   own.context = again;
@@ -359,7 +356,8 @@ create (cl_event event, cl_int status, void *data)
   door_open (&self->done);
 }
 
-/* A function that is told of an event may make buffers, though the driver waits for it. */
+/* In a callback for an event, a program may make buffers, though the driver waits for the callback.
+ */
 static void
 in_callbacks (World *world)
 {
@@ -396,7 +394,7 @@ map_without_wait (cl_event event, cl_int status, void *data)
   door_open (&self->done);
 }
 
-/* A function that is told of an event may also map a buffer, if it does not wait for the map. */
+/* In a callback for an event, a program may also map a buffer, if it does not wait for the map. */
 static void
 maps_in_callbacks (World *world)
 {
@@ -414,7 +412,7 @@ maps_in_callbacks (World *world)
   OK (clReleaseMemObject (mapping.buffer));
 }
 
-/* Releases a buffer whose command is not done, and asks for another one, which may not be had. */
+/* Releases a buffer whose command is not done, and requests another one, which may fail. */
 static void CL_CALLBACK
 exchange (cl_event event, cl_int status, void *data)
 {
@@ -429,8 +427,8 @@ exchange (cl_event event, cl_int status, void *data)
   door_open (&self->done);
 }
 
-/* Nor does a function that is told of an event wait for ever for memory that its own command's
- * queue still uses, if there is no more. */
+/* A callback for an event requests memory while there is none, and the queue that still uses some
+ * waits for the callback.  The request ends all the same, with or without memory. */
 static void
 full_in_callbacks (World *world)
 {

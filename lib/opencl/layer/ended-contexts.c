@@ -1,0 +1,56 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Ended contexts: contexts that the program has released, but that have records of queues or
+ * buffers left.  The driver keeps such a context alive, so the program may still make queues and
+ * user events in it.  The context is not in the table of contexts, because the driver may give its
+ * handle to a new context as soon as the old one is gone. */
+
+#include "layer-private.h"
+
+static TarnMutex lock;
+static GPtrArray *ended; /* borrowed; NULL: none yet */
+
+void
+_tarn_layer_list_ended (LayerContext *self)
+{
+  LAYER_LOCKED (&lock);
+
+  if (ended == NULL)
+    ended = g_ptr_array_new ();
+  g_ptr_array_add (ended, self);
+}
+
+void
+_tarn_layer_unlist_ended (LayerContext *self)
+{
+  LAYER_LOCKED (&lock);
+
+  if (ended != NULL)
+    g_ptr_array_remove (ended, self);
+}
+
+/* Finds the newest of the contexts that ended with a handle, and returns a reference to it.
+ * Returns NULL if there is none. */
+static LayerContext *
+find_ended (cl_context handle)
+{
+  LAYER_LOCKED (&lock);
+
+  for (guint i = ended != NULL ? ended->len : 0; i > 0; i--)
+    {
+      LayerContext *self = g_ptr_array_index (ended, i - 1);
+
+      if (self->base.handle == handle && _tarn_layer_try_ref (self))
+        return self;
+    }
+  return NULL;
+}
+
+LayerContext *
+_tarn_layer_find_context (cl_context handle)
+{
+  LayerContext *found = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  return found != NULL ? found : find_ended (handle);
+}
