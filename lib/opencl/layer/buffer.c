@@ -21,7 +21,7 @@ buffer_finalize (gpointer record)
   LayerBuffer *self = record;
 
   _tarn_layer_buffer_forget_uses (self);
-  g_free (self->sub);
+  g_assert (self->sub == NULL);
   if (self->callbacks != NULL)
     g_slist_free_full (self->callbacks, g_free);
   if (self->maps != NULL)
@@ -98,15 +98,6 @@ call_back (LayerBuffer *self)
     }
 }
 
-static void
-release_handle (LayerBuffer *self)
-{
-  static gboolean once;
-
-  if (_tarn_layer_driver->clReleaseMemObject (self->base.handle) != CL_SUCCESS)
-    _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
-}
-
 /* Releases the handle of a sub-buffer, or of an image that is made of a buffer, and its reference
  * to the buffer that it is made of. */
 static void
@@ -114,7 +105,7 @@ destroy_part (LayerBuffer *self)
 {
   guint n;
 
-  release_handle (self);
+  _tarn_layer_release_object (self->base.handle);
   n = __atomic_fetch_sub (&self->whole->parts, 1, __ATOMIC_RELAXED);
   g_assert (n > 0);
   (void) n;
@@ -132,7 +123,7 @@ free_memory (gpointer data)
     _tarn_layer_image_free (self->context, self->block, self->was_mapped);
   else
     {
-      release_handle (self);
+      _tarn_layer_sub_free (self->context, g_steal_pointer (&self->sub));
       tarn_block_free (self->block);
     }
   if (_tarn_layer_is_blind ())
@@ -151,7 +142,7 @@ destroy_whole (LayerBuffer *self)
     _tarn_layer_debug_defer (free_memory, _tarn_layer_ref (self));
   else if (!self->is_image && !self->was_mapped && !_tarn_layer_is_blind ())
     {
-      _tarn_layer_keep_spare (self->context, g_steal_pointer (&self->sub));
+      _tarn_layer_sub_keep (self->context, g_steal_pointer (&self->sub));
       tarn_block_free (self->block);
     }
   else
@@ -308,49 +299,6 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* Makes the driver's sub-buffer that becomes the program's buffer.  Returns FALSE if the driver
- * refuses it. */
-static gboolean
-make (LayerContext *context, const TarnBlock *block, LayerSub *made)
-{
-  cl_buffer_region region = { 0, made->place.size };
-  cl_mem piece = _tarn_layer_find_piece (context, block, &region.origin);
-  cl_mem_flags asked = made->place.asked & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
-  cl_int status;
-
-  made->handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
-                                                        &region, &status);
-  if (made->handle == NULL)
-    return FALSE;
-  LAYER_COUNT (sub_buffers);
-  return _tarn_layer_ask_flags (context, made->place.asked, &made->flags) == CL_SUCCESS;
-}
-
-/* Frees a LayerSub.  Releases its handle, if it has one. */
-static void
-unmake (LayerSub *made)
-{
-  if (made->handle != NULL)
-    _tarn_layer_driver->clReleaseMemObject (made->handle);
-  g_free (made);
-}
-
-/* Makes a sub-buffer for a block.  Returns NULL if the driver refuses it, or if the layer is blind:
- * if the program may use buffers by functions of extensions that the layer does not know. */
-static LayerSub *
-make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
-{
-  LayerSub *made = g_new0 (LayerSub, 1);
-
-  made->place = *place;
-  /* Check whether the layer is blind after the allocation, not before.  If it is not blind now, it
-   * has seen all commands that used the block. */
-  if (!_tarn_layer_is_blind () && make (context, block, made))
-    return made;
-  unmake (made);
-  return NULL;
-}
-
 /* The smallest request that always polls for released buffers, in bytes.  Such a request takes long
  * anyway, and without a poll, released buffers of this size would keep their memory for longer. */
 #define LARGE ((gsize) 256 << 10)
@@ -405,19 +353,16 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
                 == CL_SUCCESS;
 }
 
-/* Gets the sub-buffer for a block: a spare, or else a new one.  Writes the bytes at @host to it if
- * @host is not NULL.  Returns NULL if that fails. */
+/* Gets the sub-buffer for a block, and writes the bytes at @host to it if @host is not NULL.
+ * Returns NULL if that fails. */
 static LayerSub *
 get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
-  LayerPlace place = _tarn_layer_get_place (context, block, flags);
-  LayerSub *got = _tarn_layer_take_spare (context, &place);
+  LayerSub *got = _tarn_layer_sub_get (context, block, flags);
 
-  if (got == NULL)
-    got = make_new (context, block, &place);
   if (got == NULL || host == NULL || set_contents (context, block, host))
     return got;
-  unmake (got);
+  _tarn_layer_sub_free (context, got);
   return NULL;
 }
 

@@ -101,7 +101,7 @@ _tarn_layer_context_trim (LayerContext *self)
 {
   TarnPool *pools[LAYER_N_KINDS + 1];
 
-  _tarn_layer_drop_spares (self, 0);
+  _tarn_layer_drop_spares (self);
   {
     LAYER_LOCKED (&self->lock);
 
@@ -479,7 +479,7 @@ free_rest (LayerContext *self)
   g_ptr_array_unref (self->queues);
   g_ptr_array_unref (self->pieces);
   g_hash_table_unref (self->addresses);
-  _tarn_layer_spares_clear (self);
+  _tarn_layer_subs_clear (self);
   g_hash_table_unref (self->answers);
   _tarn_cond_clear (&self->changed);
   _tarn_mutex_clear (&self->lock);
@@ -567,7 +567,7 @@ add_context (cl_context handle)
   self->pieces = g_ptr_array_new ();
   self->addresses = g_hash_table_new (NULL, NULL);
   self->answers = g_hash_table_new (NULL, NULL);
-  _tarn_layer_spares_init (self);
+  _tarn_layer_subs_init (self);
   self->counts_parts = self->counts_maps = self->has_images = self->shares_addresses = -1;
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     self->sources[i] = (LayerSource){ self, (LayerMemory) i };
@@ -652,7 +652,7 @@ end_context (LayerContext *self)
   g_autoptr (GPtrArray) queues = NULL;
 
   __atomic_store_n (&self->ended, TRUE, __ATOMIC_RELEASE);
-  _tarn_layer_drop_spares (self, 0);
+  _tarn_layer_drop_spares (self);
   _tarn_layer_trim_images (self);
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)

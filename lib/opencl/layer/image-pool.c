@@ -57,15 +57,6 @@ fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
   return FALSE;
 }
 
-static void
-release_handle (cl_mem image)
-{
-  static gboolean once;
-
-  if (_tarn_layer_driver->clReleaseMemObject (image) != CL_SUCCESS)
-    _tarn_layer_warn (&once, "clReleaseMemObject failed: an image may be lost");
-}
-
 /* Makes the driver allocate a new image on the device, in the same way as make_ready () in pieces.c
  * does for a buffer. */
 static cl_int
@@ -104,7 +95,7 @@ make (LayerContext *context, LayerImage *image, GError **error)
       __atomic_add_fetch (&context->spare_images, 1, __ATOMIC_RELAXED);
       return TRUE;
     }
-  release_handle (g_steal_pointer (&image->handle));
+  _tarn_layer_release_object (g_steal_pointer (&image->handle));
   return fail (status, &image->kind, error);
 }
 
@@ -116,7 +107,7 @@ unmake (LayerContext *context, LayerImage *image)
   if (image->handle == NULL)
     return;
   __atomic_sub_fetch (&context->spare_images, 1, __ATOMIC_RELAXED);
-  release_handle (g_steal_pointer (&image->handle));
+  _tarn_layer_release_object (g_steal_pointer (&image->handle));
 }
 
 /* Allocates an image for the pool.  See TarnAllocatorOps.allocate. */

@@ -18,7 +18,7 @@
  *     pieces.c        pieces: large buffers of the driver, with the heap and pool over them
  *     queue.c         queues, and which of their commands are done
  *     waiter.c        waits for single commands
- *     spares.c        sub-buffers kept for the next buffers
+ *     subs.c          the driver's sub-buffers for blocks, some of them kept for the next buffers
  *     buffer.c        buffers and sub-buffers, from their beginning to their end
  *     images.c        images, also those that are made of buffers
  *     image-pool.c    the pool of images
@@ -339,11 +339,10 @@ struct _LayerContext
   LayerIdle image_idle;          /* cached bytes of the pool of images */
   GHashTable *answers;           /* answers of the driver about flags: see ask.c */
 
-  TarnMutex spares_lock; /* guards the next four fields: see spares.c */
-  GHashTable *spares;    /* the sub-buffers that are spares: LayerPlace -> LayerSub, owned */
-  GQueue spares_by_age;
-  gsize spare_bytes;
-  gint64 spares_time; /* monotonic time of the last look at the spares' age */
+  TarnMutex subs_lock; /* guards the next three fields: see subs.c */
+  GTree *subs;         /* the sub-buffers for blocks: LayerPlace -> LayerSub */
+  GQueue spares;       /* those that no buffer of the program has, the youngest first, owned */
+  gint64 spares_time;  /* monotonic time of the last look at the spares' age */
 
   /* Atomic: */
   gint counts_parts;     /* sub-buffers add to the reference count of their buffer; -1: unknown */
@@ -353,12 +352,11 @@ struct _LayerContext
                             unknown */
   gboolean wants_images; /* the program wants images of buffers, and the driver makes none of
                             sub-buffers; so the driver makes all new buffers */
-  gsize piece_bytes;
-  guint spare_images; /* driver's images in the pool of images that the program does not have */
-  gint64 polled_at;   /* monotonic time of the last poll by _tarn_layer_context_poll_if_due () */
-  guint pending;      /* number of released buffers that wait for commands */
-  guint n_users;      /* number of allocators that use the context, plus 1 for the context itself */
-  gboolean ended;     /* the program has no reference to the context any more */
+  guint spare_images;    /* driver's images in the pool of images that the program does not have */
+  gint64 polled_at;      /* monotonic time of the last poll by _tarn_layer_context_poll_if_due () */
+  guint pending;         /* number of released buffers that wait for commands */
+  guint n_users;  /* number of allocators that use the context, plus 1 for the context itself */
+  gboolean ended; /* the program has no reference to the context any more */
   gboolean is_debugged; /* TARN_DEBUG checks the context's buffers */
 };
 
@@ -555,39 +553,44 @@ gpointer _tarn_layer_ask_address (LayerContext *context, cl_mem buffer);
 LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
                                   cl_mem_flags asked);
 
-/* spares.c */
+/* subs.c */
 
 /* A sub-buffer that the driver made for a block.  Either a buffer of the program has it, or it is a
  * spare: the layer keeps it for a later buffer with the same key. */
 struct _LayerSub
 {
-  LayerPlace place;
+  LayerPlace place;   /* the key */
   cl_mem handle;      /* the driver's handle, a reference */
   cl_mem_flags flags; /* the flags that the driver reports for a buffer of the program */
-  gint64 time;        /* monotonic time at which the sub-buffer became a spare */
-  GList by_age;       /* link of a spare in spares_by_age */
+  gboolean is_spare;
+  gint64 time;  /* monotonic time at which it became a spare */
+  GList by_age; /* link of a spare in the list of spares */
 };
 
-void _tarn_layer_spares_init (LayerContext *context);
-void _tarn_layer_spares_clear (LayerContext *context); /* call it when no spare is left */
+void _tarn_layer_subs_init (LayerContext *context);
+void _tarn_layer_subs_clear (LayerContext *context); /* call it when no sub-buffer is left */
 
-/* Takes the spare with a key out of the table.  Returns NULL if there is none. */
-LayerSub *_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place);
+/* Returns the sub-buffer for a block: a spare, or else a new one.  Returns NULL in three cases: the
+ * driver refuses it; another thread is releasing a spare of the block's memory; the layer is blind:
+ * the program may use buffers by functions of extensions that the layer does not know. */
+LayerSub *_tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags asked);
 
-/* Makes a sub-buffer a spare, and takes @sub over.  Call it before the buffer's block is freed. */
-void _tarn_layer_keep_spare (LayerContext *context, LayerSub *sub);
+/* End a sub-buffer of the program, and take @self over: one makes it a spare, the other releases
+ * it.  Call them before the buffer's block is freed. */
+void _tarn_layer_sub_keep (LayerContext *context, LayerSub *self);
+void _tarn_layer_sub_free (LayerContext *context, LayerSub *self);
 
 /* Returns the number of the context's spares. */
 guint _tarn_layer_count_spares (LayerContext *context);
 
-/* Releases the oldest spares until the others have at most @most_bytes bytes in all. */
-void _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
-
-/* Releases the spares that no buffer has taken for ten seconds.  @now: monotonic time. */
+/* Release spares: all; those that no buffer has taken for ten seconds (@now: monotonic time); those
+ * whose address is at least @start and less than @end. */
+void _tarn_layer_drop_spares (LayerContext *context);
 void _tarn_layer_drop_old_spares (LayerContext *context, gint64 now);
-
-/* Releases the spares whose address is at least @start and less than @end. */
 void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end);
+
+/* Releases one of the driver's buffers or images, and warns if the driver refuses that. */
+void _tarn_layer_release_object (cl_mem handle);
 
 /* uses.c */
 

@@ -294,7 +294,6 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
   memory->address = number << OFFSET_BITS;
   if (padding > 0)
     memory->address += _tarn_layer_find_shift (source->context, piece);
-  __atomic_add_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   return TRUE;
 }
 
@@ -306,11 +305,12 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
   guint64 number = memory.address >> OFFSET_BITS;
   cl_mem piece;
 
+  (void) size;
+
   /* Do this first: after remove_piece (), a new piece may get the number. */
   _tarn_layer_drop_spares_between (source->context, number << OFFSET_BITS,
                                    ((number + 1) << OFFSET_BITS) - 1);
   piece = remove_piece (source->context, number);
-  __atomic_sub_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   forget_address (source->context, piece);
   release_piece (piece);
 }

@@ -1,20 +1,99 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A layer below Tarn's, in place of a driver that has no memory: the command by which Tarn's layer
- * makes the driver allocate a new piece fails, after it was put on the queue.  When the program
- * ends, the layer prints how many commands failed, and how often their events were used after they
- * were released. */
+ * A layer below Tarn's, in place of two drivers:
+ *
+ * - One that has no memory, if BELOW_FAILS is set: the command by which Tarn's layer makes the
+ *   driver allocate a new piece fails, after it was put on the queue.  When the program ends, the
+ *   layer prints how many commands failed, and how often their events were used after they were
+ *   released.
+ * - NVIDIA's driver 580.  It crashes when a sub-buffer is released if a later one has a part of its
+ *   memory, and commands used both.  The layer prints how many sub-buffers were released so.
+ *
+ * The first holds for programs of one thread. */
 
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const cl_icd_dispatch *driver;
 static cl_icd_dispatch dispatch;
 static cl_event failing; /* with a reference of this layer's; NULL: none */
-static unsigned int is_released, n_failed, n_misused;
+static unsigned int fails, is_released, n_failed, n_misused;
+
+typedef struct
+{
+  cl_mem handle; /* NULL: this entry is free */
+  cl_mem parent;
+  cl_buffer_region region;
+  unsigned long number; /* the larger, the later was it made */
+} Sub;
+
+static pthread_mutex_t subs_lock = PTHREAD_MUTEX_INITIALIZER;
+static Sub subs[4096];
+static unsigned int n_cut; /* sub-buffers that were released while a later one had a part of them */
+
+static Sub *
+find_sub (cl_mem handle)
+{
+  for (size_t i = 0; i < sizeof subs / sizeof subs[0]; i++)
+    if (subs[i].handle == handle)
+      return &subs[i];
+  return NULL;
+}
+
+/* Is @later made after @sub, of the same memory but not of all of it? */
+static int
+cuts (const Sub *later, const Sub *sub)
+{
+  const cl_buffer_region *a = &later->region, *b = &sub->region;
+
+  if (later->handle == NULL || later->parent != sub->parent || later->number < sub->number)
+    return 0;
+  return a->origin < b->origin + b->size && b->origin < a->origin + a->size
+         && (a->origin > b->origin || a->origin + a->size < b->origin + b->size);
+}
+
+static cl_mem CL_API_CALL
+below_create_sub (cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type, const void *region,
+                  cl_int *status)
+{
+  static unsigned long last;
+  cl_mem handle = driver->clCreateSubBuffer (parent, flags, type, region, status);
+  Sub *sub;
+
+  pthread_mutex_lock (&subs_lock);
+  sub = handle != NULL ? find_sub (NULL) : NULL;
+  if (sub != NULL)
+    *sub = (Sub){ handle, parent, *(const cl_buffer_region *) region, ++last };
+  pthread_mutex_unlock (&subs_lock);
+  return handle;
+}
+
+static cl_int CL_API_CALL
+below_release_object (cl_mem object)
+{
+  Sub *sub;
+  cl_uint references = 0;
+
+  pthread_mutex_lock (&subs_lock);
+  sub = find_sub (object);
+  driver->clGetMemObjectInfo (object, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL);
+  if (object != NULL && sub != NULL && references == 1)
+    {
+      unsigned int is_cut = 0;
+
+      for (size_t i = 0; i < sizeof subs / sizeof subs[0]; i++)
+        is_cut |= cuts (&subs[i], sub);
+      n_cut += is_cut;
+      sub->handle = NULL;
+    }
+  pthread_mutex_unlock (&subs_lock);
+  return driver->clReleaseMemObject (object);
+}
 
 static cl_int CL_API_CALL
 below_read (cl_command_queue queue, cl_mem buffer, cl_bool blocks, size_t offset, size_t size,
@@ -23,7 +102,7 @@ below_read (cl_command_queue queue, cl_mem buffer, cl_bool blocks, size_t offset
   cl_int status = driver->clEnqueueReadBuffer (queue, buffer, blocks, offset, size, bytes, n_events,
                                                events, event);
 
-  if (status != CL_SUCCESS || blocks || event == NULL || size > 4)
+  if (status != CL_SUCCESS || !fails || blocks || event == NULL || size > 4)
     return status;
   if (failing != NULL)
     driver->clReleaseEvent (failing);
@@ -57,7 +136,7 @@ below_release (cl_event event)
 
 static void __attribute__ ((destructor)) print (void)
 {
-  fprintf (stderr, "failed %u misused %u\n", n_failed, n_misused);
+  fprintf (stderr, "cut %u failed %u misused %u\n", n_cut, n_failed, n_misused);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL
@@ -78,10 +157,13 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
   size_t size = n_entries * sizeof (void *);
 
   driver = target;
+  fails = getenv ("BELOW_FAILS") != NULL;
   memcpy (&dispatch, target, size < sizeof dispatch ? size : sizeof dispatch);
   dispatch.clEnqueueReadBuffer = below_read;
   dispatch.clGetEventInfo = below_get_info;
   dispatch.clReleaseEvent = below_release;
+  dispatch.clCreateSubBuffer = below_create_sub;
+  dispatch.clReleaseMemObject = below_release_object;
   *n_returned = n_entries;
   *returned = &dispatch;
   return CL_SUCCESS;

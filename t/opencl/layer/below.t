@@ -2,7 +2,9 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# Tarn's layer over a driver without memory (below.c): a failed command's event is released once.
+# Tarn's layer over one that stands for other drivers (below.c): if the driver has no memory, a failed
+# command's event is released once; and no sub-buffer is released while a later one has a part of
+# its memory.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 program=$top_builddir/t/opencl/layer/promises
@@ -10,7 +12,7 @@ layer=$top_builddir/lib/opencl/layer/.libs/libtarn-layer.so
 below=$top_builddir/t/opencl/layer/.libs/below.so
 
 if [ ! -x "$program" ] || [ ! -e "$below" ]; then
-  skip "a driver without memory" "built without OpenCL, or without layers"
+  skip "other drivers" "built without OpenCL, or without layers"
   done_testing
   exit
 fi
@@ -19,13 +21,16 @@ n_platforms=0
 for platform in $("$program" --platforms); do
   n_platforms=$((n_platforms + 1))
   # The loader puts the layer that is named last before the others.
-  OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" released-same \
+  BELOW_FAILS=1 OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" released-same \
     >"$scratch/out" 2>"$scratch/err"
-  if ! grep -q "^failed [1-9]" "$scratch/err"; then
+  if ! grep -q "failed [1-9]" "$scratch/err"; then
     skip "platform $platform" "this OpenCL loader knows no layers, or the driver is asked nothing"
     continue
   fi
-  check "platform $platform" grep -q "misused 0$" "$scratch/err"
+  check "platform $platform: events" grep -q "misused 0$" "$scratch/err"
+  OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" crowded \
+    >"$scratch/out" 2>"$scratch/err"
+  check "platform $platform: sub-buffers" grep -q "^cut 0 " "$scratch/err"
 done
-[ $n_platforms -gt 0 ] || skip "a driver without memory" "there is no OpenCL device"
+[ $n_platforms -gt 0 ] || skip "other drivers" "there is no OpenCL device"
 done_testing
