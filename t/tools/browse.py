@@ -1,11 +1,11 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# browse.py BROWSER FOLDER: looks at the pages known.html, lossy.html and so on in a folder, which
-# are of make-trace's traces and make-snapshot's snapshots, with Chromium: presses keys, moves the
-# mouse, and compares numbers.  A
-# line for each check: "ok" or "not ok", and what; tarn-view.t counts them.  With a third argument, a
-# folder, pictures of each view go there.
+# browse.py BROWSER FOLDER [PICTURES]: looks at the pages known.html, lossy.html and so on in a folder
+# with Chromium: presses keys, moves the mouse, and compares numbers.  The pages show make-trace's
+# traces and make-snapshot's snapshots.  Prints a line for each check: "ok" or "not ok", and what it
+# checked; tarn-view.t counts the lines.  With a third argument, a folder, it puts pictures of each
+# view there.
 
 import base64
 import json

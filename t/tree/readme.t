@@ -22,7 +22,7 @@ present () { # FOLDER
     cd "$top_srcdir/t/$1" || exit
     for file in *; do
       case $file in
-        *.c | *.cpp | *.sh | *.awk | *.patch | *.pml | *.litmus) echo "$file" ;;
+        *.c | *.cpp | *.py | *.sh | *.awk | *.patch | *.pml | *.litmus) echo "$file" ;;
         *.t) sed -n 2p "$file" | grep -q '^# Tarn: ' && echo "$file" ;;
       esac
     done
