@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks for NULL arguments, such as a context, a queue or a pool.  A program passes NULL if it did
- * not check an earlier call that failed.  A function with a GError sets that error then, as for any
- * other failure.  All libraries of the project include this file. */
+ * Checks for NULL arguments of public functions, such as a context, a queue or a pool.  A program
+ * passes NULL if an earlier call failed and the program did not check that.  If the called function
+ * has a GError argument, it then sets the error, as for any other failure.  All libraries of the
+ * project include this file. */
 
 #ifndef TARN_ARGUMENT_PRIVATE_H
 #define TARN_ARGUMENT_PRIVATE_H
@@ -17,8 +18,8 @@ _tarn_set_null_error (GError **error, const gchar *function, const gchar *argume
                "%s(): %s is NULL; did the call fail that was to give it?", function, argument);
 }
 
-/* Makes the surrounding function set its parameter @error and return @value if @argument is
- * NULL. */
+/* A check at the beginning of a function: if @argument is NULL, sets the function's parameter
+ * @error and returns @value from the function. */
 #define TARN_REFUSE_NULL(argument, value)                                                          \
   G_STMT_START                                                                                     \
   {                                                                                                \

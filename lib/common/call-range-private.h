@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Ranges of call numbers, read from texts: "3", "3-5", or "3+", the third call and all later
- * ones. */
+ * Ranges of call numbers, which this file reads from texts: "3" is the third call, "3-5" the third
+ * to the fifth, "3+" the third and all later ones. */
 
 #ifndef TARN_CALL_RANGE_PRIVATE_H
 #define TARN_CALL_RANGE_PRIVATE_H
@@ -17,7 +17,8 @@ typedef struct
   guint64 first, last;
 } TarnCallRange;
 
-/* Reads a number that is at least 1, and sets *text to the first character after the number. */
+/* Reads a number, and sets *text to the first character after the number.  Returns FALSE if there
+ * is none, or if it is 0 or too large. */
 static inline gboolean
 _tarn_parse_call_number (const gchar **text, guint64 *number)
 {

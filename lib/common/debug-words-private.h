@@ -26,20 +26,22 @@ typedef struct
 {
   guint flags; /* TarnDebugFlags */
   gsize
-      quarantine_bytes; /* the most bytes of freed blocks that an allocator holds back from reuse */
-  guint check_interval; /* the number of requests after which a pool checks its invariants again */
-  guint exit_status;    /* exit status of a program with findings; 0: the program's own */
-  guint stack_depth;    /* stack frames recorded for each block */
+      /* The largest number of bytes in an allocator's quarantine, where freed blocks are kept. */
+      quarantine_bytes;
+  /* A pool checks its invariants each time after this number of requests. */
+  guint check_interval;
+  guint exit_status; /* exit status if Tarn found mistakes; 0: the program's own status */
+  guint stack_depth; /* stack frames recorded for each block */
 } TarnDebugSettings;
 
-/* The default settings: no checks, 64 MiB of quarantine, a check every 1,000 requests, the
- * program's own exit status, 16 stack frames. */
+/* The default settings: no checks; 64 MiB of quarantine; a check of invariants, if these are on,
+ * every 1,000 requests; the program's own exit status; 16 stack frames. */
 #define TARN_DEBUG_SETTINGS_INIT                                                                   \
   {                                                                                                \
     0, (gsize) 64 << 20, 1000, 0, 16                                                               \
   }
 
-/* Reads a number, which may have a unit of bytes, such as "64M". */
+/* Reads a number from 0 on, which may have a unit of bytes, such as "64M". */
 static inline gboolean
 _tarn_debug_read_number (const gchar *text, gsize *number)
 {
@@ -47,7 +49,7 @@ _tarn_debug_read_number (const gchar *text, gsize *number)
   return g_str_equal (text, "0") || _tarn_parse_bytes (text, number);
 }
 
-/* Reads a word without a number. */
+/* Applies a word that has no number, such as "leaks".  Returns FALSE if it is unknown. */
 static inline gboolean
 _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
 {
@@ -73,8 +75,8 @@ _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
   return TRUE;
 }
 
-/* Applies a word of the form NAME=NUMBER.  @word: the part before "=".  Returns FALSE if no word
- * has this name, or if the number is invalid. */
+/* Applies a setting of the form NAME=NUMBER.  @word: NAME.  Returns FALSE if no setting has this
+ * name, or if the number is invalid for the setting. */
 static inline gboolean
 _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize number)
 {
@@ -97,8 +99,8 @@ _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize 
   return TRUE;
 }
 
-/* Reads one of the comma-separated words, which may be empty.  Returns FALSE if it is none of
- * TARN_DEBUG_WORDS. */
+/* Applies one of the comma-separated words of TARN_DEBUG.  @text may be empty.  Returns FALSE if
+ * the word is none of TARN_DEBUG_WORDS. */
 static inline gboolean
 _tarn_debug_read_word (TarnDebugSettings *settings, const gchar *text)
 {

@@ -4,8 +4,8 @@
  * Tests that run once for each chosen device.  Each run is a g_test of its own, so that a report
  * names the device on which a test failed.
  *
- * A program chooses the devices when it adds its first test, and never frees them, because g_test
- * runs the tests later, and frees only the data of tests that it has run. */
+ * A test program chooses the devices when it adds its first test.  It never frees them: g_test runs
+ * the tests later, and would free only the data of the tests that it runs. */
 
 #ifndef TARN_DEVICE_TESTS_PRIVATE_H
 #define TARN_DEVICE_TESTS_PRIVATE_H
@@ -32,10 +32,11 @@ typedef struct
 {
   const gchar *root;  /* the first part of the tests' paths */
   const gchar *title; /* the backend's name, for messages */
-  GPtrArray *devices; /* chosen devices, without duplicates, because g_test allows one test for
-                         each path; NULL: not chosen yet */
-  gchar *reason;      /* the reason why there are no devices; NULL if there are some */
-  gboolean is_error;  /* TRUE: reason is set because choosing the devices failed */
+  /* The chosen devices, without duplicates, because g_test allows only one test for each path, and
+   * a path contains the device.  NULL: not chosen yet. */
+  GPtrArray *devices;
+  gchar *reason;     /* the reason why there are no devices; NULL if there are some */
+  gboolean is_error; /* TRUE: reason is set because choosing the devices failed */
   gboolean was_said;
   GPtrArray *cases; /* of TarnDeviceTest */
 } TarnDeviceTests;
@@ -52,7 +53,8 @@ _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
       g_ptr_array_remove_index (devices, i);
 }
 
-/* Makes a text that says why there is no device: a variable excludes all, or there are none. */
+/* Returns a text that says why there are no devices: either an environment variable excludes all
+ * devices, or the machine has none. */
 static inline gchar *
 _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
 {
@@ -66,8 +68,8 @@ _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
   return g_strdup_printf ("%s='%s' chooses no %s device", variable, quoted, tests->title);
 }
 
-/* Sets the devices of the tests, and takes ownership of @devices.  @devices: NULL if the choice
- * failed.  @why: the reason why there is no device; NULL if the reason is unknown. */
+/* Sets the devices of the tests, and takes ownership of @devices.  @devices: NULL if choosing the
+ * devices failed.  @why: the reason why there is no device; NULL if it is unknown. */
 static inline void
 _tarn_device_tests_choose (TarnDeviceTests *tests, GPtrArray *devices, GEqualFunc is_same,
                            const GError *why)
@@ -94,7 +96,8 @@ _tarn_device_tests_run_without_device (gconstpointer data)
   g_test_fail ();
 }
 
-/* Returns TRUE if there are devices.  If not, adds one test to the program, which reports why. */
+/* Returns TRUE if there are devices.  If not, adds a single test that reports why there are
+ * none. */
 static inline gboolean
 _tarn_device_tests_have_any (TarnDeviceTests *tests)
 {
@@ -108,9 +111,9 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* Detecting a -p option whose path no test has, because g_test then runs nothing and succeeds */
+/* Finding a -p option whose path no test has.  Without this, g_test runs no test and succeeds. */
 
-/* Returns TRUE if a path is @wanted, or lies in a folder of that name. */
+/* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean
 _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
 {
@@ -119,8 +122,10 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
   return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
-/* Returns TRUE if @wanted may name the test at @path, for example "/opencl/0:1/pool/reuse": as this
- * path, a folder of it, or either without the device ("/opencl/pool/reuse" or "/pool"). */
+/* Returns TRUE if the -p option @wanted may mean the test at @path.  For the path
+ * "/opencl/0:1/pool/reuse", these options do: the path itself; a folder that contains it
+ * ("/opencl/0:1/pool"); both without the device ("/opencl/pool/reuse", "/pool"); and each option
+ * that names a device by number, even a device without tests ("/opencl/7:0"). */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
 {
@@ -149,9 +154,9 @@ _tarn_device_tests_lacks (const TarnDeviceTests *tests, const gchar *wanted)
   return is_meant;
 }
 
-/* Lists the arguments of the program's -p options.  Reads them from /proc, because g_test_init ()
- * removes them from argv.  Returns an empty list if -l or -s makes the program list or skip
- * tests. */
+/* Returns the arguments of the program's -p options, the paths of the tests to run.  Reads them
+ * from /proc, because g_test_init () has removed them from argv.  Returns an empty list if there is
+ * an option -l, which lists tests, or -s, which skips tests. */
 static inline GPtrArray *
 _tarn_device_tests_list_wanted (void)
 {
@@ -180,7 +185,8 @@ _tarn_device_tests_list_wanted (void)
 
 static TarnDeviceTests *_tarn_device_tests_watched;
 
-/* Makes the program fail if a -p option names no test, and prints the paths of all tests. */
+/* At the end of the program: if a -p option names no test, prints all paths and ends with status
+ * 1. */
 static inline void
 _tarn_device_tests_check_wanted (void)
 {
@@ -222,7 +228,8 @@ _tarn_device_tests_run (gconstpointer data)
   test->run (test->item);
 }
 
-/* Adds a test for the device that @selector names.  Takes ownership of @item, @run's argument. */
+/* Adds a test for the device that @selector, the second part of the path, names.  @item is the
+ * argument of @run; this function takes ownership of it. */
 static inline void
 _tarn_device_tests_add (TarnDeviceTests *tests, const gchar *selector, const gchar *path,
                         GTestDataFunc run, gpointer item)

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The OpenCL calls in which the OpenCL layer can inject failures. */
+ * The OpenCL functions in which the OpenCL layer can inject failures. */
 
 #ifndef TARN_FAULT_CALLS_PRIVATE_H
 #define TARN_FAULT_CALLS_PRIVATE_H
 
-/* One row for each call: its name; the place where the call acts, such as a device or a queue
- * (FaultPlace); the status that drivers return when they have run out of a resource; and the kind
- * of object that the call makes (FaultKind). */
+/* A table with one row for each function: its name; the place where it acts, such as a device or a
+ * queue (FaultPlace); the status that drivers return when a resource has run out; and the kind of
+ * object that it makes (FaultKind). */
 #define FAULT_CALLS(F)                                                                             \
   F (clCreateContext, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                                      \
   F (clCreateContextFromType, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                              \

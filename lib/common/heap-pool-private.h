@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the default pools of the backends: an allocator for the driver, a heap and a pool. */
+ * Makes the default pool of a backend: a pool over a heap over an allocator for the driver. */
 
 #ifndef TARN_HEAP_POOL_PRIVATE_H
 #define TARN_HEAP_POOL_PRIVATE_H
@@ -11,10 +11,10 @@
 
 #include "common/struct-private.h"
 
-/* Makes a pool whose upstream is a new heap, whose upstream is @allocator.  Takes ownership of
- * @allocator.  Makes the pool directly over @allocator if the program wants whole buffers, or if
- * @allocator has neither sub-buffers nor virtual memory, one of which a heap needs.  Returns NULL
- * with an error on failure; if @allocator is NULL, the caller has set @error. */
+/* Makes a pool over a new heap over @allocator, and takes ownership of @allocator.  Makes the pool
+ * directly over @allocator in two cases: the program wants whole buffers; or @allocator has neither
+ * sub-buffers nor virtual memory, and a heap needs one of them.  Returns NULL with an error on
+ * failure.  If @allocator is NULL, returns NULL; the caller has set @error. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {

@@ -12,8 +12,8 @@
 
 #include "common/shorten-private.h"
 
-/* Reads the unit that follows a number: K, M, G or T, which may be written as KiB, MiB, GiB or TiB.
- * Returns its factor, 1 if there is no unit, or 0 if the unit is unknown. */
+/* Reads the unit that follows a number of bytes: K, M, G or T, which may be written as KiB, MiB,
+ * GiB or TiB.  Returns the unit's factor, 1 if there is no unit, or 0 if the unit is unknown. */
 static inline guint64
 _tarn_parse_unit (const gchar *text)
 {
@@ -55,9 +55,10 @@ _tarn_parse_share (const gchar *text, gdouble *share)
   return g_str_equal (end, "%") && *share > 0 && *share <= 1;
 }
 
-/* Reads a limit.  @text: bytes, with K, M, G or T for powers of 1,024; or a percentage of the
- * device's memory, such as "80%".  @name: the name of the variable, for messages.  @total_bytes:
- * the device's memory; 0 if the driver does not tell it. */
+/* Reads a limit of memory.  @text: a number of bytes, with K, M, G or T for powers of 1,024; or a
+ * percentage of the device's memory, such as "80%".  @name: the name of the environment variable,
+ * for messages.  @total_bytes: the size of the device's memory; 0 if the driver does not report it.
+ * Returns FALSE with an error if @text is invalid. */
 static inline gboolean
 _tarn_parse_limit (const gchar *name, const gchar *text, gsize total_bytes, gsize *limit,
                    GError **error)

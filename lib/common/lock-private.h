@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Mutexes, conditions and one-time initialization.  They are GLib's, except under ThreadSanitizer,
- * where they are those of pthreads.  ThreadSanitizer cannot see inside a GLib that was built
- * without it, and would report every access that a GMutex guards. */
+ * Mutexes, conditions and one-time initialization: those of GLib, or, in builds with
+ * ThreadSanitizer, those of pthreads.  ThreadSanitizer does not see the locks of a GLib that was
+ * built without it, so it would report each access that a GMutex guards as a race. */
 
 #ifndef TARN_LOCK_PRIVATE_H
 #define TARN_LOCK_PRIVATE_H
@@ -40,7 +40,7 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
 
-/* Initializes a condition that uses the clock of g_get_monotonic_time () for timeouts. */
+/* Initializes a condition whose timeouts use the clock of g_get_monotonic_time (). */
 static inline void
 _tarn_cond_init (TarnCond *cond)
 {
@@ -96,12 +96,12 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 
 #endif
 
-/* A mutex.  In builds with assertions it knows the thread that holds it, so that a function can
+/* A mutex.  In builds with assertions it stores the thread that holds it, so that a function can
  * assert that its caller holds the lock. */
 typedef struct
 {
   TarnPlainMutex plain;
-  guintptr owner; /* atomic: the thread that holds it; 0: none, or no assertions */
+  guintptr owner; /* atomic: the thread that holds the mutex; 0: none, or no assertions */
 } TarnMutex;
 
 /* clang-format off */
@@ -110,7 +110,7 @@ typedef struct
 
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 1
 /* The number of mutexes that the calling thread holds.  Each library counts its own mutexes.  Every
- * file defines the counter, and the linker keeps one of these definitions. */
+ * file defines the counter as weak, and the linker keeps one definition. */
 extern _Thread_local guint _tarn_n_locks;
 _Thread_local guint _tarn_n_locks __attribute__ ((weak, visibility ("hidden")));
 
@@ -183,8 +183,9 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
   _tarn_mutex_set_owner (mutex, pthread_self ());
 }
 
-/* Waits for a condition until @end_time at most, by the clock of g_get_monotonic_time ().  Returns
- * FALSE if that time has passed.  _tarn_cond_init () must have initialized the condition. */
+/* Waits until a condition is signalled, but only until @end_time by the clock of
+ * g_get_monotonic_time ().  Returns FALSE if that time has passed.  _tarn_cond_init () has
+ * initialized @cond. */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {
@@ -198,7 +199,8 @@ _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 }
 
 /* The longest pause between two attempts to take a lock, in iterations of _tarn_pause ().  All
- * pauses together take a few microseconds, about as long as falling asleep and being woken. */
+ * pauses together take a few microseconds, about as long as it takes to fall asleep and be
+ * woken. */
 #define TARN_MAX_PAUSE 32
 
 static inline void
@@ -214,8 +216,8 @@ _tarn_pause (guint n)
 #endif
 }
 
-/* Takes a lock, and spins before it sleeps.  Use it for a lock that threads hold for less time than
- * it takes to sleep and be woken. */
+/* Takes a lock; spins for a few microseconds before it sleeps.  Use this for a lock that threads
+ * hold for less time than a thread needs to sleep and be woken. */
 static inline void
 _tarn_mutex_lock_adaptively (TarnMutex *mutex)
 {

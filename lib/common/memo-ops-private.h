@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the functions of a backend's memo, which caches results by their arguments.  The backend
- * sets the functions for first arguments; the program sets those for keys and values. */
+ * Reads the functions of a backend's memo, a cache of results for a first argument and a key.  The
+ * backend sets the functions for first arguments; the program sets those for keys and values. */
 
 #ifndef TARN_MEMO_OPS_PRIVATE_H
 #define TARN_MEMO_OPS_PRIVATE_H
@@ -11,8 +11,8 @@
 
 #include "common/struct-private.h"
 
-/* Reads the program's functions, @theirs (NULL: none), to which the backend then adds its own.
- * Returns FALSE if the struct cannot be read, or sets functions for first arguments. */
+/* Copies the program's functions, @theirs (NULL: none), to @ours.  The backend then adds its own.
+ * Returns FALSE if @theirs is invalid, or sets functions for first arguments. */
 static inline gboolean
 _tarn_memo_ops_read (TarnMemoOps *ours, const TarnMemoOps *theirs)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The message of a backend's function to which the program passes a block of another backend. */
+ * The message for a program that passes a block of one backend to a function of another backend. */
 
 #ifndef TARN_OTHER_BLOCK_PRIVATE_H
 #define TARN_OTHER_BLOCK_PRIVATE_H
@@ -10,7 +10,8 @@
 
 #include "common/shorten-private.h"
 
-/* Logs a message that names the function, the block's allocator, and the expected one. */
+/* Logs a message that names the function, the block's allocator, and the expected kind of
+ * allocator. */
 static inline void
 _tarn_report_other_block (const gchar *function, const TarnBlock *block, const gchar *expected)
 {

@@ -8,9 +8,9 @@
 
 #include <glib.h>
 
-/* Gets a quark, and caches it in @known, which is initially 0.  GLib takes a lock whenever it looks
- * up a quark, and in a child of fork () that lock may stay locked for ever.  So the parent calls
- * this for each domain before it first calls a driver, and a child gets the cached quark. */
+/* Returns the quark of an error domain, and caches it in @known, which is initially 0.  GLib takes
+ * a lock to look up a quark, and in a child of fork () that lock may stay locked for ever.  So a
+ * process gets each quark once before its first driver call, and a child uses the cached quark. */
 static inline GQuark
 _tarn_quark (GQuark *known, const gchar *name)
 {

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Appends lines to a file in which a program reports to the process that started it.  Opens the
- * file for each line, because a program may close files that it did not open, or change its user.
- * Writes each line with one write () at the file's end, so that lines of several processes do not
- * mix. */
+ * file for each line, because a program may close descriptors that it did not open, or change its
+ * user.  Writes each line with one write () at the file's end, so that lines of several processes
+ * do not mix. */
 
 #ifndef TARN_REPORT_LINE_PRIVATE_H
 #define TARN_REPORT_LINE_PRIVATE_H
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Appends a line.  @line ends with a newline.  Ignores errors.  Does not create the file: if the
- * file is gone, nobody reads the report any more. */
+/* Appends a line to the report.  @line ends with a newline.  Ignores errors.  Does not create the
+ * file: if it does not exist, nobody reads the report any more. */
 static inline void
 _tarn_report_add_line (const gchar *path, const gchar *line)
 {

@@ -12,8 +12,8 @@
 #define TARN_MAX_QUOTED 60       /* characters of a quoted text */
 #define TARN_MAX_QUOTED_PATH 240 /* characters of a quoted file name, or of a message about it */
 
-/* Returns TRUE if a terminal may interpret a character as a command, or a reader cannot see it:
- * control characters, marks of text direction, and line separators. */
+/* Returns TRUE if it may be harmful to print a character: control characters, which a terminal may
+ * obey, and invisible ones, such as marks of text direction and line separators. */
 static inline gboolean
 _tarn_is_unprintable (gunichar c)
 {
@@ -23,9 +23,9 @@ _tarn_is_unprintable (gunichar c)
          || type == G_UNICODE_PARAGRAPH_SEPARATOR;
 }
 
-/* Quotes a text for a message.  The result is valid UTF-8, and has at most @max characters of the
- * text.  Unprintable characters are written like "\x1b", except the ASCII characters in @kept.  The
- * caller frees the result. */
+/* Returns a copy of a text for a message.  The copy is valid UTF-8, and has at most the first @max
+ * characters of the text.  Unprintable characters are written like "\x1b", except the ASCII
+ * characters in @kept.  The caller frees the copy. */
 static inline gchar *
 _tarn_quote (const gchar *text, guint max, const gchar *kept)
 {
@@ -43,7 +43,7 @@ _tarn_quote (const gchar *text, guint max, const gchar *kept)
   return g_string_free (quoted, FALSE);
 }
 
-/* Quotes a word, such as a part of a variable's value or a device's name. */
+/* Quotes a word for a message, such as a part of a variable's value or a device's name. */
 static inline gchar *
 _tarn_shorten (const gchar *text)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and writes structs of the API whose first field is their size.  The caller's size is that
- * of the version it was compiled with.  Later versions add fields at the end, and the caller may be
- * older or newer than the library.  All libraries of the project include this file. */
+ * Reads and writes structs of the API whose first field is their size in bytes.  Later versions of
+ * a struct have more fields at the end.  A program sets the size to that of the version with which
+ * it was compiled, which may be older or newer than the library.  All libraries include this
+ * file. */
 
 #ifndef TARN_STRUCT_PRIVATE_H
 #define TARN_STRUCT_PRIVATE_H
@@ -12,11 +13,13 @@
 #include <tarn/error.h>
 #include <tarn/version.h>
 
-/* Copies the caller's struct, @theirs, over @ours, which has @size bytes and contains the defaults.
- * Fields that an older caller does not have keep their defaults.  Returns FALSE if the size of the
- * caller's struct is not set, or if the struct sets fields that this version does not know, because
- * the library could not do what these fields ask for.  Not inlined: GCC would warn of reads past
- * the end of a struct that it can see, although they never happen. */
+/* Copies the program's struct, @theirs, over the library's, @ours, which has @size bytes and
+ * contains the defaults.  Fields that an older program does not have keep their defaults.  Returns
+ * FALSE if the program has not set the size, or if a newer program sets fields that this library
+ * does not know, because the library could not do what these fields ask for.
+ *
+ * Not inlined, because GCC would warn of reads past the end of a smaller struct, which never
+ * happen. */
 static __attribute__ ((noinline, unused)) gboolean
 _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
 {
@@ -33,7 +36,7 @@ _tarn_struct_read (gpointer ours, gsize size, gconstpointer theirs)
   return TRUE;
 }
 
-/* Calls _tarn_struct_read (), and sets an error that names @type if that fails. */
+/* Calls _tarn_struct_read ().  If that fails, sets an error that names the struct's type, @type. */
 static inline gboolean
 _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs, const gchar *type,
                                 GError **error)
@@ -47,15 +50,16 @@ _tarn_struct_read_or_set_error (gpointer ours, gsize size, gconstpointer theirs,
   return FALSE;
 }
 
-/* Returns TRUE if the size of the caller's struct is set, so that the library can write to it. */
+/* Returns TRUE if the size of the program's struct is set, so that the library can write to it. */
 static inline gboolean
 _tarn_struct_has_size (gconstpointer theirs)
 {
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
-/* Copies our struct, @ours, to the caller's, @theirs.  Copies the fields that both sides know, and
- * sets those that only the caller knows to 0.  The size of @theirs must be set, and stays. */
+/* Copies the library's struct, @ours, to the program's, @theirs, without the size.  Copies the
+ * fields that both know, and sets those that only the program knows to 0.  The size of @theirs must
+ * be set. */
 static inline void
 _tarn_struct_write (gpointer theirs, gconstpointer ours, gsize size)
 {

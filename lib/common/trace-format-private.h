@@ -26,8 +26,8 @@ typedef struct
 
 G_STATIC_ASSERT (sizeof (TarnTraceHeader) == 64);
 
-/* A flag: the packet is the first one of its stream, so a reader knows nothing of the stream
- * yet. */
+/* A flag of a packet that does not continue the packet before it in its stream.  A reader that
+ * finds this flag resets its state of the stream. */
 #define TARN_TRACE_FIRST 1U
 
 typedef struct
@@ -36,25 +36,31 @@ typedef struct
   guint32 size; /* bytes of the events that follow */
   guint32 stream;
   guint32 flags;
-  guint64 time; /* only in a stream's first packet: the time to which its first event's time is
-                   relative, in nanoseconds since the recording began */
+  /* The time to which the first event of the packet adds its own time, in nanoseconds since the
+   * recording began, if the packet has the flag TARN_TRACE_FIRST; otherwise 0. */
+  guint64 time;
   guint64 reserved;
 } TarnTracePacket;
 
 G_STATIC_ASSERT (sizeof (TarnTracePacket) == 32);
 
 /* The kinds of events.  An event consists of a byte with its kind, the time since the previous
- * event of its stream, and the arguments that its comment lists here.  Numbers are in LEB128; a
- * text is its length in bytes, and then the bytes. "~" before an argument: the number is stored as
- * its difference from the latest such number in the stream, which is initially 0.  The difference
- * is modulo 2^64, and its sign is moved into the lowest bit (zigzag). */
+ * event of its stream in nanoseconds, and its arguments.  The comment at each kind lists the
+ * arguments.
+ *
+ * - Numbers are stored in LEB128.
+ * - A text is stored as its length in bytes, and then the bytes.
+ * - "~" before an argument means that its difference from the latest such number (block, address or
+ *   queue) in the stream is stored.  That number is initially 0.  The difference is modulo 2^64,
+ *   and its sign is moved into the lowest bit (zigzag). */
 typedef enum
 {
-  /* Definitions of the numbers that other events use.  They hold for the whole file. */
+  /* Definitions, for the whole file, of numbers that stand for texts, code addresses and call
+   * stacks */
   TARN_TRACE_STRING = 1, /* string, text */
-  TARN_TRACE_FRAME,      /* address; text: module; offset in the module; text: symbol; offset
-                            from the symbol */
-  TARN_TRACE_STACK,      /* stack, n, n addresses, the innermost first */
+  TARN_TRACE_FRAME, /* arguments: address; text: module; offset in the module; text: symbol; offset
+                       from the symbol */
+  TARN_TRACE_STACK, /* stack, n, n addresses, the innermost first */
 
   /* The context of all later events in the stream */
   TARN_TRACE_THREAD,    /* the system's thread number; text: name */
@@ -64,23 +70,29 @@ typedef enum
   TARN_TRACE_SET_STACK, /* stack of the next request */
 
   /* Allocators, pools and heaps */
-  TARN_TRACE_OBJECT, /* object, class, upstream object, text: kind, text: name, n, n properties:
-                        TarnTraceProperty and number */
-  TARN_TRACE_END,    /* object */
-  TARN_TRACE_STATS,  /* n, n counters of the current object: TarnTraceProperty and number */
+
+  /* An allocator.  Arguments: object, class, upstream object, text: kind, text: name, n, n
+   * properties: TarnTraceProperty and its value. */
+  TARN_TRACE_OBJECT,
+  TARN_TRACE_END,   /* object */
+  TARN_TRACE_STATS, /* arguments: n, n counters: TarnTraceProperty and its value */
 
   /* Blocks of the current object */
-  TARN_TRACE_BLOCK, /* ~block, size, alloc_size, ~address, 1 if in use: a block that existed when
-                       the recording began */
-  TARN_TRACE_HIT,   /* ~block, size */
-  TARN_TRACE_MISS,  /* ~block, size, alloc_size, ~address */
-  TARN_TRACE_LENT,  /* ~block, size, alloc_size, ~address: a hit of a thread-local arena */
-  TARN_TRACE_FAIL,  /* size, code of TarnError plus 1 */
-  TARN_TRACE_FREE,  /* ~block */
-  TARN_TRACE_GONE,  /* ~block: its memory is returned upstream */
+
+  /* A block that existed when the recording began.  Arguments: ~block, size, alloc_size, ~address,
+   * 1 if the block is in use. */
+  TARN_TRACE_BLOCK,
+  TARN_TRACE_HIT,  /* ~block, size */
+  TARN_TRACE_MISS, /* ~block, size, alloc_size, ~address */
+  /* Only in older recordings: a thread-local arena served a request.  Arguments: ~block, size,
+   * alloc_size, ~address. */
+  TARN_TRACE_LENT,
+  TARN_TRACE_FAIL, /* size, code of TarnError plus 1 */
+  TARN_TRACE_FREE, /* ~block */
+  TARN_TRACE_GONE, /* ~block: its memory was returned upstream */
 
   /* Calls of the upstream allocator of the current object */
-  TARN_TRACE_ALLOCATED, /* size, ~address, code of TarnError plus 1 (0: no error), duration */
+  TARN_TRACE_ALLOCATED, /* arguments: size, ~address, TarnError code plus 1 (0: none), duration */
   TARN_TRACE_FREED,     /* size, ~address, duration */
 
   /* The order of queues */
@@ -90,24 +102,27 @@ typedef enum
   TARN_TRACE_MOVE,       /* ~block, queue */
   TARN_TRACE_FORGET,     /* queue */
 
-  /* Actions of a pool, because the program asks for them or memory is short */
+  /* Actions of a pool that the program asks for, or that a shortage of memory causes */
   TARN_TRACE_TRIM,          /* bytes to keep, 1 if the pool is to stop caching */
   TARN_TRACE_LIMIT,         /* bytes */
   TARN_TRACE_RECLAIM,       /* bytes wanted, 1 if memory was freed, duration */
   TARN_TRACE_OUT_OF_MEMORY, /* bytes wanted, bytes in use, bytes cached */
 
-  /* Memory of the current object, a heap.  A piece is a segment that the heap got upstream.  An
-   * extent is the range of addresses that a request got; it may span several pieces. */
+  /* Memory of the current object, a heap.  A piece is a segment of memory that the heap got
+   * upstream.  An extent is the range of addresses that a request got; it may span several
+   * pieces. */
   TARN_TRACE_PIECE,       /* ~address, size, queue (0: none) */
   TARN_TRACE_PIECE_GONE,  /* ~address, size */
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  TARN_TRACE_PART,        /* ~address of an extent, ~address that the program sees, if another */
+  /* Only if the program sees another address than that of an extent.  Arguments: ~address of the
+   * extent, ~address that the program sees. */
+  TARN_TRACE_PART,
 
   /* The recorder */
-  TARN_TRACE_LOST, /* number of events of this stream before this one that found no room */
-  TARN_TRACE_STOP, /* no arguments: the recording was stopped properly, so its end is complete */
+  TARN_TRACE_LOST, /* argument: how many events of this stream are missing before this one */
+  TARN_TRACE_STOP, /* no arguments: the recording was stopped, and its end is complete */
 
   /* More definitions that hold for the whole file */
   TARN_TRACE_MODULE, /* load address; text: path; text: build-id */
@@ -122,8 +137,8 @@ typedef enum
   TARN_TRACE_POOL
 } TarnTraceClass;
 
-/* The numbers of properties in OBJECT events and counters in STATS events.  Readers skip unknown
- * ones. */
+/* The numbers that stand for properties in OBJECT events, and for counters in STATS events.  A
+ * reader skips numbers that it does not know. */
 typedef enum
 {
   /* Options of pools and heaps */
@@ -142,8 +157,10 @@ typedef enum
   TARN_TRACE_PART_ALIGNMENT, /* bytes; 0: the backend makes no sub-buffers */
   TARN_TRACE_RELEASES_PARTS, /* 1: sub-buffers have to be released */
   TARN_TRACE_FREES_IN_ORDER, /* 1: a pool may return memory that queues still use */
-  TARN_TRACE_RECORDS_ALL,    /* 1: the program may destroy a queue that a pool still knows, so an
-                                event covers all queues unless the call names its queue */
+  /* 1: the program may destroy a queue that a pool still knows.  So when the pool records an event
+   * (TARN_TRACE_MARK), the event covers the earlier commands of all queues, unless the program's
+   * call names the queue.  0: the event covers one queue. */
+  TARN_TRACE_RECORDS_ALL,
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */
   TARN_TRACE_HITS = 32,

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The names of properties and classes in recordings and snapshots, as tools print them. */
+ * The names of allocators' properties and counters in recordings and snapshots, for tools. */
 
 #ifndef TARN_TRACE_NAMES_PRIVATE_H
 #define TARN_TRACE_NAMES_PRIVATE_H
 
 #include "common/trace-format-private.h"
 
-/* Returns the name of a property, or NULL if this version does not know the property. */
+/* Returns the name of a property or counter, or NULL if this version does not know it. */
 static inline const gchar *
 _tarn_trace_name_property (guint32 property)
 {

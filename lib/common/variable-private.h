@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads environment variables.  An empty variable counts as unset.  A set-user-ID program reads
- * none.  A file that includes this one must define _GNU_SOURCE first, for secure_getenv (). */
+ * Reads environment variables.  Empty variables count as unset; in a set-user-ID program, all do.
+ * A file that includes this one must define _GNU_SOURCE before its first #include, for
+ * secure_getenv (). */
 
 #ifndef TARN_VARIABLE_PRIVATE_H
 #define TARN_VARIABLE_PRIVATE_H
@@ -10,7 +11,7 @@
 #include <glib.h>
 #include <stdlib.h>
 
-/* Gets the value of a variable.  Returns NULL if the variable is unset or empty. */
+/* Returns the value of an environment variable, or NULL if it is unset or empty. */
 static inline const gchar *
 _tarn_get_variable (const gchar *name)
 {
@@ -19,7 +20,8 @@ _tarn_get_variable (const gchar *name)
   return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Returns FALSE if a variable is "0", TRUE if it is another text, @by_default if unset or empty. */
+/* Returns FALSE if a variable is "0", TRUE for any other value, @by_default if it is unset or
+ * empty. */
 static inline gboolean
 _tarn_get_switch (const gchar *name, gboolean by_default)
 {

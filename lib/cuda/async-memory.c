@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory of CUDA's own pools (CUDA 11.2), which the driver allocates and frees in the order of a
- * stream.
+ * Memory of CUDA's own pools (CUDA 11.2): the driver allocates and frees it in the order of a
+ * stream (cuMemAllocAsync).
  *
- * A request to an allocator names no stream, and the memory may be used on any stream.  So the
- * allocator has its own stream.  It allocates on that stream, and the host waits until the stream
- * has done so.  Only allocations and frees are put on this stream.  The stream has to wait only if
- * CUDA's pool gives memory that another stream has still to free
- * (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), which happens when no other memory is left.
- * The stream is non-blocking, so no default stream waits for it and no capture includes it. */
+ * A request to an allocator of Tarn names no stream, and the program may use the memory on any
+ * stream.  So each allocator has its own stream, on which it puts only allocations and frees.  It
+ * allocates on this stream, and the host waits until the stream has reached the allocation.  The
+ * stream has to wait for another stream only if CUDA's pool gives memory that the other stream has
+ * still to free (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), which happens when no other
+ * memory is left.  The allocator's stream is non-blocking, so no default stream waits for it and no
+ * capture includes it. */
 
 #include "memory-private.h"
 
-/* Returns the name of a function that the driver lacks, or NULL. */
+/* Returns the name of a function that memory in the order of streams needs and the driver lacks.
+ * Returns NULL if the driver has all of these functions. */
 static const gchar *
 find_missing (const TarnCudaDriver *driver, gboolean has_pool)
 {
@@ -81,8 +83,8 @@ _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError 
   return is_made;
 }
 
-/* Logs a message about a stream that was not destroyed.  Logs none if the context or the driver is
- * gone, because the stream is then gone, too. */
+/* Logs that an allocator's stream could not be destroyed.  Logs nothing if the context or the
+ * driver is gone, because the stream is then gone, too. */
 static void
 report_lost_stream (const GError *error)
 {
@@ -110,7 +112,8 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory on the allocator's stream, which may not have allocated the memory yet. */
+/* Frees memory after the host has failed to wait for its allocation.  Puts the free on the
+ * allocator's stream, so it comes after the allocation. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -153,21 +156,24 @@ _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size, Tarn
   return TRUE;
 }
 
-/* Frees memory on the allocator's own stream.  No command may use the memory any more. */
+/* Frees memory on the allocator's own stream.  The caller ensures that no command uses the memory
+ * any more. */
 unsigned int
 _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 {
   return self->home.context.driver->cuMemFreeAsync ((CUdeviceptr) memory.address, self->stream);
 }
 
-/* Frees memory in the order of a stream.  Fails if the stream is being captured, because the free
- * would become part of the graph.  If it is another thread's default stream, for which this thread
- * has no CUstream, uses the legacy stream, which waits for that stream.
+/* Puts the free of memory on a stream, so that the free comes after the commands that are on the
+ * stream now.  Fails if the stream is being captured, because the free would become part of the
+ * graph.  If @handle is another thread's default stream, this thread has no CUstream for that
+ * stream, so the free is put on the legacy stream, which waits for that stream.
  *
  * Another thread may begin to capture the stream after the check.  Then the driver refuses to free
- * memory that is not of the graph, with CUDA_ERROR_INVALID_VALUE, and the capture goes on (seen on
- * an H200).  So checks again after a failure, to tell the reason.  On the legacy stream, the free
- * ends a capture of a blocking stream that begins between the check and the free. */
+ * memory that does not belong to the graph, with CUDA_ERROR_INVALID_VALUE, and the capture goes on
+ * (seen on an H200).  So the function checks again after this status, to report the capture as the
+ * reason.  If the stream is the legacy stream, and a capture of a blocking stream begins between
+ * the check and the free, the free ends that capture. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)
@@ -186,9 +192,9 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
   return _tarn_cuda_check (context->driver, "cuMemFreeAsync", status, error);
 }
 
-/* Frees memory in the order of a stream.  Returns FALSE if that fails; the caller then makes the
- * host wait, and frees the memory.  Logs no message if the context is gone or the stream is being
- * captured, because the caller reports these errors. */
+/* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  Returns FALSE
+ * if that fails; the caller then makes the host wait, and frees the memory.  Logs no message if the
+ * context is gone or the stream is being captured, because the caller reports these errors. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and fills memory, for TARN_DEBUG.  Device memory is read and filled on the default stream,
- * after the commands that the program has put on blocking streams.  While a blocking stream is
- * being captured, these functions fail, because they would end the capture. */
+ * Reads, fills and searches the bytes of blocks, for the checks of TARN_DEBUG.  Device memory is
+ * accessed on the default stream, after the commands that the program has put on blocking streams.
+ * While a blocking stream is being captured, these functions fail, because they would end the
+ * capture. */
 
 #include "memory-private.h"
 
@@ -105,7 +106,7 @@ static const gchar finder_text[]
       "  mul.wide.u32 %d4, %r2, %r3;\n"
       "  cvt.u64.u32 %d5, %r4;\n"
       "  add.u64 %d4, %d4, %d5;\n"      /* this thread's first offset */
-      "  mul.wide.u32 %d6, %r5, %r3;\n" /* the distance to its next offset */
+      "  mul.wide.u32 %d6, %r5, %r3;\n" /* the distance to this thread's next offset */
       "NEXT:\n"
       "  setp.ge.u64 %p1, %d4, %d2;\n"
       "  @%p1 bra END;\n"
@@ -127,7 +128,8 @@ _tarn_cuda_finder_init (TarnCudaFinder *self)
   _tarn_mutex_init (&self->lock);
 }
 
-/* Unloads the finder.  If the context is gone, the finder is gone with it. */
+/* Unloads the finder, the kernel that finds a byte that differs from a given value.  Does nothing
+ * if the context is gone, because the finder is then gone, too. */
 void
 _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
 {
@@ -161,8 +163,8 @@ make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
   self->module = NULL;
 }
 
-/* Stores in @place the offset of the first byte that differs from @byte, or G_MAXUINT64 if no byte
- * differs. */
+/* Runs the finder on the @size bytes from @from on.  Stores in @place the offset of the first byte
+ * that differs from @byte, or G_MAXUINT64 if no byte differs. */
 static gboolean
 run_finder (TarnCudaMemoryAllocator *self, CUdeviceptr from, guint64 size, guint8 byte,
             guint64 *place, GError **error)
@@ -192,7 +194,7 @@ find_locked (TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, guint8
   _tarn_mutex_lock (&finder->lock);
   if (!finder->is_made)
     make_finder (finder, self->home.context.driver);
-  *place = 0; /* without a finder the host compares all bytes */
+  *place = 0; /* if there is no finder, the host compares all bytes, from offset 0 on */
   is_done = finder->module == NULL || run_finder (self, from, size, byte, place, error);
   _tarn_mutex_unlock (&finder->lock);
   return is_done;

@@ -8,23 +8,27 @@
 
 #include "driver-private.h"
 
-/* A CUDA context in which Tarn has memory or other objects.  Nothing changes the struct later. */
+/* A CUDA context in which Tarn has memory or other objects.  The struct is constant after it was
+ * filled in. */
 typedef struct
 {
   const TarnCudaDriver *driver;
   CUcontext handle;
   CUdevice device;
-  gboolean is_primary; /* TRUE: Tarn has a reference to it; FALSE: only its owner keeps it alive */
+  /* TRUE: the device's primary context, to which Tarn has a reference; FALSE: any other context,
+   * which its owner may destroy at any time */
+  gboolean is_primary;
   unsigned long long
-      id; /* the driver's number of the context, which no later context gets; 0: no cuCtxGetId () */
+      id; /* the id that the driver gave the context, and gives to no other; 0: no cuCtxGetId () */
 } TarnCudaContext;
 
-/* Fills in a context.  If it is a primary context, takes a reference to it.  @handle: NULL means
- * the thread's current context. */
+/* Fills in the struct of a context.  If the context is a primary context, takes a reference to it.
+ * @handle: NULL means the thread's current context. */
 gboolean _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error);
 void _tarn_cuda_context_clear (TarnCudaContext *context);
 
-/* Asks the driver for the id of the context's handle, and stores it in the struct. */
+/* Asks the driver for the id of the context that context->handle names now, and stores this id in
+ * the struct.  Leaves the id 0 if the driver has no cuCtxGetId (). */
 gboolean _tarn_cuda_context_identify (TarnCudaContext *context, GError **error);
 
 /* Fails with TARN_ERROR_CONTEXT_LOST if the driver says that the context was destroyed.  A driver
@@ -34,21 +38,24 @@ gboolean _tarn_cuda_context_check (const TarnCudaContext *context, GError **erro
 /* The state of a thread before it entered a context. */
 typedef struct
 {
-  gboolean is_pushed; /* TRUE: Tarn pushed a context; popping it restores the thread's former one */
-  gboolean is_relaxed; /* TRUE: @mode is the thread's former stream capture mode */
+  /* TRUE: Tarn pushed a context, so _tarn_cuda_context_leave () must pop it */
+  gboolean is_pushed;
+  /* TRUE: Tarn changed the thread's stream capture mode; @mode is the former mode */
+  gboolean is_relaxed;
   unsigned int mode;
 } TarnCudaScope;
 
 /* Makes a context current in this thread, until the caller passes the same scope to
  * _tarn_cuda_context_leave ().  Until then the thread's stream capture mode is relaxed, so that no
- * call ends the capture of another stream.  If it fails, returns FALSE with an error,
- * TARN_ERROR_CONTEXT_LOST if the context was destroyed, and there is no context to leave. */
+ * call ends the capture of another stream.  If this fails, returns FALSE with an error
+ * (TARN_ERROR_CONTEXT_LOST if the context was destroyed), and the caller must not call
+ * _tarn_cuda_context_leave (). */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
 
-/* Makes the host wait for all streams of a context, which the caller has entered.  Ends no stream's
- * capture. */
+/* Makes the host wait for all streams of a context.  Ends no capture of a stream.  The caller has
+ * entered the context. */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 
 /* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured, or if it is CU_STREAM_LEGACY
@@ -56,7 +63,8 @@ gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **erro
 gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream,
                                            GError **error);
 
-/* Finds the current context.  Fails with TARN_ERROR_NO_CONTEXT if there is none in this thread. */
+/* Stores this thread's current context in *handle.  Fails with TARN_ERROR_NO_CONTEXT if this thread
+ * has none. */
 gboolean _tarn_cuda_find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error);
 
 /* Pops the thread's current context.  Logs a g_message() if that fails. */

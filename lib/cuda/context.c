@@ -47,7 +47,7 @@ is_current (const TarnCudaContext *context)
   unsigned long long id;
   CUcontext current;
 
-  if (driver->cuCtxGetId != NULL) /* NULL means the current context */
+  if (driver->cuCtxGetId != NULL) /* a NULL handle means the current context */
     return driver->cuCtxGetId (NULL, &id) == TARN_CUDA_SUCCESS && id == context->id;
   return driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle;
 }
@@ -93,8 +93,9 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
     _tarn_cuda_pop_context (context->driver);
 }
 
-/* Checks the status of a call that frees memory.  If it failed, logs a message, unless the context
- * or the driver is gone, because all its memory is then gone, too. */
+/* Checks the status of the call by which _tarn_cuda_context_await () frees its byte.  If the call
+ * failed, returns FALSE with an error, and logs a message.  Logs none if the context or the driver
+ * is gone, because the byte is then gone, too. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)
@@ -109,10 +110,10 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* Allocates 1 byte and frees it, because cuMemFree () first waits for all streams of the context.
- * Tarn does not call cuCtxSynchronize (), nor record an event of the whole context, because these
- * calls would end all captures in the context, in any mode, and the driver has no query for
- * captures. */
+/* Makes the host wait for all streams of the context: allocates 1 byte and frees it, because
+ * cuMemFree () first waits for these streams.  Tarn does not call cuCtxSynchronize (), nor record
+ * an event of the whole context, because these calls would end all captures in the context, in any
+ * mode, and the driver has no query for the captures of a context. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {
@@ -174,7 +175,7 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
 /* Takes a reference to a context if it is the device's primary context.  Primary contexts are
  * shared and reference-counted: without a reference of Tarn's, the context would be destroyed when
  * the last other owner releases its reference.  First asks whether the device has a primary context
- * now, because retaining it would otherwise create one. */
+ * now, because retaining the primary context of a device that has none would create one. */
 static gboolean
 retain_if_primary (TarnCudaContext *context, GError **error)
 {
@@ -195,8 +196,9 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
-  /* The last other owner may have released its reference just before this call.  Then the driver
-   * has made a new context, and the check fails. */
+  /* The last other owner may have released its reference just before Tarn took one.  Then the
+   * driver has destroyed the context and made a new one with the same handle, and the check of the
+   * id fails. */
   else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);

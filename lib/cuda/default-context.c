@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Opens the device that the user chose, as pycuda.tools.make_default_context() and pycuda.autoinit
- * do, with the device's primary context.  CUDA's runtime uses the primary context, too, so Tarn and
- * libraries that use the runtime share memory. */
+ * Opens the primary context of the device that the user chose, as
+ * pycuda.tools.make_default_context() and pycuda.autoinit do.  CUDA's runtime uses the primary
+ * context, too, so Tarn and libraries that use the runtime can access each other's memory. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -22,7 +22,8 @@
 
 #define MAX_FILE_BYTES 64 /* the most bytes of a file that names a device */
 
-/* A text that chooses a device, and its source.  Both are NULL if there is none. */
+/* The user's choice of a device, such as "1", and where the user made it, such as "CUDA_DEVICE".
+ * Both are NULL if the user has chosen none. */
 typedef struct
 {
   gchar *text;
@@ -80,10 +81,11 @@ read_home (const gchar *name, Choice *choice, GError **error)
   return choice->text != NULL;
 }
 
-/* Finds the user's choice of a device, in CUDA_DEVICE or in a file.  PyCUDA's documentation says
- * .cuda-device, and its code reads .cuda_device, so Tarn looks for either file.  A file that exists
- * but cannot be read is an error.  A set-user-ID program reads neither the environment nor these
- * files: HOME could name a file that only the program may read. */
+/* Finds the user's choice of a device, in the environment variable CUDA_DEVICE or in a file in the
+ * home folder.  PyCUDA's documentation names this file .cuda-device, and its code reads
+ * .cuda_device, so Tarn looks for both names.  A file that exists but cannot be read is an error.
+ * A set-user-ID program reads neither the environment nor these files, because HOME could name a
+ * file that only the program may read. */
 static gboolean
 find_choice (Choice *choice, GError **error)
 {
@@ -251,8 +253,9 @@ remember (const TarnCudaContext *context)
   _tarn_mutex_unlock (&given_lock);
 }
 
-/* Takes a caller's reference out of the list.  If several references have the same handle, takes
- * the latest one, because only the latest context can be alive.  Returns FALSE if there is none. */
+/* Removes a context from the list of contexts that callers have not released, and stores it in
+ * *context.  If several entries have the same handle, removes the latest one, because only the
+ * latest context can be alive.  Returns FALSE if no entry has the handle. */
 static gboolean
 take_back (CUcontext handle, TarnCudaContext *context)
 {
@@ -294,7 +297,8 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
-/* Pops a context if it is current and alive.  Logs a message if the driver cannot tell that. */
+/* Pops a context if it is the thread's current context, and alive.  Logs a message if the driver
+ * fails to tell whether it is. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {
@@ -329,7 +333,8 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* The default context that tarn_cuda_autoinit () opens once in a process, or the error. */
+/* The default context, which the first call of tarn_cuda_autoinit () opens for the process, or the
+ * error of that call. */
 static struct
 {
   TarnCudaContext context;
@@ -339,8 +344,8 @@ static struct
 static void
 initialize_process (void)
 {
-  /* Pops the context again, because each call of tarn_cuda_autoinit () makes the context current in
-   * its own thread. */
+  /* open_default () makes the context current in this thread.  Pops it again, because afterwards
+   * each call of tarn_cuda_autoinit () makes the context current in its own thread. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

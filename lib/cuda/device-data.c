@@ -24,13 +24,13 @@ typedef enum
   N_ATTRIBUTES
 } Attribute;
 
-/* The attributes (CUdevice_attribute).  A driver that has all functions that Tarn requires may
- * still not know the recent attributes. */
+/* The attributes of a device (CUdevice_attribute) for which this file asks the driver.  A driver
+ * may have all functions that Tarn requires, and still not know the recent attributes. */
 static const struct
 {
   unsigned int number;
   const gchar *name;
-  gint least; /* smaller values make no sense */
+  gint least; /* the least valid value */
   gboolean is_recent;
 } attributes[N_ATTRIBUTES] = {
   [MAJOR] = { 75, "COMPUTE_CAPABILITY_MAJOR", 1, FALSE },
@@ -76,9 +76,9 @@ ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *v
   return TRUE;
 }
 
-/* Returns the most blocks that a multiprocessor runs at a time, by its architecture, for drivers
- * that have no attribute for it.  Returns 0 if all drivers of the architecture have the attribute,
- * or the architecture is unknown. */
+/* Returns the largest number of blocks that a multiprocessor of an architecture runs at a time, for
+ * drivers that have no attribute for this number.  Returns 0 if the architecture is unknown, or if
+ * all its drivers have the attribute. */
 static guint
 find_old_blocks_per_mp (gint major, gint minor)
 {
@@ -87,9 +87,9 @@ find_old_blocks_per_mp (gint major, gint minor)
   return known != NULL ? known->old_blocks_per_mp : 0;
 }
 
-/* Returns the bytes of shared memory that are reserved in each block, for drivers that have no
- * attribute for it.  From compute capability 8.0 on, a block can opt in to all of a
- * multiprocessor's shared memory except the reserved bytes.  Before 8.0 no bytes were reserved. */
+/* Returns the bytes of shared memory that CUDA reserves in each block, for drivers that have no
+ * attribute for this number.  From compute capability 8.0 on, a block can opt in to all of a
+ * multiprocessor's shared memory except the reserved bytes.  Before 8.0 CUDA reserved none. */
 static gsize
 find_old_reserved (const TarnCudaDeviceData *data)
 {
@@ -160,8 +160,9 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Checks a caller's struct.  No result depends on its known fields today, but a newer version of
- * the struct may have fields that matter. */
+/* Checks a caller's struct that describes a device.  The results of the functions below do not
+ * depend on the fields that this version knows.  A newer version of the struct may have fields on
+ * which they depend, so fails if the caller has set a field that this version does not know. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {
@@ -170,7 +171,8 @@ check_data (const TarnCudaDeviceData *data, GError **error)
   return _tarn_cuda_read_device_data (&known, data, error);
 }
 
-/* Returns the alignment, in bytes, of words of a size; 0 for an invalid size. */
+/* Returns the alignment, in bytes, of arrays whose words have @word_size bytes.  Returns 0 if no
+ * word has this size. */
 static gsize
 find_align_bytes (guint word_size)
 {

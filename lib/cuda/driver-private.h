@@ -5,19 +5,21 @@
  * includes CUDA's headers.  It opens the driver by dlopen () at the first need, so the library
  * builds and loads on a machine without CUDA.
  *
- * Each row of the lists below is X (name, symbol, arguments).  Some symbols have a suffix such as
- * _v2: the symbol without it is an older function with other arguments, and cuda.h renames the
- * function by a macro.  A CUresult and an enum are unsigned int here. */
+ * Each row of the lists below is X (name, symbol, arguments): the name by which Tarn calls a
+ * function, the symbol that the driver exports, and the arguments.  Some symbols have a suffix such
+ * as _v2.  The driver also has the symbol without the suffix: an older function with other
+ * arguments.  (cuda.h hides the suffix by a macro.)  Where cuda.h has CUresult or an enum, these
+ * lists have unsigned int. */
 
 #ifndef TARN_CUDA_DRIVER_PRIVATE_H
 #define TARN_CUDA_DRIVER_PRIVATE_H
 
 #include <tarn/cuda.h>
 
-typedef struct CUevent_st *CUevent; /* as <cuda.h> has it */
+typedef struct CUevent_st *CUevent; /* as <cuda.h> declares it */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* <cuda.h> is included: t/cuda/headers.t compares with it */
+typedef CUuuid TarnCudaUuid; /* for t/cuda/headers.t, which includes <cuda.h> */
 #else
 typedef struct
 {
@@ -39,9 +41,9 @@ typedef struct
   unsigned int type;
   unsigned int handle_types; /* TARN_CUDA_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR or 0 */
   TarnCudaOwnLocation location;
-  void *windows; /* NULL */
+  void *windows; /* always NULL */
   unsigned char compression;
-  unsigned char rdma; /* nonzero: for GPUDirect RDMA */
+  unsigned char rdma; /* nonzero: memory that GPUDirect RDMA can access */
   unsigned short usage;
   unsigned char reserved[4];
 } TarnCudaOwnProperties;
@@ -52,8 +54,9 @@ typedef struct
   unsigned int flags;
 } TarnCudaOwnAccess;
 
-/* The types of these structs in arguments of functions.  If <cuda.h> is included, they are its
- * structs, and t/cuda/headers.t compares the functions, and the structs above, with <cuda.h>. */
+/* The struct types in the arguments of the driver's functions.  Usually they are the structs above.
+ * If <cuda.h> is included, they are the structs of <cuda.h>: t/cuda/headers.t then compares the
+ * functions, and the structs above, with <cuda.h>. */
 #ifdef CUDA_VERSION
 typedef CUmemAllocationProp TarnCudaProperties;
 typedef CUmemAccessDesc TarnCudaAccess;
@@ -198,7 +201,8 @@ const TarnCudaDriver *_tarn_cuda_get_driver (GError **error);
  * or no CUDA device, which is normal. */
 gboolean _tarn_cuda_is_absent (const GError *error);
 
-/* Set the error of a call whose status is not TARN_CUDA_SUCCESS. */
+/* These functions set @error for a call of the driver that returned a status other than
+ * TARN_CUDA_SUCCESS. */
 void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                            unsigned int status);
 void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,

@@ -21,10 +21,13 @@ tarn_cuda_error_quark (void)
 }
 
 static TarnCudaDriver the_driver;
-static GError *load_error;   /* the error that each call returns; NULL: none */
-static gboolean has_library; /* libcuda.so.1 was opened, but may be unusable */
+/* the error of the first call of _tarn_cuda_get_driver (), which each later call returns, too;
+ * NULL: none */
+static GError *load_error;
+static gboolean has_library; /* TRUE: libcuda.so.1 was opened, but may be unusable */
 
-/* Returns a text such as "; it is of version 11.4", or "" if the driver states no version. */
+/* Returns the driver's version for an error message, such as "; it is of version 11.4".  Returns ""
+ * if the driver states no version. */
 static gchar *
 describe_version (gpointer library)
 {
@@ -86,7 +89,7 @@ load (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-  tarn_cuda_error_quark (); /* now, because the first call in a child of fork () may hang */
+  tarn_cuda_error_quark (); /* made now, because a first call in a child of fork () may hang */
   if (library == NULL)
     {
       g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no CUDA driver: %s",
@@ -131,7 +134,7 @@ name_status (const TarnCudaDriver *driver, unsigned int status)
   return name != NULL ? name : "unknown status";
 }
 
-/* Sets an error.  Takes over the message. */
+/* Sets the error for a status of the driver, and frees the message. */
 static void
 set_status_error (GError **error, unsigned int status, gchar *message)
 {
@@ -161,7 +164,8 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                                      name_status (driver, status), status, size));
 }
 
-/* Sets an error with a status and a text, such as the driver's log, which may not be UTF-8. */
+/* Sets the error for a call that failed.  The message has the status and a text, such as the
+ * driver's log, which may not be UTF-8. */
 void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The allocator below the heaps that serve captured CUDA graphs.  (A heap divides large pieces of
- * memory into blocks.) The allocator gets its memory from a pool.  A graph may still use memory
+ * memory into blocks.)  The allocator gets its memory from a pool.  A graph may still use memory
  * that its heap has freed.  So the allocator queues freed memory, and returns it to the pool when
  * no capture is in progress and the host has waited for the device. */
 
@@ -36,8 +36,9 @@ void _tarn_cuda_graph_pieces_settle_and_wait (void);
 /* Returns TRUE if an allocator was made by _tarn_cuda_graph_pieces_new (). */
 gboolean _tarn_cuda_is_graph_pieces (TarnAllocator *allocator);
 
-/* Returns the allocator that calls the driver: the one below the pool of an allocator from
- * _tarn_cuda_graph_pieces_new (), or any other allocator itself. */
+/* Returns the allocator that calls the driver.  If @allocator is from
+ * _tarn_cuda_graph_pieces_new (), this is the allocator at the bottom of the pool from which
+ * @allocator gets its memory.  Otherwise it is @allocator itself. */
 TarnAllocator *_tarn_cuda_graph_pieces_get_direct (TarnAllocator *allocator);
 
 /* Adds @change, which may be negative, to the number of captures in progress. */

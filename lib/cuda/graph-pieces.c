@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator below the heaps that serve captured graphs.  Its memory is virtual memory that it
- * takes from the heap below a pool.  If that heap has no virtual memory, its memory is blocks of
- * the pool.
+ * The allocator below the heaps that serve captured CUDA graphs.  (A heap divides large pieces of
+ * memory into blocks.)  The allocator takes virtual memory from the heap below a pool.  If that
+ * heap has no virtual memory, the allocator takes blocks of the pool.
  *
- * A graph keeps addresses, so a heap's memory stays in place until its graphs are gone.  Each
- * launch of a graph uses the memory again, so while the graph exists no event can tell that the
- * memory is idle, and none is recorded.  When the graph is gone no event is needed, because the
- * host waits for the device before the memory is reused. */
+ * A graph keeps addresses, so the memory of a graph's heap stays in place until the graph is gone.
+ * Each launch of the graph uses the memory again, so while the graph exists no event can tell that
+ * the memory is idle, and the allocator records none.  When the graph is gone no event is needed,
+ * because the host waits for the device before the memory is reused. */
 
 #include "graph-pieces-private.h"
 
@@ -24,7 +24,7 @@ typedef struct
   gint ref_count; /* atomic */
   TarnPool *pool; /* a reference */
   TarnAllocatorOps ops;
-  gpointer data; /* the heap's data, an argument of the functions in ops */
+  gpointer data; /* the user data of the pool's heap, an argument of the functions in ops */
 } Lender;
 
 /* Memory or addresses that a graph's heap has freed, and that Tarn has still to give back to the
@@ -40,21 +40,25 @@ typedef struct
 typedef struct
 {
   Lender *lender;   /* a reference */
-  gint is_released; /* atomic: the graphs are gone */
+  gint is_released; /* atomic; TRUE: the graphs are gone */
   TarnMutex lock;   /* guards used, spare and known */
-  GHashTable *used; /* address -> TarnBlock of the pool that a heap uses */
-  GPtrArray *spare; /* TarnBlocks that heaps have freed */
-  /* a set of TarnMemory.address: memory from cuMemCreate () that a heap has mapped */
+  GHashTable *used; /* address -> TarnBlock of the pool; the blocks that heaps use */
+  /* TarnBlocks of the pool that heaps have freed, kept for the heaps' next requests */
+  GPtrArray *spare;
+  /* a set: the TarnMemory.address of each backing (memory from cuMemCreate ()) that a heap has
+   * mapped */
   GHashTable *known;
 } Pieces;
 
-/* Tarn returns freed memory to the pools in the order of this list, because an address must be
- * unmapped before it is released.  So only one thread at a time, the settler, returns memory. */
+/* The list of freed memory.  Tarn returns the memory to the pools in the order of this list,
+ * because an address must be unmapped before it is released.  So only one thread at a time, the
+ * settler, returns memory. */
 static TarnMutex lock = TARN_MUTEX_INIT;  /* a thread that takes it holds no other lock */
-static TarnCond settled = TARN_COND_INIT; /* settler became NULL */
-static GArray *leaving;        /* guarded by the lock: Leavings, in the order of their frees */
-static const GThread *settler; /* guarded by the lock; NULL: none */
-static guint n_leaving;        /* atomic: leaving->len, for threads that do not hold the lock */
+static TarnCond settled = TARN_COND_INIT; /* signalled when settler becomes NULL */
+static GArray *leaving; /* of Leaving, in the order of their frees; guarded by the lock */
+/* the thread that returns memory now; NULL: none; guarded by the lock */
+static const GThread *settler;
+static guint n_leaving; /* atomic: leaving->len, for threads that do not hold the lock */
 
 static GArray *
 leaving_new (void)
@@ -66,10 +70,11 @@ static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_n
 
 /* Freeing */
 
-/* Stores the length of the list for threads without the lock.  Such a thread reads the length after
- * it has ended a capture; and a thread that adds to the list reads the number of captures
- * afterwards.  One of the two sees what the other one did, because these accesses are sequentially
- * consistent. */
+/* Stores the length of the list of freed memory in n_leaving, for threads that do not hold the
+ * lock.  A thread that ends a capture first lowers the number of captures, and then reads this
+ * length.  A thread that frees memory first stores this length, and then reads the number of
+ * captures.  These accesses are sequentially consistent, so at least one of the two threads sees
+ * that it can return the memory. */
 static void
 set_length (void)
 {
@@ -140,8 +145,8 @@ take_leaving (void)
   return taken;
 }
 
-/* Makes the host wait for the context of each entry.  Returns a set of the contexts for which it
- * could not wait. */
+/* Makes the host wait for the context of each entry of a list of freed memory.  Returns a set of
+ * the contexts for which the host could not wait. */
 static GHashTable *
 synchronize_all (const GArray *entries)
 {
@@ -159,8 +164,9 @@ synchronize_all (const GArray *entries)
   return failed;
 }
 
-/* Makes the host wait for the context of each entry, and then returns the entries' memory to the
- * pools.  Returns an array of the entries whose context the host could not wait for. */
+/* Makes the host wait for the context of each entry of a list of freed memory, and then returns the
+ * entries' memory to the pools.  Returns an array of the entries whose context the host could not
+ * wait for. */
 static GArray *
 give_back (const GArray *entries)
 {
@@ -182,9 +188,9 @@ give_back (const GArray *entries)
   return rest;
 }
 
-/* Returns the listed memory to the pools.  Puts the entries for which this failed back at the start
- * of the list.  Repeats until no thread has added an entry meanwhile, or a capture is in
- * progress. */
+/* Returns the memory in the list of freed memory to the pools.  Puts the entries for which this
+ * failed back at the start of the list.  Repeats this as long as other threads add entries
+ * meanwhile, and no capture is in progress. */
 static void
 settle (void)
 {
@@ -205,9 +211,9 @@ settle (void)
     }
 }
 
-/* Makes the calling thread the settler (the one thread that returns listed memory), if there is
- * none, and returns the memory.  @may_wait: TRUE to wait first while another thread is the
- * settler. */
+/* Returns the memory in the list of freed memory to the pools, unless another thread does so now.
+ * Only one thread at a time does so: the settler.  @may_wait: TRUE to wait first until no other
+ * thread is the settler. */
 static void
 become_settler (gboolean may_wait)
 {
@@ -242,7 +248,7 @@ _tarn_cuda_graph_pieces_settle_and_wait (void)
 
 /* Captures */
 
-static guint n_captures; /* atomic: the captures in progress that Tarn knows of */
+static guint n_captures; /* atomic: the number of captures in progress that Tarn knows of */
 
 void
 _tarn_cuda_count_captures (gint change)
@@ -350,8 +356,9 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Makes the pool free bytes from its cache, or by its reclaim functions, as it does for a request,
- * so that the pool's heap can lend these bytes.  Returns FALSE if the pool cannot free enough. */
+/* Makes the lending pool free @size bytes, from its cache or by its reclaim functions, as it does
+ * for a request of this size, so that the heap below the pool can lend these bytes.  Returns FALSE
+ * if the pool cannot free enough. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -386,8 +393,9 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* Releases memory from cuMemCreate ().  If it was never mapped, no graph can use it, so releases it
- * now.  Otherwise adds it to the list of memory that is released when the device is idle. */
+/* Releases a backing (memory from cuMemCreate ()).  If a heap never mapped the backing, no graph
+ * can use it, so releases it now.  Otherwise adds it to the list of freed memory, which Tarn
+ * releases when the device is idle. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -438,7 +446,7 @@ pieces_backing_stays (gpointer user_data)
 
 /* Blocks of the pool */
 
-/* Takes the smallest spare block that has @size bytes.  Returns NULL if there is none. */
+/* Takes the smallest spare block that has at least @size bytes.  Returns NULL if there is none. */
 static TarnBlock *
 take_spare (Pieces *self, gsize size)
 {
@@ -471,7 +479,7 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  tarn_block_hide (block); /* tarn_pool_find () must find the graph's block there */
+  tarn_block_hide (block); /* so tarn_pool_find () finds the graph's block at this address */
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
   g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);

@@ -4,9 +4,10 @@
  * Memory of CUDA graphs.
  *
  * A graph keeps the addresses that its commands were captured with.  Each launch reads and writes
- * there, even after the program freed the blocks.  So each graph has its own pool, which serves the
- * requests of streams that are being captured into it.  The graph's pool is over a heap, which gets
- * memory from the program's pool (graph-pieces.c) until the program releases the graph.
+ * there, even after the program has freed the blocks.  So each graph has its own pool, which serves
+ * the requests of streams that are being captured into the graph.  This pool is over a heap.  The
+ * heap gets memory from the program's pool (graph-pieces.c), and keeps this memory until the
+ * program releases the graph.
  *
  * While any graph of a program's pool is being captured, that pool calls find_pool () for each
  * request of a stream (tarn_pool_set_redirect_func ()). find_pool () asks the driver which capture
@@ -26,25 +27,26 @@ typedef struct
 {
   guint64 id;     /* never reused */
   TarnPool *pool; /* the program's pool; a reference */
-  /* the stream at which the capture began; the program keeps the stream alive until it has ended
-   * the graph, and tarn_cuda_pool_end_graph () waits while n_asking > 0 */
+  /* the handle of the stream at which the capture began; the program keeps this stream alive until
+   * tarn_cuda_pool_end_graph () returns, which waits while n_asking > 0 */
   gpointer handle;
   /* the driver's number of the capture; 0: not known yet, or the capture has ended */
   guint64 capture;
-  gboolean is_open;      /* the capture was begun, and not ended */
+  /* TRUE from tarn_cuda_pool_begin_graph () until the program ends or releases the graph */
+  gboolean is_open;
   guint n_asking;        /* threads that are asking the driver about the handle */
-  TarnAllocator *pieces; /* a reference */
-  TarnPool *own;         /* a reference */
+  TarnAllocator *pieces; /* the allocator below own's heap; a reference */
+  TarnPool *own;         /* the graph's own pool; a reference */
 } Graph;
 
 static TarnMutex lock = TARN_MUTEX_INIT;       /* a thread that takes it holds no pool's lock */
-static TarnCond asking_ended = TARN_COND_INIT; /* a Graph.n_asking became 0 */
-static GPtrArray *graphs;                      /* Graphs that were not released */
+static TarnCond asking_ended = TARN_COND_INIT; /* signalled when a Graph.n_asking becomes 0 */
+static GPtrArray *graphs; /* of Graph: those that the program has not released */
 static guint64 latest_id;
 
 static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_array_new (); }
 
-/* Finding graphs.  The caller of these functions holds the lock. */
+/* Functions that find graphs.  The caller of each of these functions holds the lock. */
 
 /* Finds a graph of a pool by its id.  Returns NULL if there is none. */
 static Graph *
@@ -61,7 +63,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds the graph of a pool whose capture began on a stream and has not ended, or returns NULL. */
+/* Finds the graph of a pool whose capture began on a stream and has not ended.  Returns NULL if
+ * there is none. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -76,8 +79,8 @@ find_by_stream (const TarnPool *pool, gconstpointer handle)
   return NULL;
 }
 
-/* Finds the graph of a pool by the driver's number of its capture.  Returns NULL if no graph is
- * known to have that number. */
+/* Finds the graph of a pool by the number that the driver gave to the graph's capture.  Returns
+ * NULL if Tarn knows of no graph with this number. */
 static Graph *
 find_by_capture (const TarnPool *pool, guint64 capture)
 {
@@ -92,8 +95,9 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds a graph of a pool whose capture's number Tarn does not know yet: the one with the lowest id
- * above @after.  Returns NULL if there is none. */
+/* Finds a graph of a pool whose id is above @after, and for which Tarn does not know the number of
+ * the capture yet.  If there are several, finds the one with the lowest id.  Returns NULL if there
+ * is none. */
 static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
@@ -114,8 +118,8 @@ find_unknown (const TarnPool *pool, guint64 after)
 /* Captures */
 
 /* Asks the driver for the number of the capture that a stream is in.  Returns 0 if the stream is in
- * no capture, or if the capture has failed.  Also returns 0 for another thread's default stream,
- * for which this thread has no CUstream. */
+ * no capture, or if the capture has failed.  Also returns 0 for the legacy stream, and for another
+ * thread's default stream, for which this thread has no CUstream. */
 static guint64
 ask_capture (const TarnCudaContext *context, gpointer handle)
 {
@@ -134,8 +138,9 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
              : 0;
 }
 
-/* Asks the driver for the number of a graph's capture.  Releases the lock meanwhile.  The graph
- * stays in the list, and its stream alive, because await_askers () waits for this function. */
+/* Asks the driver for the number of a graph's capture.  Releases the lock meanwhile.  Another
+ * thread that ends or releases the graph meanwhile waits for this function in await_askers (), so
+ * the graph stays in the list, and its stream alive. */
 static void
 learn_capture (Graph *graph, const TarnCudaContext *context)
 {
@@ -170,7 +175,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a reference to the own pool of the graph whose capture has this number, or NULL. */
+/* Returns a reference to the graph's own pool, for the graph of @pool whose capture has the number
+ * @capture.  Returns NULL if Tarn knows of no such graph. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -222,7 +228,7 @@ update_redirect (TarnPool *pool)
 }
 
 /* Waits until no thread is asking the driver about the stream of a graph.  Releases the lock
- * meanwhile.  Returns the graph, or NULL if another thread has released it by then. */
+ * meanwhile.  Returns the graph, or NULL if another thread has released the graph meanwhile. */
 static Graph *
 await_askers (Graph *graph)
 {
@@ -238,9 +244,10 @@ await_askers (Graph *graph)
   return graph;
 }
 
-/* Marks a graph's capture as ended, if it is not marked yet, and waits until no thread asks the
- * driver about its stream.  Afterwards the program may destroy the stream.  May release the lock
- * meanwhile.  Returns the graph, or NULL if another thread has released the graph by then. */
+/* Marks a graph's capture as ended, unless it is marked already, and waits until no thread asks the
+ * driver about the graph's stream.  Afterwards the program may destroy the stream.  May release the
+ * lock meanwhile.  Returns the graph, or NULL if another thread has released the graph
+ * meanwhile. */
 static Graph *
 close_graph (Graph *graph)
 {
@@ -257,8 +264,9 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  The pool has TARN_POOL_FINDABLE (blocks can be found by address),
- * because the program's pool may have this flag, and its requests go to the graph's pool. */
+/* Makes the pool of a graph.  The program's pool may have TARN_POOL_FINDABLE (the program can find
+ * blocks by address), and sends requests to the graph's pool.  So the graph's pool has this flag,
+ * too. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -273,7 +281,8 @@ own_pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Frees a graph that is out of the list.  Memory of blocks in use stays until they are freed. */
+/* Frees a graph that the caller has removed from the list.  Blocks of the graph's pool that are in
+ * use keep their memory until the program frees them. */
 static void
 graph_free (Graph *graph)
 {
@@ -315,8 +324,9 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Returns the context of a pool whose stream is going to be captured.  Fails if the pool's memory
- * is not CUDA's, or if the stream cannot be captured in the context. */
+/* Checks that a stream can be captured for a pool.  Returns the context of the pool's memory.
+ * Returns NULL with an error if the memory is not CUDA's, or if the stream cannot be captured in
+ * the context. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {

@@ -25,7 +25,8 @@ check_arguments (gsize item_size, gchar order, GError **error)
 }
 
 /* Computes the strides (the bytes from one element to the next along each axis), and the bytes of
- * the whole array.  For strides, an axis without elements counts as if it had one (as in NumPy). */
+ * the whole array.  For the strides, an axis of length 0 counts as if its length were 1 (as in
+ * NumPy). */
 static gboolean
 find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsize *strides,
               gsize *size, GError **error)
@@ -80,7 +81,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (made.block); /* the pool has another kind of memory; a message has said so */
+      tarn_block_free (made.block); /* the pool's memory is of another kind; a message was logged */
       return FALSE;
     }
   made.rank = rank;

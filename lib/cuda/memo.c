@@ -1,21 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memos (caches of computed values) whose first argument is a CUDA context; NULL means the thread's
- * current context.
+ * Memos: caches of the values that a function computes.  The first argument of the function is a
+ * CUDA context; NULL means the thread's current context.
  *
- * CUDA has no references to contexts, so the owner of a context may destroy it.  A memo therefore
- * finds values by the context's id, because a later context may get the same handle.  It frees the
- * values of destroyed contexts when it next computes a value.  It makes the context current before
- * it calls the functions that compute or free a value. */
+ * CUDA has no references to contexts, so the owner of a context may destroy it.  A later context
+ * may get the same handle, so a memo finds values by the context's id.  A memo frees the values of
+ * destroyed contexts when it next computes a value.  It makes the context current before it calls
+ * the functions that compute or free a value. */
 
 #include "common/memo-ops-private.h"
 #include "context-private.h"
 
 #define KIND "cuda-context"
 
-/* The functions that the creator of a memo passed.  This file calls them while the value's context
- * is current. */
+/* The functions that the creator of a memo passed.  This file calls func and those in ops while the
+ * value's context is current. */
 typedef struct
 {
   TarnMemoOps ops;
@@ -34,7 +34,8 @@ context_memo_free (gpointer data)
   g_free (self);
 }
 
-/* Enters a context.  If it fails, returns FALSE with an error, and there is no context to leave. */
+/* Enters a context.  If this fails, returns FALSE with an error, and the caller must not leave the
+ * context. */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {
@@ -64,8 +65,8 @@ is_gone (const GError *error)
          || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
-/* Returns the id of a context, or 0 if the context is destroyed.  If the driver has no ids, returns
- * 1, so that all contexts count as alive. */
+/* Returns the id of a context, or 0 if the context is destroyed.  If the driver has no function for
+ * ids, returns 1, so that all contexts count as alive. */
 static guint64
 get_id (gpointer unused, gpointer handle)
 {

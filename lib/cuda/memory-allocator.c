@@ -9,14 +9,16 @@
 #include "graph-pieces-private.h"
 #include "memory-private.h"
 
-/* The alignment of suballocations, in bytes: not always that of a whole block, but enough for any
- * use.  On an H200, textures and memory of cuMemAlloc () begin at multiples of 512 bytes; other
- * uses need at most 256.  On the host 64 bytes are a cache line.  Two threads should not write to
- * the same line, and write-combined memory is written a line at a time.  No type needs more. */
+/* The alignment of suballocations, in bytes.  A whole block may be aligned better, but this is
+ * enough for any use.  On an H200, textures and memory of cuMemAlloc () begin at multiples of 512
+ * bytes; other uses of device memory need at most 256.  On the host, no type needs more than a
+ * cache line, 64 bytes.  Two threads should not write to the same cache line, and write-combined
+ * memory is written a cache line at a time. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 
-/* CUDA's own pools promise only the alignment of cudaMalloc (): 256 bytes. */
+/* The alignment of suballocations of memory from CUDA's own pools.  These pools promise only the
+ * alignment of cudaMalloc (): 256 bytes. */
 #define ASYNC_ALIGNMENT 256
 
 static const struct
@@ -84,8 +86,9 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   return FALSE;
 }
 
-/* Counts memory whose context is gone.  The driver has freed the memory with the context.  Tarn
- * must not free it again, because its address may be in use by now. */
+/* Counts bytes that Tarn cannot free because their context is gone.  The driver has freed the
+ * memory with the context.  Tarn must not free the memory again, because its address may be in use
+ * by now. */
 static void
 count_lost (TarnCudaMemoryAllocator *self, gsize size, const GError *error)
 {
@@ -195,7 +198,8 @@ memory_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Makes the TarnAllocator for a TarnCudaMemoryAllocator that is complete.  Takes over @self. */
+/* Makes the TarnAllocator for a TarnCudaMemoryAllocator whose fields are all set.  Takes over
+ * @self. */
 static TarnAllocator *
 make_allocator (TarnCudaMemoryAllocator *self)
 {
@@ -219,7 +223,8 @@ make_allocator (TarnCudaMemoryAllocator *self)
   return tarn_allocator_new (&ops, self, memory_allocator_free);
 }
 
-/* Makes an allocator of a kind.  Returns NULL with an error if the context cannot be used. */
+/* Makes the user data of an allocator of a kind of memory.  Returns NULL with an error if the
+ * context cannot be used. */
 static TarnCudaMemoryAllocator *
 memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError **error)
 {

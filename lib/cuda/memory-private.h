@@ -24,9 +24,12 @@ typedef struct
 {
   gsize granularity; /* bytes; 0: the device has no virtual memory */
   unsigned int handle_types;
-  /* atomic; TRUE: ask cuMemCreate () for memory with GPUDirect RDMA; FALSE after a refusal */
+  /* TRUE: ask cuMemCreate () for memory with GPUDirect RDMA; FALSE: the device does not support
+   * RDMA, or the driver has refused such memory; atomic */
   gint has_rdma;
-  TarnCudaAccess *access; /* for the device itself, first, and its peers; owned, nullable */
+  /* the devices that can access the memory: first the device itself, then its peers; owned,
+   * nullable */
+  TarnCudaAccess *access;
   gsize n_access;
 } TarnCudaVirtual;
 
@@ -43,19 +46,22 @@ typedef struct
 
 typedef struct
 {
-  TarnCudaHome home; /* first: see order-private.h */
-  TarnCudaKind kind; /* constant, as are flags and virtual_memory, except its atomic field */
+  TarnCudaHome home; /* must be the first field: see order-private.h */
+  /* kind, flags and virtual_memory are constant, except virtual_memory.has_rdma */
+  TarnCudaKind kind;
   guint flags;
   TarnCudaVirtual virtual_memory;
   CUmemoryPool pool; /* for TARN_CUDA_ASYNC_MEMORY; NULL: the device's current pool */
-  CUstream stream;   /* for TARN_CUDA_ASYNC_MEMORY: the allocator's own; see async-memory.c */
+  /* for TARN_CUDA_ASYNC_MEMORY: the stream on which the allocator allocates and frees
+   * (async-memory.c) */
+  CUstream stream;
   TarnCudaFinder finder;
   guint64 lost_bytes TARN_WHOLE; /* atomic: bytes lost with a destroyed context */
-  gint is_told;                  /* atomic: a message about lost bytes was logged */
+  gint is_told;                  /* atomic; TRUE: a message about lost bytes was logged */
 } TarnCudaMemoryAllocator;
 
 /* Finds the properties of the device's virtual memory.  A device without virtual memory is an error
- * only if the options need it.  The caller calls _tarn_cuda_virtual_clear () in any case. */
+ * only if the options need it.  The caller calls _tarn_cuda_virtual_clear () even if this fails. */
 gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *context,
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
@@ -64,9 +70,10 @@ void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
  * the driver refuses a step.  Returns TRUE also if the device has no virtual memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
-/* Makes an allocator as tarn_cuda_device_allocator_new_with_options () does (pool.c).  The
- * allocator calls cuMemAlloc () instead of using virtual memory if TARN_CUDA_PLAIN asks for that,
- * or if a test shows that cuMemAlloc () works and virtual memory does not. */
+/* Makes an allocator of device memory (pool.c).  It is like one from
+ * tarn_cuda_device_allocator_new_with_options (), except that it calls cuMemAlloc () instead of
+ * using virtual memory if TARN_CUDA_PLAIN asks for that, or if a test shows that cuMemAlloc ()
+ * works and virtual memory does not. */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
 
@@ -80,7 +87,7 @@ unsigned int _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMem
 gboolean _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size,
                                          gpointer queue);
 
-/* contents.c */
+/* Functions of contents.c, which read, fill and search memory. */
 gboolean _tarn_cuda_memory_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                                  gpointer bytes, GError **error);
 gboolean _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size,

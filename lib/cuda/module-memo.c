@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memos (caches) of modules by their image, and of functions by image and name.  Each module is
+ * Memos (caches) of modules and of functions.  A memo finds a module by the module's image (PTX, a
+ * cubin or a fat binary), and a function by the image and the function's name.  Each module is
  * loaded once in each context. */
 
 #include <string.h>
@@ -76,15 +77,15 @@ unload (const TarnCudaDriver *driver, CUmodule module)
 typedef struct
 {
   gpointer context;
-  guint n_lookups;   /* lookups in progress, at least 1 */
+  guint n_lookups;   /* lookups of functions in progress, at least 1 */
   GSList *forgotten; /* of CUmodule: modules that the end of the last lookup unloads */
 } Busy;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards busy_contexts, and the structs in it */
 static GSList *busy_contexts;            /* of Busy */
 
-/* Returns NULL if no thread looks up a function in the context.  The caller holds this file's lock.
- */
+/* Finds the Busy struct of a context in which threads look up functions.  Returns NULL if no thread
+ * looks up a function in the context.  The caller holds this file's lock. */
 static Busy *
 find_busy (gpointer context)
 {
@@ -113,9 +114,10 @@ begin_lookup (gpointer context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Ends a lookup of a function of @module (NULL: of none).  Returns TRUE if a memo has forgotten the
- * module since the lookup began: then the module is unloaded, or will be.  The context is current.
- */
+/* Marks a lookup of a function as ended.  If it was the last lookup in the context, unloads the
+ * modules that memos have forgotten meanwhile.  @module: the function's module, or NULL if the
+ * lookup found none.  Returns TRUE if a memo has forgotten @module meanwhile, so that the function
+ * cannot be used.  The caller has made the context current. */
 static gboolean
 end_lookup (gpointer context, CUmodule module)
 {
@@ -141,8 +143,8 @@ end_lookup (gpointer context, CUmodule module)
   return was_forgotten;
 }
 
-/* If a thread looks up a function in the context, leaves the unloading of a module to the end of
- * the last lookup, and returns TRUE. */
+/* Postpones the unloading of a module to the end of the last lookup of a function in its context,
+ * and returns TRUE.  Returns FALSE if no thread looks up a function in the context. */
 static gboolean
 postpone_unload (gpointer context, CUmodule module)
 {
@@ -206,8 +208,9 @@ read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
   return _tarn_struct_read_or_set_error (key, sizeof *key, theirs, "TarnCudaFunctionKey", error);
 }
 
-/* Reads the parts of a key.  Returns FALSE if the key cannot be read.  The memo stores no value for
- * such a key, so the key equals no other key. */
+/* Reads the parts of a function's key: the image and the name.  Returns FALSE if this version of
+ * Tarn cannot read the caller's struct.  The memo stores no value for such a key, so the key equals
+ * no other key. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
 {
@@ -240,7 +243,8 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* Copies a key.  The memo copies only keys for which it has a value, so the key can be read. */
+/* Copies a function's key.  The memo copies only keys for which it has a value, so the key can be
+ * read. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -280,8 +284,8 @@ ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext con
   return NULL;
 }
 
-/* Finds a function.  If the module is forgotten meanwhile, finds the function of the module that
- * is loaded then, because the first one is unloaded. */
+/* Finds a function.  If the memo of modules forgets the function's module during the lookup, that
+ * module is unloaded, so looks up the function again, in the module that is loaded then. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Asks the driver how many blocks of a function a multiprocessor can run at a time.  The driver
- * does not say what limits that number.  So Tarn also applies the rules of occupancy.c, and reports
- * the limit that they find if they give the same number. */
+ * does not say what limits this number: registers, for example, or shared memory.  So Tarn also
+ * computes the number by the rules of occupancy.c.  If both numbers are equal, Tarn reports the
+ * limit that these rules find. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
@@ -25,9 +26,10 @@ typedef struct
   guint threads;
   gsize dynamic_shared_bytes;
   gint blocks_per_mp;
-  gint max_threads_per_block;    /* the function's own limit, which its source may set */
-  gint shared_bytes;             /* declared by the function */
-  gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to know */
+  /* the most threads in a block of this function; the function's source may set this limit */
+  gint max_threads_per_block;
+  gint shared_bytes;             /* the static shared memory that the function declares */
+  gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to say */
   gint registers;
 } Launch;
 
@@ -98,9 +100,10 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
                           &launch->max_dynamic_shared_bytes, error);
 }
 
-/* Finds the limit on the number of blocks.  First tries the rules of occupancy.c.  The function's
- * own maximum of threads comes second, because the driver may have derived it from the function's
- * registers, and then the registers are the limit. */
+/* Finds what limits the number of blocks that a multiprocessor can run.  First tries the rules of
+ * occupancy.c.  If these give another number than the driver, tries the function's own maximum of
+ * threads.  That maximum does not come first, because the driver may have derived it from the
+ * function's registers, and then the registers are the limit. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

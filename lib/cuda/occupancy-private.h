@@ -9,7 +9,8 @@
 
 #include "driver-private.h"
 
-/* Facts about an architecture for which no driver, or only a newer one, has attributes. */
+/* Facts about an architecture of GPUs.  No attribute of the driver states these facts, or only
+ * newer drivers have the attribute. */
 typedef struct
 {
   gint major;
@@ -17,14 +18,17 @@ typedef struct
   guint registers_per_thread;
   guint warp_allocation_granularity;
   gsize shared_allocation_unit;
-  guint old_blocks_per_mp; /* most blocks of a multiprocessor; 0: all drivers have an attribute */
+  /* the largest number of blocks that a multiprocessor runs at a time, for drivers without an
+   * attribute for it; 0: all drivers of the architecture have the attribute */
+  guint old_blocks_per_mp;
 } TarnCudaArchitecture;
 
-/* Returns the architecture of a compute capability.  Returns NULL if it is not known. */
+/* Returns the facts about the architecture that has a compute capability.  Returns NULL if Tarn
+ * does not know the architecture. */
 const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor);
 
-/* Sets those fields that no attribute of the driver states, unless they are set already.  Does
- * nothing if the architecture is not known. */
+/* Sets the fields that no attribute of the driver states, such as registers_per_thread, unless they
+ * are set already.  Does nothing if Tarn does not know the architecture. */
 void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
 
 /* Reads a caller's struct, which may be of another version. */

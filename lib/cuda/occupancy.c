@@ -20,7 +20,8 @@ static const TarnCudaArchitecture architectures[] = {
   { 12, 0, 1, 255, 4, 128, 0 },
 };
 
-/* The number of registers of a warp is rounded up to a multiple of this, on all architectures. */
+/* The number of registers of a warp is rounded up to a multiple of this number, on all
+ * architectures. */
 #define REGISTER_ALLOCATION_UNIT 256
 
 const TarnCudaArchitecture *
@@ -58,7 +59,8 @@ _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData 
   return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
-/* The least number of blocks that any limit so far allows, and that limit. */
+/* The smallest number of blocks that one of the limits allows, among the limits considered so far,
+ * and that limit. */
 typedef struct
 {
   guint64 blocks;
@@ -67,7 +69,7 @@ typedef struct
 
 #define NO_LIMIT G_MAXUINT64
 
-/* Takes a limit into account.  Of equal limits, the first one stays. */
+/* Updates @least if a limit allows fewer blocks than all limits considered so far. */
 static void
 consider_limit (Least *least, TarnCudaLimit by, guint64 blocks)
 {
@@ -145,8 +147,8 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
   return TRUE;
 }
 
-/* Returns the number of warps for which there are enough registers.  A multiprocessor's registers
- * are divided among its parts, and all registers of a warp are in one part. */
+/* Returns the number of warps for which @registers registers are enough.  They are divided equally
+ * among the parts of a multiprocessor, and all registers of a warp are in one part. */
 static guint64
 count_warps (guint registers, guint parts, guint64 warp_registers)
 {
@@ -157,7 +159,8 @@ static guint64
 count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
 {
   const guint parts = data->warp_allocation_granularity;
-  /* A multiprocessor of 6.0 has two parts, but a block must fit as if there were four. */
+  /* A multiprocessor of compute capability 6.0 has two parts, but the registers of one block must
+   * fit as if there were four parts. */
   const guint block_parts = parts == 2 ? 4 : parts;
   guint64 warp_registers
       = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)
@@ -188,7 +191,8 @@ count_blocks_by_shared (const TarnCudaDeviceData *data, gsize shared_bytes)
          / divide_up (bytes, data->shared_allocation_unit);
 }
 
-/* Fails if the occupancy cannot be computed: the architecture is unknown, or a field is not set. */
+/* Fails if Tarn cannot compute the occupancy, because it does not know the architecture, or a field
+ * of @data is not set. */
 static gboolean
 check_device_data (const TarnCudaDeviceData *data, GError **error)
 {

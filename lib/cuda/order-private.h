@@ -9,12 +9,15 @@
 #include "common/lock-private.h"
 #include "context-private.h"
 
-/* The fields with which the user data of each CUDA allocator begins. */
+/* The fields that all allocators of CUDA memory have.  The user data of each such allocator begins
+ * with this struct. */
 typedef struct
 {
   TarnCudaContext context; /* constant */
   TarnMutex lock;          /* guards events */
-  GPtrArray *events; /* unused CUevents, kept because making one costs more than recording it */
+  /* unused CUevents; the allocator keeps them because making an event costs more than recording
+   * one */
+  GPtrArray *events;
 } TarnCudaHome;
 
 gboolean _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error);
@@ -23,25 +26,27 @@ void _tarn_cuda_home_clear (TarnCudaHome *home);
 /* Returns the context of a pool's memory.  Returns NULL if the pool's memory is not CUDA's. */
 const TarnCudaContext *_tarn_cuda_pool_get_context (TarnPool *pool);
 
-/* Convert between a stream and the handle by which a pool knows that stream. */
+/* These functions convert between a stream and the handle by which a pool knows the stream. */
 gpointer _tarn_cuda_stream_to_handle (CUstream stream);
 CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 
 /* Returns TRUE for the default stream that all threads share. */
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
 
-/* Returns TRUE if this thread has a CUstream for a handle.  Returns FALSE for another thread's
- * default stream, because CU_STREAM_PER_THREAD means the calling thread's own. */
+/* Returns TRUE if this thread has a CUstream for a handle.  Returns FALSE if the handle is another
+ * thread's default stream, because CU_STREAM_PER_THREAD means the calling thread's own. */
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
 CUstream _tarn_cuda_get_legacy_stream (void);
 
 /* Fails with TARN_ERROR_INVALID_ARGUMENT if a stream does not belong to a context. */
 gboolean _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error);
 
-/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical () with @function. */
+/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical ().  @function: the
+ * caller's name, for that message. */
 gboolean _tarn_cuda_check_block (const gchar *function, const TarnBlock *block);
 
-/* Sets an allocator's functions for streams.  Its user_data must begin with a TarnCudaHome. */
+/* Sets an allocator's functions for streams.  The allocator's user data must begin with a
+ * TarnCudaHome. */
 void _tarn_cuda_set_order (TarnAllocatorOps *ops);
 
 #endif

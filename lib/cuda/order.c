@@ -16,14 +16,16 @@
 #include "common/argument-private.h"
 #include "order-private.h"
 
-/* The CUstreams of default streams are numbers: CU_STREAM_LEGACY is 1, and CU_STREAM_PER_THREAD is
- * 2.  CU_STREAM_PER_THREAD means the calling thread's own stream, so a pool knows the default
- * stream of thread t, a number from 1 on, by the handle t * 4 + 2. */
+/* The CUstreams of default streams are small numbers: CU_STREAM_LEGACY is 1, and
+ * CU_STREAM_PER_THREAD is 2.  CU_STREAM_PER_THREAD means the calling thread's own stream, so a pool
+ * needs another handle for it.  Tarn numbers the threads from 1 on.  The handle of thread t's
+ * default stream is t * 4 + 2. */
 #define LEGACY GUINT_TO_POINTER (1)
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* The event that stands for commands that are done already.  The driver never sees it. */
+/* The event that Tarn uses if all commands are done already.  Tarn never passes it to the
+ * driver. */
 #define DONE GUINT_TO_POINTER (1)
 
 /* The most unused events that an allocator keeps. */
@@ -72,8 +74,8 @@ _tarn_cuda_handle_is_known (gpointer handle)
   return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
-/* Enters an allocator's context by _tarn_cuda_context_enter ().  If the driver is gone, because the
- * process exits, fails with TARN_ERROR_CONTEXT_LOST as for a destroyed context, because in either
+/* Enters an allocator's context by _tarn_cuda_context_enter ().  Fails with TARN_ERROR_CONTEXT_LOST
+ * if the context was destroyed, and also if the driver is gone because the process exits: in either
  * case no command runs any more. */
 static gboolean
 enter_home (const TarnCudaHome *home, TarnCudaScope *scope, GError **error)
@@ -109,8 +111,8 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
   return TRUE;
 }
 
-/* Logs a message about events that were not destroyed.  Logs none if the context or the driver is
- * gone, because its events are then gone, too. */
+/* Logs that events could not be destroyed.  Logs nothing if the context or the driver is gone,
+ * because its events are then gone, too. */
 static void
 report_lost (guint n_events, const GError *error)
 {
@@ -150,7 +152,8 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   _tarn_cuda_context_clear (&home->context);
 }
 
-/* Takes an unused event of an allocator, or makes one.  The caller has made the context current. */
+/* Takes an unused event of an allocator, or makes an event if there is none.  The caller has made
+ * the context current. */
 static CUevent
 take_event (TarnCudaHome *home, GError **error)
 {
@@ -245,8 +248,8 @@ check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
                                            error);
 }
 
-/* Fails if a stream is being captured.  Succeeds if the context is gone, because nothing is
- * captured there, and the caller's next call reports the loss. */
+/* Fails if a stream is being captured.  Succeeds if the context is gone, because no stream of that
+ * context is being captured, and the caller's next call reports the loss. */
 static gboolean
 check_queue (gpointer user_data, gpointer handle, GError **error)
 {
@@ -271,8 +274,9 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
 
 /* Records an event on a stream.  The caller has made the context current, and has found that the
  * stream is not being captured.  If another thread has begun to capture the stream meanwhile, the
- * event is part of that graph, and a stream that waited for it would become part of it, too.  So
- * checks again, and fails then. */
+ * event is part of the captured graph, and a stream that waited for the event would become part of
+ * the graph, too.  So checks again after the recording, and fails if the stream is being
+ * captured. */
 static gpointer
 record (TarnCudaHome *home, gpointer handle, GError **error)
 {
@@ -289,7 +293,8 @@ record (TarnCudaHome *home, gpointer handle, GError **error)
   return NULL;
 }
 
-/* Makes the host wait until all commands on all streams of the context are done.  Returns DONE. */
+/* Makes the host wait until all commands on all streams of the context are done.  Returns DONE, the
+ * event for commands that are done already. */
 static gpointer
 event_record_all (gpointer user_data, GError **error)
 {
@@ -311,8 +316,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* This thread has no CUstream for another thread's default stream.  So record the event on the
-   * legacy stream, which waits for that stream. */
+  /* This thread has no CUstream for another thread's default stream.  So records the event on the
+   * legacy stream, which waits for that default stream. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     handle = LEGACY;
   if (!enter_home (home, &scope, error))

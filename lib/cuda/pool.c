@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the pool that most programs want, and chooses between virtual memory and cuMemAlloc (). */
+ * Makes the pool of device memory that most programs want.  Its allocator uses virtual memory or
+ * cuMemAlloc (), whichever works. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -15,9 +16,9 @@
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
 static gint
-    is_known_to_work[MAX_DEVICES]; /* atomic: a device's virtual memory, without peers, works */
+    is_known_to_work[MAX_DEVICES]; /* atomic, by device; TRUE: virtual memory works (no peers) */
 
-static gboolean wants_plain; /* set by TARN_CUDA_PLAIN; never in a set-user-ID program */
+static gboolean wants_plain; /* TRUE: TARN_CUDA_PLAIN asks for it; FALSE in a set-user-ID program */
 
 static void
 read_wants_plain (void)
@@ -34,7 +35,8 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Returns TRUE if cuMemAlloc () can allocate @size bytes, which virtual memory could not. */
+/* Returns TRUE if an allocator that calls cuMemAlloc () can allocate @size bytes.  The caller has
+ * found that this device's virtual memory cannot. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {
@@ -75,10 +77,10 @@ virtual_works (TarnCudaMemoryAllocator *self, GError **error)
 }
 
 /* Makes an allocator that uses virtual memory if that works, otherwise cuMemAlloc ().  Some drivers
- * state that a device has virtual memory, and then refuse to make or map it, for example in a
- * container or on some boards.  So this function tests it.  If the test fails, it also tests
- * cuMemAlloc ().  If that fails, too, the device just has too little free memory now, and the
- * allocator uses virtual memory. */
+ * state that a device has virtual memory, and then refuse to make or map such memory, for example
+ * in a container or on some boards.  So this function tests virtual memory.  If the test fails, it
+ * also tests cuMemAlloc ().  If cuMemAlloc () fails, too, the device probably just has too little
+ * free memory now, so the allocator uses virtual memory. */
 TarnAllocator *
 _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
                                GError **error)

@@ -100,8 +100,9 @@ ask_device (const TarnCudaDriver *driver, guint index)
   return device;
 }
 
-/* Lists all devices by their index; NULL for a device that ask_device () cannot use.  The list is
- * empty if there is no driver, which is normal, so not logged.  Fails in a child of fork (). */
+/* Lists all devices, each at its index.  The entry of a device that ask_device () cannot use is
+ * NULL.  If there is no driver, which is normal, the list is empty, and no message is logged.
+ * Fails in a child of fork (). */
 static GPtrArray *
 ask_driver (GError **error)
 {
@@ -156,8 +157,8 @@ device_copy (const TarnCudaDevice *device)
 }
 
 /* Chooses devices by a selection in the strict syntax.  Returns NULL with an error if the selection
- * is wrong.  Without CUDA devices, chooses none and accepts any selection, because it may be meant
- * for other kinds of devices, or for another machine. */
+ * is invalid.  If there are no CUDA devices, chooses none and accepts any selection, because the
+ * selection may be meant for other kinds of devices, or for another machine. */
 static GPtrArray *
 choose (const GPtrArray *all, const gchar *selection, GError **error)
 {

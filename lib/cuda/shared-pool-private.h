@@ -11,20 +11,22 @@
 typedef struct _TarnCudaShared TarnCudaShared;
 
 /* The shared pool of a device.  The struct is constant after it is made, and never freed, because
- * any thread may call the pool at any time, also at exit.  After a reset of the device a new struct
- * takes its place; the older one stays in a list, because its blocks may still be in use. */
+ * any thread may call the pool at any time, also at exit.  After a reset of the device, a new
+ * struct becomes the device's shared pool.  Its field "older" links to the old struct, which stays
+ * because its blocks may still be in use. */
 struct _TarnCudaShared
 {
   TarnCudaContext context; /* the device's primary context; the reference is never released */
   TarnPool *pool;
-  gsize total_bytes; /* the device's memory; 0: the driver does not say */
+  gsize total_bytes; /* bytes of the device's memory; 0: the driver does not say */
   TarnCudaShared *older;
 };
 
-/* Returns the shared pool of a device.  The first call makes the pool; later calls do not call the
- * driver.  Returns NULL with @error if the pool cannot be made.  If the pool's context was lost,
- * requests to the pool fail with TARN_ERROR_CONTEXT_LOST, and _tarn_cuda_shared_renew () makes a
- * new pool; otherwise it returns the same pool. */
+/* These functions return the shared pool of a device.  The first call makes the pool.  They return
+ * NULL with @error if the pool cannot be made.  They differ if the context of the pool was lost, so
+ * that requests to the pool fail with TARN_ERROR_CONTEXT_LOST: _tarn_cuda_shared_get () still
+ * returns that pool, because it does not call the driver if there is a pool.
+ * _tarn_cuda_shared_renew () makes a new pool. */
 TarnCudaShared *_tarn_cuda_shared_get (CUdevice device, GError **error);
 TarnCudaShared *_tarn_cuda_shared_renew (CUdevice device, GError **error);
 

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The shared pools: one for each device, which all code of the process may use.  A pool's memory is
- * in the device's primary context, which CUDA's runtime uses, and with it PyTorch and CuPy. */
+ * in the device's primary context.  CUDA's runtime uses this context, too, and so do PyTorch and
+ * CuPy, which call the runtime. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -22,7 +23,8 @@ static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest pool of 
 
 /* The environment */
 
-/* The settings from the environment, read once; empty in a set-user-ID program. */
+/* The settings that this file reads from the environment, once.  A set-user-ID program does not
+ * read them. */
 typedef struct
 {
   gchar *limit; /* nullable */
@@ -139,9 +141,10 @@ list_peers (const TarnCudaContext *context, CUdevice *peers)
   return n_peers;
 }
 
-/* Makes an allocator whose memory the device's peers can access, too.  CUDA's runtime expects
- * access when it copies from device to device.  With memory of cuMemAlloc (), peers have it as soon
- * as a program enables it; for virtual memory Tarn must set it. */
+/* Makes an allocator whose memory the device's peers can access, too, because CUDA's runtime
+ * expects that access when it copies from device to device.  For memory of cuMemAlloc (), peers
+ * have the access as soon as a program enables it.  For virtual memory, Tarn must set the
+ * access. */
 static TarnAllocator *
 allocator_new (const TarnCudaContext *context, GError **error)
 {
@@ -206,8 +209,9 @@ shared_free (TarnCudaShared *shared)
   g_free (shared);
 }
 
-/* Makes a pool that replaces @older, or the device's first one if @older is NULL.  If another
- * thread was first, returns that thread's pool.  Takes no lock, because the driver may be slow. */
+/* Makes a shared pool of a device, which replaces @older; @older is NULL for the device's first
+ * pool.  If another thread has made a pool meanwhile, returns that thread's pool.  Takes no lock,
+ * because the driver may be slow. */
 static TarnCudaShared *
 replace (CUdevice device, TarnCudaShared *older, GError **error)
 {

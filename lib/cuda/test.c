@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds tests that run once for each chosen CUDA device, each in its own context. */
+ * Adds tests that run once on each chosen CUDA device.  Each run has its own context. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -21,8 +21,8 @@ is_same (gconstpointer a, gconstpointer b)
   return ((const TarnCudaDevice *) a)->device_index == ((const TarnCudaDevice *) b)->device_index;
 }
 
-/* Returns the tests of the chosen devices.  If there are no devices because there is no driver,
- * gives the driver's error as the reason. */
+/* Returns the struct for tests on CUDA devices, which lists the chosen devices.  If there are no
+ * devices because there is no driver, the struct contains the driver's error as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {
@@ -39,8 +39,8 @@ get_tests (void)
   return &tests;
 }
 
-/* Clears the memos of contexts, in which a test may have left values.  Then pops the test's context
- * if that is the current one, and destroys it. */
+/* Destroys the context of a test.  First clears the memos of contexts, in which the test may have
+ * left values, and pops the context if it is the current one. */
 static void
 close_context (const TarnCudaDriver *driver, CUcontext context)
 {

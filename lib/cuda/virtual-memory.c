@@ -15,7 +15,8 @@
 
 /* Facts about a device */
 
-/* Finds the value of a device's attribute; 0 if the driver does not know the attribute. */
+/* Finds the value of a device's attribute.  The value is 0 if the driver does not know the
+ * attribute. */
 static gboolean
 get_attribute (const TarnCudaDriver *driver, unsigned int attribute, CUdevice device, int *value,
                GError **error)
@@ -47,9 +48,10 @@ make_properties (const TarnCudaVirtual *self, CUdevice device, gboolean has_rdma
                                .rdma = has_rdma != FALSE };
 }
 
-/* Finds the granularity of a device's virtual memory.  It is 0 if the device has no virtual memory
- * after all, although its attribute says so: the driver returns CUDA_ERROR_NOT_SUPPORTED, or a
- * granularity that is no power of two, which no heap could use. */
+/* Finds the granularity of a device's virtual memory: sizes and addresses are multiples of it.  The
+ * device's attribute says that the device has virtual memory, but this may be wrong: the driver may
+ * return CUDA_ERROR_NOT_SUPPORTED, or a granularity that is no power of two, which no heap could
+ * use.  In these cases, sets the granularity to 0. */
 static gboolean
 get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUdevice device,
                  gsize *granularity, GError **error)
@@ -131,8 +133,8 @@ check_exportable (const TarnCudaContext *context, GError **error)
   return is_supported || set_not_supported (error, context->device, "cannot export memory");
 }
 
-/* Fails if the device @peer cannot access memory of the context's device.  Otherwise that error
- * would come only when the first memory is mapped. */
+/* Fails if the device @peer cannot access memory of the context's device.  Without this check, the
+ * error would come only when Tarn maps the first memory. */
 static gboolean
 check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -152,7 +154,8 @@ check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
 }
 
 /* Adds a device that can access the memory that will be mapped.  Sizes of memory must then be
- * multiples of either device's granularity, so the greater one is used. */
+ * multiples of the granularity of each of these devices, so this function raises the granularity to
+ * the greatest of them. */
 static gboolean
 add_peer (TarnCudaVirtual *self, const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -187,7 +190,8 @@ add_all_access (TarnCudaVirtual *self, const TarnCudaContext *context,
   return TRUE;
 }
 
-/* Finds the properties of a device's virtual memory.  Leaves the granularity 0 if it has none. */
+/* Finds the properties of a device's virtual memory.  If the device has no virtual memory, leaves
+ * the granularity 0. */
 static gboolean
 find_virtual_memory (TarnCudaVirtual *self, const TarnCudaContext *context,
                      const TarnCudaDeviceOptions *options, GError **error)
@@ -237,7 +241,8 @@ _tarn_cuda_virtual_clear (TarnCudaVirtual *self)
 
 /* Functions for a heap */
 
-/* Returns TRUE if a call succeeded; otherwise FALSE, with an error that states the size. */
+/* Returns TRUE if a call of the driver succeeded.  Otherwise returns FALSE with an error that
+ * states the size. */
 static gboolean
 check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size,
             GError **error)
@@ -297,7 +302,7 @@ create (const TarnCudaMemoryAllocator *self, gsize size, gboolean has_rdma,
   return self->home.context.driver->cuMemCreate (handle, size, &properties, 0);
 }
 
-/* Returns TRUE if a status means that the driver does not support a request. */
+/* Returns TRUE if a status means that the driver does not support what was asked of it. */
 static gboolean
 is_refusal (unsigned int status)
 {
@@ -305,10 +310,10 @@ is_refusal (unsigned int status)
          || status == TARN_CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Makes memory, for GPUDirect RDMA if possible.  The attribute says only that the device supports
- * RDMA; a container or a virtual machine may lack other things that RDMA needs.  Memory that a
- * network card cannot reach is better than none.  So if the driver makes memory only without RDMA,
- * logs that one time, and asks for RDMA no more. */
+/* Makes memory, for GPUDirect RDMA if possible.  The device's attribute says only that the device
+ * supports RDMA; a container or a virtual machine may lack other things that RDMA needs.  Memory
+ * that a network card cannot reach is better than no memory.  So if the driver makes memory only
+ * without RDMA, logs a message, and never asks for RDMA again. */
 static unsigned int
 create_as_can_be (TarnCudaMemoryAllocator *self, gsize size, unsigned long long *handle)
 {

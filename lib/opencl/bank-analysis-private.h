@@ -12,8 +12,9 @@
 #define TARN_BANK_MAX_PATTERNS 40
 #define TARN_BANK_MAX_LANES 64
 
-/* An access pattern.  Lanes are the work items that may access local memory at the same time.  A
- * lane accesses the word of 4 bytes with the index (lane % run) * stride + lane / run * shift. */
+/* An access pattern: which word of local memory each lane accesses.  Lanes are the work items that
+ * may access local memory at the same time.  Lane n accesses the word (of 4 bytes) with this index:
+ * (n % run) * stride + (n / run) * shift */
 typedef struct
 {
   guint run;

@@ -1,39 +1,43 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds the layout of banks that explains the measured times best.  Lanes that access different
- * words of one bank do so in several passes.  For each possible layout, and for each pattern, this
- * file computes the number of passes.  With the right layout, the times are on a line: a constant
- * plus a time for each pass.  The answer is the layout whose line fits the times best, if it fits
- * well enough.
+ * Finds the layout of local memory's banks from the measured times of access patterns.  Lanes (work
+ * items that access the memory at the same time) that access different words of one bank do so one
+ * after another, in several passes.  For each possible layout and each pattern, this file computes
+ * the number of passes.  With the right layout, the times are on a line: a constant, plus a fixed
+ * time for each pass.  So this file fits a line for each layout, and chooses the layout whose line
+ * fits the times best, if it fits well enough.
  *
- * Errors of measurement grow with the time, so this file uses relative errors.  A few times may be
- * far too long because something else ran meanwhile, so each layout may leave out the patterns that
- * fit it worst. */
+ * Errors of measurement grow with the time, so a fit uses relative errors.  Another program may
+ * make a few times far too long, so a fit may leave out the few patterns that fit worst. */
 
 #include "bank-analysis-private.h"
 
-/* One in this many patterns may be left out. */
+/* A fit may leave out one pattern for each PATTERNS_PER_OUTLIER patterns. */
 #define PATTERNS_PER_OUTLIER 20
 
 /* The memory has banks if the slowest pattern takes at least MIN_SLOWDOWN times as long as the
- * fastest, and the line explains at least the share MIN_EXPLAINED of how the times vary. */
+ * fastest, and the fitted line explains at least MIN_EXPLAINED (R squared) of the variation. */
 #define MIN_SLOWDOWN 1.5
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* bytes after which banks repeat; longer periods look the same */
+#define MAX_PERIOD_BYTES 1024 /* the longest period of banks that the patterns can show */
 
 /* Patterns */
 
-/* Lists the patterns that fit into @bytes.  What they tell, and how:
- *   the number of banks  strides that are powers of two, up to the stride at which all lanes access
- *                        one bank
- *   banks, or a cache    odd strides: with banks, lanes never conflict, however far apart they are
- *   the width of a bank  pairs and fours of lanes, 513 or 514 words apart.  Their words are 1 or 2
- *                        words apart, but in different rows: a wide bank has both of them
- *   the number of lanes  both halves of the lanes, each in one bank: in the same bank, or in two.
- *   at a time            It makes no difference if the halves access the memory in turn */
+/* Lists the access patterns that fit into @bytes of local memory.  What the patterns show:
+ *
+ * - strides that are powers of two: the number of banks.  The time grows with the stride until all
+ *   lanes access one bank.
+ * - odd strides: whether the memory has banks, or is a cache.  With banks, such lanes never
+ *   conflict, however far apart their words are.
+ * - pairs and fours of lanes, 513 or 514 words apart: the width of a bank.  Modulo the number of
+ *   banks, their words are 1 or 2 words apart, but in different rows, so they conflict in a wide
+ *   bank.
+ * - two halves of the lanes, each half in one bank, either both in the same or in two: the number
+ *   of lanes that access the memory at a time.  If the halves take turns, both cases take equally
+ *   long. */
 guint
 _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *patterns)
 {
@@ -63,7 +67,7 @@ _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
   return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
 }
 
-/* Returns TRUE if an earlier lane accesses the same word.  The two lanes then share a pass. */
+/* Returns TRUE if an earlier lane of the group accesses the same word: both then share a pass. */
 static gboolean
 is_seen (const guint *words, guint n, guint word)
 {
@@ -78,7 +82,7 @@ is_seen (const guint *words, guint n, guint word)
 static guint
 count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pattern, guint first)
 {
-  guint words[TARN_BANK_MAX_LANES]; /* as wide as a bank */
+  guint words[TARN_BANK_MAX_LANES]; /* indices of words that are as wide as a bank */
   guint in_bank[MAX_BANKS] = { 0 };
   guint most = 0;
 
@@ -94,7 +98,8 @@ count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pat
   return most;
 }
 
-/* Returns the number of passes of a pattern.  @memory: a hypothesis for this number of @lanes. */
+/* Returns the number of passes (accesses one after another) that @lanes lanes need for an access
+ * pattern, if @memory is the layout of the banks. */
 guint
 _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPattern *pattern,
                                 guint lanes)
@@ -108,7 +113,8 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
 }
 
 /* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there is none.
- * In a hypothesis all lanes access the memory at a time, or half of them if half is at least 16. */
+ * In a hypothesis, all lanes access the memory at a time, or half of them if half is at least
+ * 16. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -125,7 +131,7 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
 
 /* Lines */
 
-/* The time and the number of passes of each pattern.  A pattern with a weight of 0 is left out. */
+/* The time and the number of passes of each pattern.  A fit leaves out patterns of weight 0. */
 typedef struct
 {
   gdouble passes[TARN_BANK_MAX_PATTERNS];
@@ -243,7 +249,7 @@ fit_points (Points *points, Fit *fit)
 
 /* The answer */
 
-/* Computes the result from the two best fits.  @next: the second best, of another hypothesis. */
+/* Computes the result from the best fit and the second best (@next), that of another layout. */
 static void
 decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
 {
@@ -263,8 +269,8 @@ decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
     result->confidence = best->explained * (1 - best->unexplained / next->unexplained);
 }
 
-/* Finds the banks, and fills in the result of tarn_opencl_measure_local_memory ().  @times: the
- * time of each pattern, positive, in any unit. */
+/* Finds the banks from the times of patterns, and fills in @result, the result of
+ * tarn_opencl_measure_local_memory ().  @times: the time of each pattern, positive, in any unit. */
 void
 _tarn_opencl_analyze_banks (const TarnBankPattern *patterns, const gdouble *times, guint n,
                             guint lanes, TarnOpenclLocalMemory *result)

@@ -8,11 +8,12 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* A query of cl_amd_device_attribute_query: the free KiB, and the KiB of the largest free range. */
+/* CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, a query of the extension cl_amd_device_attribute_query.  Its
+ * answer is two numbers, in KiB: the free memory, and the size of the largest free range. */
 #define FREE_MEMORY_AMD 0x4039
 #define FREE_MEMORY_EXTENSION "cl_amd_device_attribute_query"
 
-/* Asks the driver how much memory a device has, and how much of it is free.  *free_bytes becomes
+/* Asks the driver how much memory a device has, and how much of it is free.  Sets *free_bytes to
  * G_MAXUINT64 if the driver does not state the free memory. */
 static gboolean
 ask_device (cl_device_id device, guint64 *bytes, guint64 *free_bytes, GError **error)

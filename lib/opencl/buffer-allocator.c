@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of buffers (cl_mem).  After clCreateBuffer () a driver may allocate memory on a device
- * only when a command uses the buffer, and run out of memory then (OpenCL 3.0 specification,
- * section 5.2.1, "Creating Buffer Objects").  The deferred allocator accepts that.  The immediate
- * allocator moves each new buffer to its queue's device at once. */
+ * Allocators of OpenCL buffers (cl_mem).  When clCreateBuffer () succeeds, the driver may not have
+ * allocated memory on any device yet.  It may do so only when a command uses the buffer, and the
+ * command then fails if the device has no memory (OpenCL 3.0 specification, section 5.2.1,
+ * "Creating Buffer Objects").  The deferred allocator accepts this.  The immediate allocator moves
+ * each new buffer to the device of the allocator's queue at once. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -15,22 +16,22 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* The flags that clCreateSubBuffer () accepts.  A sub-buffer inherits the other flags of its buffer
- * (OpenCL 3.0 specification, section 5.2.1, clCreateSubBuffer). */
+/* The flags that may be passed to clCreateSubBuffer ().  A sub-buffer inherits its buffer's other
+ * flags (OpenCL 3.0 specification, section 5.2.1, clCreateSubBuffer). */
 #define PART_FLAGS                                                                                 \
   (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_HOST_WRITE_ONLY               \
    | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
-/* An allocator's constants. */
+/* The user data of an allocator of buffers; constant. */
 typedef struct
 {
-  TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
+  TarnOpenclHome home; /* first (order-private.h); the deferred allocator has no queue */
   cl_mem_flags flags;
-  TarnOpenclTraits traits; /* set by the immediate allocator; in the deferred one all 0 */
+  TarnOpenclTraits traits; /* the device's; all 0 in the deferred allocator */
 } BufferAllocator;
 
-/* Makes the driver allocate a buffer's memory, by a command that leaves its content undefined.
- * Does not wait for the command: the call that enqueues it says already if there is no memory. */
+/* Makes the driver allocate a new buffer's memory, by a command that leaves the content undefined.
+ * Does not wait for the command, because enqueueing it already fails if there is no memory. */
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
@@ -63,8 +64,8 @@ make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **
   return FALSE;
 }
 
-/* Returns the greatest CL_DEVICE_MAX_MEM_ALLOC_SIZE of a context's devices, the limit that
- * clCreateBuffer () applies.  Returns 0 if no device states it. */
+/* Returns the most bytes that clCreateBuffer () accepts: the greatest CL_DEVICE_MAX_MEM_ALLOC_SIZE
+ * of the context's devices.  Returns 0 if no device states it. */
 static cl_ulong
 get_max_size (cl_context context)
 {
@@ -138,16 +139,19 @@ set_part_error (cl_int status, gsize offset, gsize size, GError **error)
   _tarn_opencl_set_error_with_text (error, "clCreateSubBuffer", status, text);
 }
 
-/* Makes a sub-buffer.  It is a buffer of its own to every command, kernel and query, except that:
+/* Makes a sub-buffer.  Commands, kernels and queries treat a sub-buffer like any buffer, except
+ * that:
  *
  * - it cannot have sub-buffers: clCreateSubBuffer () returns CL_INVALID_MEM_OBJECT;
- * - queries show its buffer (CL_MEM_ASSOCIATED_MEMOBJECT), and its offset there (CL_MEM_OFFSET);
+ * - queries show the whole buffer (CL_MEM_ASSOCIATED_MEMOBJECT) and the offset in it
+ *   (CL_MEM_OFFSET);
  * - it is aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN, and a new buffer is often aligned better;
  * - if one command uses the sub-buffer while another uses the whole buffer, the results are
- *   undefined unless both only read;
- * - between devices that share no memory, a driver may move the whole buffer for the sub-buffer.
- *   By its source, PoCL before 7.0 does, and then waits for the latest command on the buffer only,
- *   not for earlier commands on other queues of the same device.
+ *   undefined unless both commands only read;
+ * - if a device that shares no memory with the buffer's device uses the sub-buffer, a driver may
+ *   move the whole buffer there.  By its source, PoCL before 7.0 does, and then waits only for the
+ *   latest command on the whole buffer, not for earlier commands on other queues of the same
+ *   device.
  *
  * Moves nothing to a device, because the immediate allocator has already moved the whole buffer. */
 static gboolean
@@ -159,7 +163,7 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   cl_int status;
   cl_mem buffer;
 
-  /* A suballocation of 0 bytes has no buffer either. */
+  /* OpenCL has no empty sub-buffers either. */
   if (size == 0)
     return TRUE;
   buffer = _tarn_cl.clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,
@@ -209,9 +213,9 @@ buffer_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Finds the alignment of sub-buffers, in bytes; OpenCL states it in bits.  Takes the greatest
- * alignment that any device needs, because clCreateSubBuffer () accepts an alignment that only one
- * device can use, and commands on another device's queue would then fail. */
+/* Finds the alignment of sub-buffers in bytes (OpenCL states it in bits): the greatest alignment
+ * that any device of the context needs.  clCreateSubBuffer () accepts a smaller alignment if it
+ * suffices for one of the devices, but commands on another device's queue would then fail. */
 static gboolean
 find_part_alignment (cl_context context, gsize *alignment, GError **error)
 {
@@ -227,7 +231,7 @@ find_part_alignment (cl_context context, gsize *alignment, GError **error)
         return FALSE;
       max = MAX (max, bits);
     }
-  /* lib/core accepts only powers of two. */
+  /* lib/core accepts only powers of two, so round the alignment up to a power of two. */
   for (*alignment = 1; *alignment < max / 8; *alignment *= 2)
     ;
   return TRUE;
@@ -235,7 +239,7 @@ find_part_alignment (cl_context context, gsize *alignment, GError **error)
 
 /* Makes an allocator.  Tarn may release a buffer or a sub-buffer before the commands that use it
  * are done, because OpenCL keeps the object until then (OpenCL 3.0 specification, section 5.5.1,
- * clReleaseMemObject).  A buffer stays as long as its sub-buffers. */
+ * clReleaseMemObject).  OpenCL also keeps a buffer until its last sub-buffer is destroyed. */
 static TarnAllocator *
 buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about devices that only a kernel shows: builds a small kernel, queries and releases it. */
+ * Finds out facts that OpenCL states only for a kernel: builds a small kernel, and queries it. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -9,7 +9,7 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* A small kernel, its program and its context; owned, NULL until they are made. */
+/* A small kernel, its program and its context: references, or NULL until the objects are made. */
 typedef struct
 {
   cl_context context; /* NULL also if the caller passed a context */
@@ -41,7 +41,7 @@ make_context (cl_device_id device, GError **error)
   return context;
 }
 
-/* Builds the kernel named "probe" from a source.  The caller clears @probe, even after an error. */
+/* Builds @source, and makes its kernel "probe".  The caller clears @probe even after a failure. */
 static gboolean
 test_program_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
                    GError **error)
@@ -102,7 +102,8 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
   return TRUE;
 }
 
-/* Finds out as how many arguments a driver counts one struct of two members. */
+/* Finds out how many arguments a driver counts in a kernel whose only argument is a struct of two
+ * members.  1 is right. */
 static gboolean
 count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count, GError **error)
 {
@@ -121,7 +122,8 @@ count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count,
   return FALSE;
 }
 
-/* Finds out whether PoCL counts a struct argument as several: up to 0.13 it does, 0.14 may. */
+/* Finds out whether PoCL counts a struct argument as several arguments.  PoCL 0.13 and older do.
+ * 0.14 may do so, so for 0.14 this function builds a kernel and asks PoCL for the count. */
 static gboolean
 has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError **error)
 {
@@ -138,7 +140,8 @@ has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError
   return TRUE;
 }
 
-/* Finds the bug of a driver in counting struct arguments.  @bug: NULL or a static string. */
+/* Finds out whether a driver miscounts the arguments of kernels with a struct argument.  Sets *bug
+ * to the static string "apple" or "pocl", which names the driver, or to NULL if it counts right. */
 static gboolean
 find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
 {

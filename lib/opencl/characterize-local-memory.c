@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts about how work items access a device's local memory.  OpenCL has no query for them.  Most
- * are known only for NVIDIA's early devices, and guessed for others.  A function tells its caller
- * if the answer is a guess. */
+ * Finds out how work items access a device's local memory, such as the number of banks.  OpenCL has
+ * no query for this.  Most answers are known only for NVIDIA's early devices, and are guesses for
+ * other devices.  A function whose answer may be a guess tells its caller whether it is one. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -13,7 +13,7 @@
 typedef struct
 {
   cl_device_type type;
-  guint major, minor; /* compute capability; both 0: none */
+  guint major, minor; /* CUDA's compute capability; 0 and 0 if the device has none */
 } Kind;
 
 static gboolean
@@ -31,15 +31,16 @@ is_cpu (const Kind *kind)
          && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns the number of banks of local memory.  As many work items can access local memory at the
- * same time. */
+/* Returns the number of banks of local memory.  This is also the number of work items that can
+ * access local memory at the same time. */
 static guint
 get_width (const Kind *kind)
 {
   return kind->major >= 2 ? 32 : 16;
 }
 
-/* Explains why get_width () is a guess, transfer full.  Returns NULL if it is no guess. */
+/* Returns a text that explains why the number that get_width () returns is a guess, transfer full.
+ * Returns NULL if the number is known.  @what: what the number counts, such as "banks". */
 static gchar *
 explain_guess (const Kind *kind, const gchar *what)
 {
@@ -99,8 +100,8 @@ tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, 
   return TRUE;
 }
 
-/* Fails if a CPU's local memory has no banks, because it is a part of global memory (OpenCL 3.0
- * specification, section 4.2, CL_DEVICE_LOCAL_MEM_TYPE). */
+/* Fails if the local memory of a CPU is a part of global memory (CL_DEVICE_LOCAL_MEM_TYPE is
+ * CL_GLOBAL; OpenCL 3.0 specification, section 4.2).  Global memory has no banks. */
 static gboolean
 check_banks (cl_device_id device, GError **error)
 {
@@ -155,7 +156,8 @@ tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *byte
   return TRUE;
 }
 
-/* Joins the texts that are not NULL.  Returns NULL if all texts are NULL. */
+/* Joins explanations of guesses to one text, transfer full.  Each explanation may be NULL.  Returns
+ * NULL if all of them are NULL. */
 static gchar *
 join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
 {
@@ -168,8 +170,8 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* Finds how work items access elements of @item_size bytes.  *@guess becomes the reason why the
- * answer is a guess, transfer full, or NULL. */
+/* Fills in how work items access elements of @item_size bytes.  Sets *guess to a text that explains
+ * why the answer is a guess, transfer full, or to NULL if the answer is known. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

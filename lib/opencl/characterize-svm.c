@@ -8,7 +8,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* A query newer than OpenCL 1.2. */
+/* CL_DEVICE_SVM_CAPABILITIES, which headers of OpenCL 1.2 lack. */
 #define DEVICE_SVM_CAPABILITIES 0x1053
 
 typedef enum
@@ -19,8 +19,8 @@ typedef enum
   ATOMICS = 1 << 3
 } Capability;
 
-/* Asks a device for its capabilities.  A device before OpenCL 2.0 has none, and does not know the
- * query, so it is not asked. */
+/* Finds out which kinds of shared virtual memory a device has.  A device older than OpenCL 2.0 has
+ * none, and does not know the query, so this function does not ask it. */
 static gboolean
 get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error)
 {

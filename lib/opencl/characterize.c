@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Facts by which programs choose devices and platforms, and which no single OpenCL query states. */
+ * Finds out facts about devices and platforms by which programs choose among them, such as the size
+ * of a SIMD group.  No single OpenCL query states such a fact for all drivers. */
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* Returns TRUE if a vendor's name contains @words, in upper or lower case.  @words: lower case. */
+/* Returns TRUE if a vendor's name in lower case contains @words, which must be in lower case. */
 static gboolean
 names (const gchar *vendor, const gchar *words)
 {
@@ -26,7 +27,7 @@ is_nvidia (const gchar *vendor)
   return names (vendor, "nvidia");
 }
 
-/* Returns TRUE for AMD.  It does not look for "ati", because "Corporation" contains it. */
+/* Returns TRUE if the vendor is AMD.  Does not search for "ati", which "Corporation" contains. */
 static gboolean
 is_amd (const gchar *vendor)
 {
@@ -88,7 +89,8 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   return TRUE;
 }
 
-/* Finds the SIMD group size by vendor and type, if the device does not state its warp size. */
+/* Finds the SIMD group size of a device that does not state its warp size, from the vendor and
+ * type.  Sets *size to 0 if the size is unknown. */
 static gboolean
 find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 {
@@ -149,7 +151,8 @@ tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **err
                       is_amd (vendor) || is_nvidia (vendor) ? " -cl-strict-aliasing" : NULL, NULL);
 }
 
-/* Reads PoCL's version from CL_PLATFORM_VERSION, such as "OpenCL 3.0 PoCL 3.1+debian". */
+/* Reads PoCL's version from a text of CL_PLATFORM_VERSION, such as "OpenCL 3.0 PoCL 3.1+debian".
+ * Returns FALSE if the text contains no version of PoCL. */
 static gboolean
 parse_pocl_version (const gchar *version, guint *major, guint *minor)
 {

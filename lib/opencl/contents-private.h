@@ -8,15 +8,16 @@
 
 #include "order-private.h"
 
-/* Reads bytes of a buffer that was made with @flags.  The host waits until they are read. */
+/* Reads bytes of a buffer to @bytes.  The host waits until they are read.  @flags: the flags with
+ * which the buffer was created. */
 gboolean _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem buffer,
                                    gsize offset, gsize size, gpointer bytes, GError **error);
-/* Fills bytes of a buffer.  Later commands on the home's queue see the new bytes.  If the home has
- * no queue, later commands on every queue see them. */
+/* Fills bytes of a buffer.  Later commands see the new bytes: those on the queue of the buffer's
+ * allocator (@home), or, if the allocator has no queue, those on every queue. */
 gboolean _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset,
                                    gsize size, guint8 byte, GError **error);
 
-/* Read and fill shared virtual memory.  The host waits until that is done. */
+/* These two functions read and fill shared virtual memory.  The host waits until that is done. */
 gboolean _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize size,
                                 gpointer bytes, GError **error);
 gboolean _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size,

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads and fills memory, for TARN_DEBUG, on the allocator's queue, after the commands that the
- * program has put there.  If the allocator has no queue, uses a new queue. */
+ * Reads and fills the memory of blocks, for the checks that TARN_DEBUG switches on.  A read or a
+ * fill runs on the allocator's queue, after the commands that the program has already enqueued
+ * there.  If the allocator has no queue, this file uses a new queue. */
 
 #include "contents-private.h"
 
@@ -12,10 +13,10 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* The host must not read buffers with these flags, so it reads a copy of them. */
+/* Flags of buffers that the host must not read.  The host reads a copy of such a buffer instead. */
 #define UNREADABLE (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_WRITE_ONLY)
 
-/* The most bytes that one copy fills. */
+/* The most bytes of shared virtual memory that one copy fills. */
 #define MAX_COPY_BYTES ((gsize) 1 << 20)
 
 static cl_command_queue
@@ -32,16 +33,17 @@ make_queue (cl_context context, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error) ? queue : NULL;
 }
 
-/* Returns TRUE if the home has a queue, and the queue runs its commands in order. */
+/* Returns TRUE if the allocator has a queue (@home), and the queue runs its commands in order. */
 static gboolean
 is_in_order (const TarnOpenclHome *home)
 {
   return home->queue != NULL && _tarn_opencl_check_in_order (home->queue, NULL);
 }
 
-/* Returns the home's queue, or a new queue if the home has none.  The program's earlier commands on
- * the queue are done before later ones: if the queue is out of order, waits for them here.  Returns
- * NULL with an error if that fails. */
+/* Returns the queue for a read or a fill: the allocator's queue, or a new one if the allocator has
+ * none.  If the queue is out of order, the host first waits until the program's earlier commands
+ * are done, because the read or fill could otherwise run before them.  Returns NULL with an error
+ * on failure. */
 static cl_command_queue
 begin (const TarnOpenclHome *home, GError **error)
 {
@@ -99,7 +101,8 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
   return is_read;
 }
 
-/* Does not wait on a queue in order: OpenCL keeps a released buffer until its commands are done. */
+/* Fills bytes of a buffer.  On an in-order queue, the host does not wait for the fill, because
+ * OpenCL keeps a released buffer until its commands are done.  On other queues, the host waits. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)
@@ -142,8 +145,9 @@ _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize s
   return is_read;
 }
 
-/* Fills by blocking copies.  If the host did not wait, a command could still fill the memory after
- * it was freed and has another owner.  A blocking copy that returns is complete, or has failed. */
+/* Fills shared virtual memory by blocking copies, which are complete or have failed when they
+ * return.  If the host did not wait, a copy could run after the memory was freed, and overwrite the
+ * bytes of the memory's next owner. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)

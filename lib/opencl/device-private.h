@@ -8,7 +8,7 @@
 
 #include <tarn/opencl.h>
 
-/* Queries of cl_nv_device_attribute_query, for _tarn_opencl_get_device_extra (). */
+/* Constants of the extension cl_nv_device_attribute_query, for _tarn_opencl_get_device_extra (). */
 #define TARN_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV 0x4000
 #define TARN_DEVICE_COMPUTE_CAPABILITY_MINOR_NV 0x4001
 #define TARN_DEVICE_WARP_SIZE_NV 0x4003

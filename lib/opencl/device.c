@@ -19,9 +19,10 @@ _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointe
                              "clGetDeviceInfo", error);
 }
 
-/* Asks for a number for which only some drivers have a query.  The number is 0 if the driver does
- * not know the query, which either of two statuses means.  Does not check the driver's list of
- * extensions, because a driver may not list this one (PoCL's for CUDA). */
+/* Asks a device for a number, by a query that only some drivers know.  Sets *value to 0 if the
+ * driver does not know the query (two statuses mean this).  Does not check the device's list of
+ * extensions, because a driver may know the query without listing its extension (PoCL's for
+ * CUDA). */
 gboolean
 _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint *value,
                                GError **error)
@@ -37,7 +38,7 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
   return TRUE;
 }
 
-/* Asks for a string of any length, transfer full.  Returns NULL with an error on failure. */
+/* Gets a device's string of any length, transfer full.  Returns NULL with an error on failure. */
 gchar *
 _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {
@@ -77,8 +78,8 @@ _tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info i
   return _tarn_opencl_get_platform_string (platform, info, error);
 }
 
-/* Asks for a device's version of OpenCL.  CL_DEVICE_VERSION is a text such as "OpenCL 3.0",
- * followed by any text of the vendor's. */
+/* Finds the version of OpenCL that a device supports.  Reads it from CL_DEVICE_VERSION, a text that
+ * begins like "OpenCL 3.0".  The vendor may append any text. */
 gboolean
 _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
 {
@@ -96,7 +97,8 @@ _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor
   return FALSE;
 }
 
-/* Returns TRUE if @extensions (CL_DEVICE_EXTENSIONS, separated by spaces) contains a name. */
+/* Returns TRUE if @extensions contains the extension @name.  @extensions is the text of
+ * CL_DEVICE_EXTENSIONS: names with spaces between them. */
 gboolean
 _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
 {

@@ -2,15 +2,15 @@
  * SPDX-License-Identifier: MIT
  *
  * The functions of OpenCL that Tarn calls.  Tarn does not link with the OpenCL library, but opens
- * it at the first need, so a program that uses Tarn starts on a machine without OpenCL. */
+ * it when a program first needs OpenCL.  So a program that uses Tarn starts without OpenCL, too. */
 
 #ifndef TARN_OPENCL_DRIVER_PRIVATE_H
 #define TARN_OPENCL_DRIVER_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* X (name): functions that Tarn requires, of OpenCL 1.2, whose header declares their types.  If
- * OpenCL lacks one, loading it fails. */
+/* The functions that Tarn requires, as a list X (name).  The header of OpenCL 1.2 declares their
+ * types.  If OpenCL lacks one of them, _tarn_opencl_load () fails. */
 #define TARN_OPENCL_REQUIRED(X)                                                                    \
   X (clBuildProgram)                                                                               \
   X (clCreateBuffer)                                                                               \
@@ -59,8 +59,8 @@
   X (clSetMemObjectDestructorCallback)                                                             \
   X (clWaitForEvents)
 
-/* X (result, name, arguments): optional functions, for images and of OpenCL 2.0.  If OpenCL lacks
- * one, its pointer is NULL. */
+/* The functions that Tarn can do without, as a list X (result, name, arguments): those for images,
+ * and those of OpenCL 2.0.  If OpenCL lacks one of them, its pointer in _tarn_cl is NULL. */
 #define TARN_OPENCL_OPTIONAL(X)                                                                    \
   X (cl_mem, clCreateImage,                                                                        \
      (cl_context context, cl_mem_flags flags, const cl_image_format *format,                       \
@@ -89,14 +89,15 @@ typedef struct
 #undef X
 } TarnOpenclDriver;
 
-/* The table through which Tarn calls OpenCL.  It is constant after _tarn_opencl_load () has
- * returned TRUE, and must not be used before.  So each public function that calls OpenCL first
- * calls _tarn_opencl_load ().  A function that takes an object of Tarn's need not call it, because
- * the public function that made the object did. */
+/* The table of OpenCL's functions, through which Tarn calls OpenCL.  The table must not be used
+ * before _tarn_opencl_load () has returned TRUE, and is constant afterwards.  So each public
+ * function that calls OpenCL first calls _tarn_opencl_load ().  A function that takes one of Tarn's
+ * objects need not do so, because the public function that made the object has already done it. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL unless it is loaded.  If the first try fails, each call returns FALSE with that
- * error, TARN_ERROR_NO_DRIVER.  Fails with TARN_ERROR_FORKED in a child of fork (). */
+/* Loads OpenCL unless it is loaded.  If the first try fails, each call of this function returns
+ * FALSE with the error of that try, TARN_ERROR_NO_DRIVER.  Fails with TARN_ERROR_FORKED in a child
+ * of fork (). */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Loads OpenCL, once in a process.  Prefers functions that the process has already: functions of
- * the OpenCL library that the program is linked with, or functions with these names that the
- * program itself defines.  The OpenCL library is never closed, because it has loaded drivers, whose
- * threads and exit handlers need their code. */
+ * Loads OpenCL once in a process: finds OpenCL's functions by their names.  Prefers functions that
+ * the process already has: those of the OpenCL library that the program is linked with, or
+ * functions of the same names that the program itself defines.  Otherwise takes the functions of
+ * libOpenCL.so.1.  Never closes this library, because it has loaded drivers, and the drivers'
+ * threads and exit handlers still need the drivers' code. */
 
 #include "driver-private.h"
 
@@ -14,22 +15,24 @@
 
 #define LIBRARY "libOpenCL.so.1"
 
-TarnOpenclDriver _tarn_cl; /* written once, before is_loaded */
+TarnOpenclDriver _tarn_cl; /* written once, before is_loaded becomes TRUE */
 
-/* A way to find functions. */
+/* A function that finds OpenCL's functions by their names, and its user data. */
 typedef struct
 {
   TarnOpenclFindFunc find; /* find_in_process (), or the program's own */
-  gpointer user_data;      /* for find_in_process (): the library; NULL: the process has OpenCL */
+  /* The argument of find.  For find_in_process () the handle of the OpenCL library, or NULL if the
+   * library could not be opened and the process itself has OpenCL's functions. */
+  gpointer user_data;
 } Finder;
 
 static gint is_loaded;   /* atomic */
-static gint has_library; /* atomic: OpenCL was found, but may be unusable */
+static gint has_library; /* atomic; TRUE: OpenCL was found, even if it lacks functions */
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 /* Guarded by the lock. */
-static GError *load_error; /* the error of the first try; NULL: no try has failed */
-static Finder finder;      /* constant when is_loaded */
+static GError *load_error; /* the error of the first failed try; NULL: none failed */
+static Finder finder;      /* constant after is_loaded has become TRUE */
 
 static gpointer
 find_in_process (const gchar *name, gpointer library)
@@ -39,7 +42,8 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Finds a function.  If it is missing, stores its name in *missing, if *missing is NULL. */
+/* Finds a function that Tarn requires.  If it is missing, stores its name in *missing, unless
+ * *missing already has the name of another function. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {
@@ -69,7 +73,8 @@ find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver
   return FALSE;
 }
 
-/* Stores the functions in _tarn_cl, and the way to find them, unless another thread was first. */
+/* Stores OpenCL's functions in _tarn_cl, and the finder that found them in @finder.  Returns FALSE
+ * and stores nothing if another thread or an earlier call has already stored functions. */
 static gboolean
 take (const TarnOpenclDriver *driver, const Finder *from)
 {
@@ -103,8 +108,8 @@ open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
   return FALSE;
 }
 
-/* Takes over an error, and stores it unless another thread was first.  Returns a copy of the stored
- * error. */
+/* Stores the error of a try to load OpenCL, unless another thread has stored an error before.
+ * Takes over @error.  Returns a copy of the stored error. */
 static GError *
 keep_error (GError *error)
 {

@@ -8,10 +8,11 @@
 
 #include "image-kinds-private.h"
 
-/* Makes an allocator of images.  Each new image is moved to the queue's device at once.  The size
- * of a block determines its kind of image, so only kinds that a caller has acquired can be
- * allocated.  @buffers: the pool towards whose limit the images count, or NULL.  Takes references
- * to all arguments.  Returns NULL with an error if, for example, the device has no images. */
+/* Makes an allocator of images, which moves each new image to the device of @queue at once.  The
+ * allocator finds in @kinds which kind of image has the requested number of bytes, so the caller
+ * acquires the kind there before the request.  @buffers: the pool of buffers towards whose limit
+ * the images count, or NULL.  Takes references to all arguments.  Returns NULL with an error if,
+ * for example, the device does not support images. */
 TarnAllocator *_tarn_opencl_image_allocator_new (cl_command_queue queue,
                                                  TarnOpenclImageKinds *kinds, TarnPool *buffers,
                                                  GError **error);

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of images, below a pool of images.  As with buffers, clCreateImage () may succeed
- * without memory on the device, so each new image is moved to the queue's device at once. */
+ * The allocator of images, below a pool of images.  clCreateImage (), like clCreateBuffer (), may
+ * succeed before the driver has allocated memory on a device.  So the allocator moves each new
+ * image to its queue's device at once, which makes the driver allocate the memory. */
 
 #include "image-allocator-private.h"
 
@@ -13,7 +14,7 @@
 #include "order-private.h"
 #include "status-private.h"
 
-/* An allocator's constants. */
+/* The user data of an allocator of images; constant. */
 typedef struct
 {
   TarnOpenclHome home; /* first: see order-private.h */
@@ -30,8 +31,8 @@ set_error (GError **error, const gchar *call, cl_int status, const TarnOpenclIma
   _tarn_opencl_set_error_with_text (error, call, status, text);
 }
 
-/* Makes the driver allocate an image's memory, by a command that leaves its content undefined.
- * Does not wait for the command: the call that enqueues it says already if there is no memory. */
+/* Makes the driver allocate a new image's memory, by a command that leaves the content undefined.
+ * Does not wait for the command, because enqueueing it already fails if there is no memory. */
 static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)
@@ -72,7 +73,8 @@ create (const ImageAllocator *self, const TarnOpenclImageKind *kind, gsize bytes
   return NULL;
 }
 
-/* Counts the bytes of an image towards the limit that images share with buffers. */
+/* Counts an image's bytes towards the limit of the pool of buffers, if the allocator has such a
+ * pool.  Fails if the limit leaves no room for them. */
 static gboolean
 charge (const ImageAllocator *self, gsize bytes, GError **error)
 {

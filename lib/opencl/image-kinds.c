@@ -1,42 +1,43 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of images.  A pool tells blocks apart by their size alone.  So each kind of which there are
- * images gets a number of bytes that no other kind has: the bytes of its pixels, or a few more.  If
- * each size has its own bin, the pool then never takes an image of one kind for another kind.
+ * Kinds of images: combinations of flags, format, type and sizes.  A pool distinguishes its cached
+ * blocks only by their size.  So each kind in use gets a number of bytes that no other kind has:
+ * the bytes of its pixels, or some more.  The pool has a bin (a list of cached blocks) for each
+ * number of bytes, so it never uses a cached image of one kind for a request of another kind.
  *
- * A kind is removed when its last image and its last request are gone, so that a program with ever
- * new sizes of images does not fill the tables. */
+ * A kind is removed when its last image is freed and no request for it is in progress.  Otherwise
+ * the tables would grow without end if a program uses ever new sizes of images. */
 
 #include "image-kinds-private.h"
 
 #include "common/lock-private.h"
 
-/* Constants newer than OpenCL 1.2, or missing in headers of that time. */
+/* Constants of OpenCL that headers of OpenCL 1.2 may lack. */
 #define DEPTH 0x10BD
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
 
-/* The most bytes of an image.  The sum of a few such numbers does not overflow. */
+/* The most bytes of an image: so few that the sum of several such numbers does not overflow. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
-/* If another kind has the bytes of a kind's pixels already, the kind gets up to FIRST_RANGE bytes
- * more.  The range doubles each time that TRIES_IN_RANGE numbers were taken. */
+/* If another kind already has the number of bytes of a kind's pixels, choose_bytes () tries random
+ * numbers above this number, at first within FIRST_RANGE bytes.  Each time that TRIES_IN_RANGE
+ * numbers already belonged to other kinds, it doubles the range. */
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
-/* A kind that has images or requests. */
+/* A kind in use, that is, with images or requests in progress. */
 typedef struct
 {
   TarnOpenclImageKind kind; /* first: the key in by_kind */
-  gsize bytes;              /* the key in by_bytes; no other kind's */
-  gsize n_uses;             /* images, and requests in progress; at least 1 */
+  gsize bytes;              /* the key in by_bytes; no other kind has it */
+  gsize n_uses;             /* number of images and requests in progress; at least 1 */
 } Entry;
 
-/* The kinds of a context's images: a kind is a combination of flags, format, type and sizes.  A
- * kind is in use if it has images or requests in progress.  One table finds a kind in use by these
- * properties, the other one by its number of bytes, which no other kind has.  Invariant: both
- * tables have the same entries. */
+/* The kinds of images in use in one pool: those with images or requests in progress.  One table
+ * finds a kind by its properties (flags, format, type and sizes), the other table by its number of
+ * bytes.  Invariant: both tables have the same entries. */
 struct _TarnOpenclImageKinds
 {
   gint ref_count;       /* atomic */
@@ -47,7 +48,7 @@ struct _TarnOpenclImageKinds
 
 /* From the program's arguments */
 
-/* The types of images, and the fields of cl_image_desc that each uses. */
+/* The types of images that a pool can have, and the fields of cl_image_desc that each type uses. */
 static const struct
 {
   cl_mem_object_type type;
@@ -61,7 +62,7 @@ static const struct
   { CL_MEM_OBJECT_IMAGE3D, "3D image", TRUE, TRUE, FALSE },
 };
 
-/* Finds the index of a type.  Returns G_N_ELEMENTS (types) if a pool cannot have such images. */
+/* Returns the index of a type in @types, or G_N_ELEMENTS (types) if pools have no such images. */
 static guint
 find_type (cl_mem_object_type type)
 {
@@ -72,7 +73,7 @@ find_type (cl_mem_object_type type)
   return i;
 }
 
-/* Fails for images that a pool cannot have, such as images that are made from a buffer. */
+/* Fails for images that a pool cannot have, such as images that share the memory of a buffer. */
 static gboolean
 check_desc (const cl_image_desc *desc, GError **error)
 {
@@ -145,7 +146,7 @@ _tarn_opencl_image_kind_get_desc (const TarnOpenclImageKind *kind)
   };
 }
 
-/* Appends a size if the image has it. */
+/* Appends the size of a dimension, unless it is 0. */
 static void
 append_size (GString *text, gsize size)
 {
@@ -171,7 +172,7 @@ _tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind)
 
 /* Bytes */
 
-/* Returns the number of channels of a pixel, or 4, the greatest number, for an unknown order. */
+/* Returns the number of channels of a channel order, or 4, the greatest, for an unknown order. */
 static gsize
 count_channels (cl_channel_order order)
 {
@@ -193,7 +194,7 @@ count_channels (cl_channel_order order)
     }
 }
 
-/* Returns the bytes of a pixel, as CL_IMAGE_ELEMENT_SIZE. */
+/* Returns the number of bytes of a pixel, like the query CL_IMAGE_ELEMENT_SIZE. */
 static gsize
 get_pixel_bytes (const cl_image_format *format)
 {
@@ -222,8 +223,8 @@ get_pixel_bytes (const cl_image_format *format)
     }
 }
 
-/* Multiplies bytes by the size of a dimension. 0 means that the image has no such dimension.
- * Returns FALSE if the result is too large. */
+/* Multiplies *bytes by @by, the size of a dimension of an image.  Does nothing if @by is 0, that
+ * is, if the image has no such dimension.  Returns FALSE if the product would exceed MAX_BYTES. */
 static gboolean
 multiply (gsize *bytes, gsize by)
 {
@@ -314,8 +315,9 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
-/* Chooses the size of a bin that is at least @at_least and that no kind has.  Tries sizes at
- * random, because many taken sizes may follow each other.  The caller holds the lock. */
+/* Chooses the number of bytes of a new kind: the block size of one of the pool's bins, at least
+ * @at_least, that no other kind has.  Tries sizes at random if the first does not do, because many
+ * sizes in a row may belong to other kinds.  The caller holds the lock of @kinds. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pools of images.  A pool of images is a plain pool over an allocator of images, so images have
- * all features of pools.  Each kind of image has a size of its own, and each size a bin of its own.
- * The allocator makes images of the kind whose size is requested. */
+ * Pools of images.  A pool of images is an ordinary pool over an allocator of images, so it has all
+ * features of pools.  Each kind of image (its flags, format, type and sizes) has its own number of
+ * bytes, and so its own bin in the pool.  From a requested number of bytes, the allocator finds the
+ * kind, and creates an image of this kind. */
 
 #include "common/argument-private.h"
 #include "common/lock-private.h"
@@ -14,17 +15,18 @@
 #include "memory-object-private.h"
 #include "order-private.h"
 
-/* Enough bits for each size of an image to have its own bin. */
+/* The pools' leading_bits_in_bin_id: enough bits for each size of an image to have its own bin. */
 #define LEADING_BITS 26
 
-/* By default the pool caches at most the device's memory divided by this number. */
+/* By default, a pool of images caches at most the device's memory divided by this number. */
 #define HELD_SHARE 8
 
-/* A link from a pool of buffers to a pool of images.  The pool of images may end first. */
+/* A link from a pool of buffers to a pool of images, through which the pool of buffers frees cached
+ * images.  The pool of images may be freed before the link; the link then points to no pool. */
 typedef struct
 {
   TarnMutex lock;
-  TarnPool *images; /* borrowed; NULL: it has ended */
+  TarnPool *images; /* borrowed; NULL: the pool was freed */
 } Link;
 
 struct _TarnOpenclImagePool
@@ -33,12 +35,13 @@ struct _TarnOpenclImagePool
   TarnPool *pool;              /* the pool of images, a reference */
   TarnOpenclImageKinds *kinds; /* a reference */
   TarnPool *buffers;           /* a reference; NULL: none */
-  Link *link;                  /* owned by the reclaim function; NULL: there is none */
-  guint reclaim_id;            /* in the pool of buffers */
+  Link *link;                  /* owned by the reclaim function; NULL: no pool of buffers */
+  guint reclaim_id;            /* the ID of free_images () in the pool of buffers */
 };
 
-/* free_images () frees cached images if a request for a buffer or an image would exceed the pools'
- * common limit.  When the device runs out of memory, the pools' common reclaim group frees them. */
+/* Cached images are freed in two cases.  If a request for a buffer or an image would exceed the
+ * limit of the pool of buffers, which both share, the pool of buffers calls free_images ().  If the
+ * device runs out of memory, the reclaim group of the two pools frees cached images. */
 
 static TarnPool *
 ref_images (Link *link)
@@ -77,7 +80,7 @@ get_held_bytes (TarnPool *pool)
   return stats.held_bytes;
 }
 
-/* Frees cached images of about as many bytes as are wanted. */
+/* Frees cached images of about @wanted bytes. */
 static gboolean
 free_images (TarnPool *buffers, gsize wanted, gpointer data)
 {
@@ -93,7 +96,7 @@ free_images (TarnPool *buffers, gsize wanted, gpointer data)
   return TRUE;
 }
 
-/* Makes two pools free cached memory for each other. */
+/* Makes two pools free cached memory for each other: puts them into one reclaim group. */
 static void
 join (TarnPool *images, TarnPool *buffers)
 {
@@ -118,7 +121,7 @@ link_to_buffers (TarnOpenclImagePool *pool, TarnPool *buffers)
   join (pool->pool, buffers);
 }
 
-/* Reads the program's options.  If they set no limit for cached bytes, sets one. */
+/* Reads the program's options.  If they do not limit the cached bytes, sets a default limit. */
 static gboolean
 read_options (cl_command_queue queue, const TarnPoolOptions *options, TarnPoolOptions *known,
               GError **error)

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A memo (a cache) of kernels by their source, built once for each context and device.  It uses a
- * second memo, of programs, so that kernels of one source share the build.  Two threads must not
- * set arguments of the same kernel object (clSetKernelArg, OpenCL 3.0, section 5.9.2), so each
- * thread has its own kernel object. */
+ * A memo (a cache of computed values) of kernels.  For each context and device, it builds a source
+ * only once.  It uses a second memo, of programs, so that all kernels of a source share one build.
+ * Two threads must not set arguments of the same kernel object at the same time (clSetKernelArg,
+ * OpenCL 3.0, section 5.9.2), so the memo gives each thread its own kernel object. */
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
@@ -12,7 +12,7 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* Keys of kernels; a key without a kernel_name is a key of a program */
+/* Keys of kernels.  The memo of programs has the same keys, without a kernel_name. */
 
 #define N_PARTS 4
 
@@ -29,8 +29,8 @@ get_options (const TarnOpenclKernelKey *key)
   return key->options != NULL ? key->options : "";
 }
 
-/* Reads the parts of a key.  Returns FALSE if the key cannot be read.  The memo stores no value for
- * such a key, so the key equals no other key. */
+/* Splits a key into the parts that are compared.  Returns FALSE if the program's struct cannot be
+ * read.  The memo stores no value for such a key, so the key equals no other key. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {
@@ -65,15 +65,17 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* A copy of a key.  It has a reference to its device, because a sub-device could otherwise be
- * released, and another one get the same address. */
+/* The memo's own copy of a key.  The copy has a reference to the key's device.  Otherwise the
+ * program could release the device if it is a sub-device, and a new sub-device could get the same
+ * address and be mistaken for the old one. */
 typedef struct
 {
   TarnOpenclKernelKey key; /* first */
   gboolean has_device;     /* TRUE: the copy has a reference to the device */
 } OwnKey;
 
-/* Copies a key.  The memo copies only keys for which it has a value, so the key can be read. */
+/* Copies a key for the memo.  Reading the key cannot fail here, because the memo copies only keys
+ * for which it has computed a value. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -196,8 +198,9 @@ create_kernel (cl_program program, const gchar *name, GError **error)
   return NULL;
 }
 
-/* Makes the kernel that all threads share.  It proves that the program has such a kernel, and
- * make_kernel_for_thread () gets the program from it to make a thread's own kernel. */
+/* Makes the kernel that the memo stores for all threads.  This kernel shows that the program has a
+ * kernel of this name.  From it, make_kernel_for_thread () finds the program, and makes each
+ * thread's own kernel. */
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {

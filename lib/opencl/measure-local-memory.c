@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures how many banks a device's local memory has.  One work-group accesses local memory in
- * patterns.  In some patterns several lanes (work items that run in step) access the same bank.
- * bank-analysis.c finds the banks that explain the times.  As many loads as possible are in flight,
- * so that a pattern's time is that of accesses that wait for each other, not the latency of a
- * load. */
+ * Measures how many banks a device's local memory has.  A kernel of one work-group accesses local
+ * memory in several patterns, and this file times each pattern.  In some patterns, several lanes
+ * (work items that run in step) access the same bank.  Such accesses wait for each other, so the
+ * pattern takes longer.  From the times, bank-analysis.c finds the layout of the banks.  The kernel
+ * has as many loads in flight as possible, because the time would otherwise be the latency of the
+ * loads, and would not show how long accesses wait for each other. */
 
 #include "bank-analysis-private.h"
 #include "common/argument-private.h"
@@ -22,13 +23,15 @@
 
 #define ROUNDS 7
 #define LAUNCH_SECONDS                                                                             \
-  0.5e-3 /* long compared to the start of a kernel and the steps of the device's clock */
+  0.5e-3 /* least time of a launch; long compared to a kernel's start and a step of the clock */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* for all rounds; the first round always ends */
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* the limit of all rounds; the first may exceed it */
 
-/* The kernel.  Each work item follows eight chains of loads, in which every word contains its own
- * index.  @apart is always 0, so all chains are the same, but the compiler cannot know that. */
+/* The kernel that is timed.  Each work item follows eight chains of loads: each load gets the index
+ * of the chain's next load.  Every word contains its own index, so a chain loads the same word
+ * again and again.  @apart is always 0, so all chains are the same.  The compiler cannot know this,
+ * so the kernel executes the loads of all chains. */
 static const gchar source[]
     = "__kernel void\n"
       "chase (__global uint *results, __local uint *memory, uint lanes, uint run, uint stride,\n"
@@ -148,7 +151,7 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Chooses the patterns that fit into local memory.  Sets local_bytes to the bytes they need. */
+/* Lists the patterns that fit into local memory.  Sets local_bytes to the bytes of the largest. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {
@@ -197,7 +200,7 @@ open_queue (Bench *bench, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error);
 }
 
-/* Makes the buffer for results, and sets those arguments that are the same for all patterns. */
+/* Makes the buffer for results, and sets the kernel's arguments that all patterns share. */
 static gboolean
 make_results (Bench *bench, GError **error)
 {
@@ -230,8 +233,8 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* Waits for a command, and finds the time that it took by the device's clock.  The time is 0 if the
- * device's answer makes no sense. */
+/* Makes the host wait for a command, and finds how long the command ran by the device's clock.
+ * Sets *seconds to 0 if the command's end is not later than its start by that clock. */
 static gboolean
 get_seconds (cl_event event, gdouble *seconds, GError **error)
 {
@@ -267,9 +270,10 @@ run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GEr
   return ok;
 }
 
-/* Doubles the number of steps until a launch takes LAUNCH_SECONDS.  Does not time the first launch,
- * because drivers finish compiling in it and devices wake up.  Must give up at some point: with
- * rusticl on llvmpipe every command was seen to take 1 ns. */
+/* Finds how many steps (loads of a chain) take LAUNCH_SECONDS, by doubling their number.  Does not
+ * time the first launch, in which the driver may finish compiling and the device may wake up.
+ * Gives up after MAX_STEPS or MAX_CALIBRATION_TIME, because a driver may report wrong times: with
+ * rusticl on llvmpipe, every command was seen to take 1 ns. */
 static gboolean
 find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
 {
@@ -292,8 +296,8 @@ find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
     }
 }
 
-/* Finds the least time of each pattern.  Each round runs every pattern one time, so that a slow
- * phase of the machine affects all patterns. */
+/* Measures each pattern in up to ROUNDS rounds, and finds its least time.  Each round runs every
+ * pattern one time, so that a slow phase of the machine affects all patterns. */
 static gboolean
 time_patterns (Bench *bench, const TarnBankPattern *patterns, guint n, gdouble *times,
                GError **error)

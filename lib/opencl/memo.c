@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memos (caches of computed values) whose first argument is an OpenCL object.  A memo retains the
- * object as long as it has a value for it. */
+ * Memos (caches of computed values) whose first argument is an OpenCL context, queue or device.  A
+ * memo retains this object as long as the memo stores a value for the object. */
 
 #include "common/memo-ops-private.h"
 #include "driver-private.h"
@@ -27,7 +27,8 @@ REFERENCES (context, Context)
 REFERENCES (queue, CommandQueue)
 REFERENCES (device, Device)
 
-/* Fails, because a first argument is NULL and OpenCL has no current object. */
+/* Called if the first argument of a memo is NULL, which stands for the current object, such as
+ * CUDA's current context.  Always fails, because OpenCL has no current object. */
 static gpointer
 refuse_null (gpointer unused, GError **error)
 {
@@ -48,7 +49,8 @@ static const struct
   { "opencl-device", ref_device, unref_device },
 };
 
-/* Makes a memo with the caller's functions for keys and values, and ours for the first argument. */
+/* Makes a memo with the caller's functions for keys and values, and with this file's functions for
+ * the first argument. */
 static TarnMemo *
 memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer user_data,
           GDestroyNotify destroy)

@@ -8,7 +8,7 @@
 
 #include <tarn/opencl.h>
 
-/* The command that makes the driver allocate the memory of a new memory object. */
+/* The command that makes the driver allocate the memory of a new buffer or image. */
 typedef enum
 {
   TARN_OPENCL_MIGRATE,
@@ -16,23 +16,25 @@ typedef enum
   TARN_OPENCL_WRITE
 } TarnOpenclCommand;
 
-/* The traits of a device's driver, as far as they matter for memory objects. */
+/* The properties of a device's driver on which the allocators of buffers and images depend. */
 typedef struct
 {
   TarnOpenclCommand command;
-  /* TRUE: counts of whole objects, or of sub-buffers, count only the program's references */
+  /* TRUE if reference counts count only the program's references, not the commands that use an
+   * object: those of buffers and images (trusts_whole), or of sub-buffers (trusts_parts). */
   gboolean trusts_whole, trusts_parts;
 } TarnOpenclTraits;
 
 gboolean _tarn_opencl_find_traits (cl_device_id device, TarnOpenclTraits *traits, GError **error);
 
-/* Fails for flags that need a host pointer. */
+/* Fails if @flags need a host pointer, which allocators do not have. */
 gboolean _tarn_opencl_check_flags (cl_mem_flags flags, GError **error);
 
-/* Returns TRUE if the program still has a reference to the object of a block that it frees. */
+/* Returns TRUE if the program still has a reference to the memory object of a block that the
+ * program frees.  Returns FALSE if the driver's reference counts do not show this. */
 gboolean _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits);
 
-/* Releases a memory object.  Logs a message if that fails, with @what, such as "a buffer". */
+/* Releases a memory object.  If that fails, logs a message with @what, such as "a buffer". */
 void _tarn_opencl_release_memory (cl_mem object, const gchar *what, gsize size);
 
 #endif

@@ -14,12 +14,14 @@
 #define NVIDIA 0x10de /* the vendor's number on the PCI bus */
 #define NVIDIA_PLATFORM "NVIDIA CUDA"
 
-/* Chooses the command that makes a driver allocate memory: a migration, or a write of the first
- * bytes before OpenCL 1.2, which brought migrations.  For NVIDIA it is a fill of the first bytes,
- * which is legal with any flags for the host's access.  With NVIDIA's driver 580, also without
- * Tarn, a migration while another thread enqueues causes a segmentation fault in a thread of the
- * driver's, although OpenCL promises that threads may enqueue on one queue (OpenCL 3.0
- * specification, appendix A.2, "Multiple Host Threads"). */
+/* Chooses the command that makes the driver allocate the memory of a new buffer or image:
+ *
+ * - usually a migration to the device;
+ * - before OpenCL 1.2, which brought migrations, a write of the first bytes;
+ * - on NVIDIA's devices, a fill of the first bytes, which is legal whatever access the flags give
+ *   to the host.  A migration while another thread enqueues causes a segmentation fault in a thread
+ *   of NVIDIA's driver 580, even without Tarn, although OpenCL promises that threads may enqueue on
+ *   one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"). */
 static gboolean
 choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command, GError **error)
 {
@@ -34,10 +36,10 @@ choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command,
   return TRUE;
 }
 
-/* Finds out whether reference counts count only the program's references.  Drivers do not say so;
- * these facts were seen while a command waited for a user event.  NVIDIA's driver does not count
- * uses by commands.  PoCL counts a command's use of a sub-buffer at the whole buffer. rusticl and
- * Oclgrind count all uses by commands. */
+/* Finds out whether reference counts (CL_MEM_REFERENCE_COUNT) count only the program's references.
+ * Drivers do not state this.  These facts were seen while a command waited for a user event.
+ * NVIDIA's driver does not count the commands that use an object.  PoCL counts commands that use a
+ * sub-buffer in the count of the whole buffer.  rusticl and Oclgrind count all commands. */
 static gboolean
 find_trust (cl_device_id device, cl_uint vendor, TarnOpenclTraits *traits, GError **error)
 {
@@ -73,7 +75,7 @@ _tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Most reference counts are 1.  Then no other query is needed. */
+/* Most reference counts are 1.  A count of 1 needs no other query. */
 gboolean
 _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
 {

@@ -8,8 +8,8 @@
 
 #include <tarn/opencl.h>
 
-/* Adds CL_MEM_READ_WRITE, OpenCL's default, if the flags name no access, because some drivers do
- * not report the default. */
+/* Adds OpenCL's default, CL_MEM_READ_WRITE, to flags that name no access by kernels.  Without this
+ * flag, some drivers report no access when they are asked for an object's flags. */
 static inline cl_bitfield
 _tarn_opencl_add_access (cl_bitfield flags)
 {
@@ -18,7 +18,8 @@ _tarn_opencl_add_access (cl_bitfield flags)
   return (flags & access) != 0 ? flags : flags | CL_MEM_READ_WRITE;
 }
 
-/* The fields with which the user data of each OpenCL allocator begins.  They are constant. */
+/* An allocator's context and queue.  The user data of every OpenCL allocator begins with this
+ * struct.  Its fields are constant. */
 typedef struct
 {
   cl_context context;     /* a reference */
@@ -30,7 +31,8 @@ gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_co
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);
 
-/* Sets an allocator's functions for queues.  Its user_data must begin with a TarnOpenclHome. */
+/* Sets an allocator's functions that retain queues and order uses of memory on different queues.
+ * The allocator's user_data must begin with a TarnOpenclHome. */
 void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,
@@ -40,18 +42,18 @@ gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_
  * if it is an out-of-order queue. */
 gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 
-/* Checks that a queue is of a context.  Returns FALSE with TARN_ERROR_INVALID_ARGUMENT if it is of
- * another one. */
+/* Checks that a queue belongs to @context.  Returns FALSE with TARN_ERROR_INVALID_ARGUMENT if the
+ * queue belongs to another context. */
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
 
-/* Implements TarnAllocatorOps.get_memory for an allocator whose user_data begins with a
- * TarnOpenclHome.  Reports the memory of the queue's device, or, if there is no queue, of that
- * device of the context that has the least. */
+/* Finds how much memory an allocator's device has, and how much of it is free.  The device is that
+ * of the allocator's queue.  If there is no queue, takes the least numbers among the context's
+ * devices.  Implements TarnAllocatorOps.get_memory.  @user_data begins with a TarnOpenclHome. */
 gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                                   GError **error);
 
-/* Return TRUE if a block's memory is a buffer, an image, or shared virtual memory, as the
- * function's name says. */
+/* Each of these functions returns TRUE if a block's memory is of the kind that the function's name
+ * states: a buffer, an image, or shared virtual memory. */
 gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
 gboolean _tarn_opencl_is_image (const TarnBlock *block);
 gboolean _tarn_opencl_is_svm (const TarnBlock *block);

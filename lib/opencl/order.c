@@ -1,9 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lets queues wait for each other: Tarn puts a marker on one queue, and on another queue a barrier
- * that waits for the marker's event (OpenCL 3.0 specification, section 5.12, "Markers, Barriers and
- * Waiting for Events").  Tarn retains queues, so it can use them at any time. */
+ * Lets an OpenCL queue wait for another queue.  To make queue B wait for queue A, Tarn enqueues a
+ * marker on A, whose event is complete as soon as A's earlier commands are done.  Tarn then
+ * enqueues a barrier on B that waits for this event (OpenCL 3.0 specification, section 5.12,
+ * "Markers, Barriers and Waiting for Events").  Tarn retains the queues, so it can enqueue markers
+ * and barriers on them at any time. */
 
 #include "common/argument-private.h"
 #include "driver-private.h"
@@ -88,7 +90,7 @@ _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **e
   return FALSE;
 }
 
-/* Fails for a device before OpenCL 1.2, which brought markers and barriers with lists of events. */
+/* Fails if the device is older than OpenCL 1.2, and so has no barriers that wait for events. */
 static gboolean
 check_version (cl_command_queue queue, GError **error)
 {
@@ -131,8 +133,9 @@ event_release (gpointer user_data, gpointer event)
   _tarn_opencl_report_release ("clReleaseEvent", _tarn_cl.clReleaseEvent (event));
 }
 
-/* Records an event, and flushes the queue.  Commands that are not flushed may never begin, and
- * another queue may wait for the event before any thread waits for this queue. */
+/* Records an event: enqueues a marker.  Also flushes the queue, because a driver need not begin
+ * commands before a flush, and another queue may wait for the event before any thread waits for
+ * this queue. */
 static gpointer
 event_record (gpointer user_data, gpointer queue, GError **error)
 {
@@ -193,7 +196,7 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
   ops->fresh_queue = get_fresh_queue;
 }
 
-/* Returns TRUE if a block's memory is OpenCL's.  Otherwise logs a g_critical (). */
+/* Returns TRUE if a block comes from an OpenCL allocator.  Otherwise logs a g_critical (). */
 static gboolean
 check_block (const gchar *function, const TarnBlock *block)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the pool that most programs want.  Also finds blocks by their buffers, and makes blocks
- * that are copies, and sub-buffers of blocks. */
+ * Makes the usual pool of OpenCL buffers: a pool over a heap, which divides large buffers into
+ * suballocations, over the immediate allocator.  Other functions of this file find a block by its
+ * buffer, allocate a block with a copy of the program's bytes, and make a sub-buffer of a block. */
 
 #include <string.h>
 
@@ -62,8 +63,8 @@ free_copy (cl_event event, cl_int state, gpointer copy)
   g_free (copy);
 }
 
-/* Frees a copy of the program's bytes as soon as a command has read it.  Makes later commands on
- * the queue wait for that command, even if the queue is out of order. */
+/* Frees @copy, the source of a write, as soon as the write (@event) is complete.  Releases @event.
+ * Makes later commands on the queue wait for the write, even if the queue is out of order. */
 static gboolean
 free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **error)
 {
@@ -81,7 +82,7 @@ free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **erro
   return is_ordered;
 }
 
-/* Writes a copy of bytes to a block, so that the program may change its own bytes at once. */
+/* Writes bytes to a block, from a copy, so that the program may change its own bytes at once. */
 static gboolean
 write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue queue,
             GError **error)
@@ -123,8 +124,8 @@ tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, gsize size,
   return NULL;
 }
 
-/* Finds the buffer from which a sub-buffer was made, and the sub-buffer's offset in it.  For any
- * other buffer, finds the buffer itself. */
+/* Finds the whole buffer from which a sub-buffer was made, and the sub-buffer's offset in the whole
+ * buffer.  If @buffer is no sub-buffer, sets *whole to @buffer and *offset to 0. */
 static gboolean
 get_whole (cl_mem buffer, cl_mem *whole, gsize *offset, GError **error)
 {
@@ -148,7 +149,7 @@ release_buffer (cl_mem sub_buffer, gpointer buffer)
   _tarn_cl.clReleaseMemObject (buffer);
 }
 
-/* Retains a block's buffer for as long as a sub-buffer of it exists. */
+/* Retains a block's buffer until @sub_buffer, a sub-buffer within the block, is destroyed. */
 static gboolean
 retain_for (cl_mem buffer, cl_mem sub_buffer, GError **error)
 {

@@ -10,10 +10,11 @@
 
 #include "status-private.h"
 
-/* The most bytes of a build log in an error.  Logs may have megabytes, and begin with the cause. */
+/* The most bytes of a build log that an error message contains.  A log may have megabytes, but the
+ * cause of the failure is at its beginning. */
 #define MAX_LOG_SIZE (64 * 1024)
 
-/* Cuts a log that is too long.  Takes over the log. */
+/* Cuts a build log that is too long.  Takes over the log. */
 static gchar *
 cut_log (gchar *log)
 {
@@ -29,7 +30,7 @@ cut_log (gchar *log)
   return cut;
 }
 
-/* Returns the log, transfer full; empty if there is none. */
+/* Returns the build log of a program, transfer full; empty if there is none. */
 static gchar *
 get_build_log (cl_program program, cl_device_id device)
 {
@@ -47,7 +48,7 @@ get_build_log (cl_program program, cl_device_id device)
   return cut_log (g_strstrip (log));
 }
 
-/* Builds a program.  Returns FALSE with the log in the error if it fails. */
+/* Builds a program for a device.  If that fails, returns FALSE with the build log in the error. */
 static gboolean
 build_for_device (cl_program program, cl_device_id device, const gchar *options, GError **error)
 {
@@ -64,8 +65,8 @@ build_for_device (cl_program program, cl_device_id device, const gchar *options,
   return FALSE;
 }
 
-/* Builds a program for one device, transfer full.  Returns NULL with the compiler's log in the
- * error if it fails. */
+/* Makes a program from @source and builds it for one device, transfer full.  If that fails, returns
+ * NULL with an error, which contains the compiler's log if the build failed. */
 cl_program
 _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
                             const gchar *options, GError **error)

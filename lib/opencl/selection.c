@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists the platforms and devices that the OpenCL loader has, and chooses some of them.  If a query
- * of a driver fails, logs a message that names the platform, and leaves the answer out, because one
- * bad driver must not keep a program from the others. */
+ * Lists the platforms and devices that the OpenCL loader knows, and chooses those that a selection,
+ * such as the variable TARN_TEST, names.  If a driver does not answer a query, logs a message that
+ * names the platform, and continues without the answer.  So one faulty driver does not keep a
+ * program from using the devices of other drivers. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -14,7 +15,7 @@
 #include "driver-private.h"
 #include "status-private.h"
 
-/* Queries newer than OpenCL 1.2, of cl_khr_device_uuid and cl_khr_pci_bus_info. */
+/* Constants of cl_khr_device_uuid and cl_khr_pci_bus_info, which headers of OpenCL 1.2 lack. */
 #define DEVICE_UUID_KHR 0x106A
 #define DEVICE_PCI_BUS_INFO_KHR 0x410F
 
@@ -22,7 +23,7 @@ typedef struct
 {
   cl_device_id id;
   gchar *name, *vendor; /* NULL if the driver would not say */
-  gchar *uuid, *pci;    /* NULL if it has none */
+  gchar *uuid, *pci;    /* NULL if the driver states none */
 } Device;
 
 typedef struct
@@ -138,8 +139,8 @@ ask_platform (Platform *platform, guint index)
     }
 }
 
-/* Lists all platforms, as an array of Platform.  The array is empty if the loader knows no
- * platform, or if there is no OpenCL, which is normal. */
+/* Returns all platforms and their devices, as an array of Platform, transfer full.  The array is
+ * empty if the loader knows no platform or if the machine has no OpenCL.  Both are normal. */
 static GArray *
 ask_loader (void)
 {
@@ -207,8 +208,8 @@ opencl_device_new (const GArray *platforms, const TarnSelectionPlatform *choices
   return device;
 }
 
-/* Makes the result from the chosen items.  Leaves out a device whose name the driver did not state;
- * ask_device () has logged that. */
+/* Makes the array of TarnOpenclDevice for the chosen items.  Leaves out devices whose name the
+ * driver did not state.  ask_device () has already logged a message about them. */
 static GPtrArray *
 collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GArray *items)
 {
@@ -224,7 +225,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Describes the platforms in @selection, which then points to the returned array of devices. */
+/* Describes the platforms in @selection, for tarn_selection_resolve ().  Returns the array of
+ * devices to which @selection points, transfer full. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

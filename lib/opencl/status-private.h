@@ -14,7 +14,8 @@ void _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int 
 void _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                        const gchar *text);
 
-/* Logs a g_message () if an object could not be released.  The caller's own call does not fail. */
+/* Logs a g_message () if @status shows that an object could not be released.  The program's call,
+ * in which Tarn released the object, does not fail. */
 void _tarn_opencl_report_release (const gchar *call, cl_int status);
 
 #endif

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") as errors, and back. */
+ * Converts OpenCL's statuses (OpenCL 3.0 specification, appendix "Error Codes") to errors
+ * (GError), and errors to statuses. */
 
 #include "status-private.h"
 
@@ -155,8 +156,9 @@ set_error (GError **error, cl_int status, gchar *message)
   g_free (message);
 }
 
-/* Sets the error of a call that did not return CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY if the status
- * means that, otherwise TARN_OPENCL_ERROR with the status as its code. */
+/* Sets @error for a call of an OpenCL function (@call) that returned a status other than
+ * CL_SUCCESS.  The error is TARN_ERROR_OUT_OF_MEMORY if the status means that memory ran out.
+ * Otherwise its domain is TARN_OPENCL_ERROR and its code is the status. */
 void
 _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
 {
@@ -164,7 +166,7 @@ _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
              g_strdup_printf ("%s: %s (%d)", call, tarn_opencl_status_name (status), status));
 }
 
-/* Returns TRUE if a call succeeded.  Otherwise sets the error as _tarn_opencl_set_error () does. */
+/* Returns TRUE if a call succeeded.  Otherwise sets an error as _tarn_opencl_set_error () does. */
 gboolean
 _tarn_opencl_check (cl_int status, const gchar *call, GError **error)
 {
@@ -182,7 +184,8 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
                               tarn_opencl_status_name (status), status, size));
 }
 
-/* Sets an error with a status and a text, such as the driver's log: not empty, maybe not UTF-8. */
+/* Sets an error as _tarn_opencl_set_error () does, and adds @text to the message, such as the
+ * driver's log.  @text must not be empty, and may be invalid UTF-8. */
 void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)

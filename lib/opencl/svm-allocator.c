@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of shared virtual memory (OpenCL 3.0 specification, section 5.6).  OpenCL's
- * functions for it came with OpenCL 2.0.  Tarn calls them only if every device of the context is of
- * 2.0 or later, because loaders have the functions for all platforms, and on some older platforms a
- * call never returns. */
+ * The allocator of shared virtual memory (SVM; OpenCL 3.0 specification, section 5.6).  OpenCL 2.0
+ * brought the functions for SVM.  Tarn calls these functions only if every device of the context is
+ * of OpenCL 2.0 or later.  That the loader has the functions is not enough: a loader has them for
+ * all platforms, and on some older platforms, a call of one of them never returns. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -20,8 +20,9 @@
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
-/* The alignment that clSVMAlloc () uses for 0, and that suballocations have: the size of the
- * largest types of OpenCL C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1). */
+/* The default alignment, in bytes.  clSVMAlloc () uses it if the program asks for the alignment 0,
+ * and the allocator then gives it to suballocations too.  It is the size of the largest types of
+ * OpenCL C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1). */
 #define DEFAULT_ALIGNMENT (16 * sizeof (cl_long))
 
 typedef struct
@@ -43,10 +44,11 @@ check_functions (GError **error)
   return FALSE;
 }
 
-/* Allocates memory.  If there is none, waits for memory that queues have still to free, and
- * retries.  A reclaim function could not do that.  The pool calls it one time for a request, when
- * other threads that empty the pool may not have put all their frees on queues yet; the call would
- * miss these. */
+/* Allocates memory.  If there is none, the host waits for the memory that commands on queues are
+ * still to free, and this function retries.  A reclaim function, which the pool calls when memory
+ * runs out, could not do so.  The pool calls it one time for a request.  Other threads that empty
+ * the pool may not have enqueued all their frees by then, so the reclaim function would not wait
+ * for all of them. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -54,7 +56,7 @@ svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error
   guint64 n_frees;
   gpointer pointer;
 
-  /* clSVMAlloc () returns NULL for 0 bytes, as it does if it has no memory. */
+  /* Do not call clSVMAlloc () for 0 bytes: it returns NULL, as it does if memory has run out. */
   if (size == 0)
     return TRUE;
   n_frees = _tarn_opencl_frees_count (self->frees);
@@ -81,9 +83,10 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
     _tarn_cl.clSVMFree (self->home.context, memory.pointer);
 }
 
-/* Memory that a queue is to free.  The specification does not say that a driver copies the list of
- * pointers, and NVIDIA's driver 580 reads the list only when the command runs.  So the list is
- * here, and this struct lives until then. */
+/* Memory that a command on a queue is to free: the user data of the command's callback.  The struct
+ * contains the list of pointers that clEnqueueSVMFree () gets.  The struct lives until the command
+ * runs, because the specification does not say that drivers copy the list, and NVIDIA's driver 580
+ * reads the list only when the command runs. */
 typedef struct
 {
   cl_context context; /* the queue keeps it alive */
@@ -133,9 +136,10 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   return TRUE;
 }
 
-/* Makes a suballocation, which is only an address and needs no call: kernels and commands accept
- * any address within shared virtual memory (OpenCL 3.0 specification, section 5.9.2,
- * clSetKernelArgSVMPointer).  Only functions that free memory need the address of the whole. */
+/* Makes a suballocation, which is only an address, so it needs no OpenCL call: kernels and commands
+ * accept any address within shared virtual memory (OpenCL 3.0 specification, section 5.9.2,
+ * clSetKernelArgSVMPointer).  Only functions that free memory need the address that clSVMAlloc ()
+ * returned. */
 static gboolean
 svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
               GError **error)
@@ -147,8 +151,8 @@ svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, T
   return TRUE;
 }
 
-/* Sets the functions for suballocations.  Sets none if the alignment is no power of two; clSVMAlloc
- * () refuses such an alignment. */
+/* Sets the fields of @ops for suballocations.  Leaves them unset if the alignment is neither 0 nor
+ * a power of two, because clSVMAlloc () refuses such an alignment anyway. */
 static void
 set_parts (TarnAllocatorOps *ops, cl_uint alignment)
 {
@@ -230,7 +234,8 @@ svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint
   return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
 }
 
-/* Fails if the queue is of another context, or out of order: frees must keep the queue's order. */
+/* Fails if the queue belongs to another context or is an out-of-order queue.  On an out-of-order
+ * queue, a command that frees memory could run before earlier commands that use the memory. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {

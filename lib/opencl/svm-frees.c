@@ -1,16 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that a command on a queue frees (clEnqueueSVMFree) is not free before the command runs.  A
- * request for which there is no memory waits for such commands, but must not wait for ever: the
- * queue may wait for a user event that only the requesting thread can complete.  OpenCL does not
- * show that.  A command that waits for such an event is CL_QUEUED or CL_SUBMITTED, like one that
- * waits for a kernel, which ends by itself.
+ * Lets requests wait for shared virtual memory that commands on queues are to free
+ * (clEnqueueSVMFree).  Such memory becomes free only when the command runs.  So if a request finds
+ * no memory, its thread waits for such commands.  The thread must not wait for ever, because the
+ * queue may itself wait for a user event that only this thread can complete.  OpenCL does not tell
+ * whether this is so: a command that waits for a user event is CL_QUEUED or CL_SUBMITTED, and so is
+ * a command that waits for a kernel, which ends by itself.
  *
- * So requests wait for a queue as long as it frees memory.  A queue that frees none for PATIENCE is
- * stuck, and until it frees memory again requests wait for it only SHORT_PATIENCE.  So a program
- * that blocks a queue waits PATIENCE one time only.  A program that allocates in a callback, during
- * which the driver cannot go on, gets its error. */
+ * So a request waits for a queue as long as the queue goes on freeing memory.  A queue that frees
+ * no memory for PATIENCE counts as stuck.  Until a stuck queue frees memory again, requests wait
+ * for it only for SHORT_PATIENCE.  This has two results:
+ *
+ * - A program that blocks a queue waits for PATIENCE only one time.
+ * - A program that allocates in a callback, during which the driver cannot run commands, gets an
+ *   error instead of waiting for ever. */
 
 #include "svm-frees-private.h"
 
@@ -19,24 +23,24 @@
 #define PATIENCE G_GINT64_CONSTANT (1000000) /* microseconds */
 #define SHORT_PATIENCE G_GINT64_CONSTANT (10000)
 
-/* A queue with memory to free.  The struct is in the list as long as it has references. */
+/* A queue that is to free memory.  It is in TarnOpenclFrees.queues as long as it has references. */
 struct _TarnOpenclFreeQueue
 {
   cl_command_queue queue; /* alive while it has memory to free */
-  guint n_refs; /* one for each command that frees memory, and for each thread that waits */
-  guint64 n_begun, n_ended;
+  guint n_refs; /* references: of commands that are to free memory, and of waiting threads */
+  guint64 n_begun, n_ended; /* calls of _tarn_opencl_frees_begin () and _end () */
   gboolean is_stuck;
 };
 
 struct _TarnOpenclFrees
 {
-  gint ref_count; /* atomic: one reference of the allocator, and one of each command that frees
-                     memory */
+  /* references, atomic: one of the allocator, and one of each command that is to free memory */
+  gint ref_count;
   TarnMutex lock;
   TarnCond changed;
   /* Guarded by the lock: */
   GPtrArray *queues; /* of TarnOpenclFreeQueue */
-  guint64 n_ended;   /* the sum of n_ended of all queues, past ones included */
+  guint64 n_ended;   /* calls of _tarn_opencl_frees_end () for all queues */
 };
 
 TarnOpenclFrees *
@@ -131,8 +135,8 @@ _tarn_opencl_frees_count (TarnOpenclFrees *frees)
   return count;
 }
 
-/* Waits until a queue frees memory.  Returns FALSE if it does not within PATIENCE or, if it is
- * stuck, SHORT_PATIENCE.  Releases the lock while it waits. */
+/* Makes the host wait until a queue frees memory.  Returns FALSE if it frees none within PATIENCE,
+ * or within SHORT_PATIENCE if it is stuck.  Releases the caller's lock during the wait. */
 static gboolean
 await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
 {
@@ -146,8 +150,8 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Waits until a queue has freed memory @n_wanted times in all, or is stuck.  Releases the lock
- * while it waits. */
+/* Makes the host wait until a queue has freed memory @n_wanted times in all, or is stuck.  Releases
+ * the caller's lock during the wait. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds tests that run once for each chosen device, or platform. */
+ * Adds tests (g_test) that run once for each chosen device, or for each of their platforms. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -26,8 +26,8 @@ is_same (gconstpointer first, gconstpointer second)
   return a->platform_index == b->platform_index && a->device_index == b->device_index;
 }
 
-/* Returns the tests of the chosen devices.  If there are no devices because there is no OpenCL,
- * gives OpenCL's error as the reason. */
+/* Returns the tests of the chosen devices.  If there are no devices because OpenCL cannot be
+ * loaded, OpenCL's error is stored in the tests as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {

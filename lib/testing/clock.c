@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Moments (vector clocks).  A moment has, for each queue, the number of items that come before it.
- * So a moment is before another moment if none of its numbers is greater. */
+ * Moments (vector clocks), which order the items on the fake queues.  A moment has, for each queue,
+ * the number of items that come before the moment.  So a moment comes before another moment if none
+ * of its numbers is greater than the other moment's. */
 
 #include "testing/queues-private.h"
 
@@ -13,7 +14,8 @@ _tarn_testing_clock_new (void)
   return g_array_new (FALSE, TRUE, sizeof (guint));
 }
 
-/* Returns the number of items of a queue that come before a moment.  @number: the queue's. */
+/* Returns the number of items of a queue that come before a moment.  @number: the queue's number,
+ * by which a moment is indexed. */
 guint
 _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
 {
@@ -21,7 +23,7 @@ _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
 }
 
 /* Raises the number of items of a queue that come before a moment to at least @count.  @number: the
- * queue's. */
+ * queue's number, by which a moment is indexed. */
 void
 _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
 {
@@ -30,7 +32,7 @@ _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
   g_array_index (clock, guint, number) = MAX (g_array_index (clock, guint, number), count);
 }
 
-/* Raises each number of @clock to at least that of @other. */
+/* Raises each number of @clock to at least the same queue's number in @other. */
 void
 _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other)
 {
@@ -45,8 +47,8 @@ _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other
       counts[i] = others[i];
 }
 
-/* Finds a queue of which more items come before @clock than before @other.  Returns FALSE if there
- * is none. */
+/* Finds a queue that has more items before the moment @clock than before the moment @other.
+ * Returns FALSE if there is none. */
 gboolean
 _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock *other,
                           guint *number)
@@ -64,7 +66,8 @@ _tarn_testing_clock_find (const TarnTestingClock *clock, const TarnTestingClock 
   return FALSE;
 }
 
-/* Returns TRUE if all items before @clock come before @other, too. */
+/* Returns TRUE if all items that come before the moment @clock come before the moment @other,
+ * too. */
 gboolean
 _tarn_testing_clock_is_in (const TarnTestingClock *clock, const TarnTestingClock *other)
 {

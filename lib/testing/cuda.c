@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gives a test access to the fake CUDA driver, which is loaded in place of the driver. */
+ * Gives a test access to the fake CUDA driver. Such a test loads the fake driver in place of the
+ * real one. */
 
 #include <dlfcn.h>
 #include <tarn/testing/cuda.h>

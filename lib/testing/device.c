@@ -15,10 +15,10 @@
 
 struct _TarnTestingDevice
 {
-  TarnMutex lock; /* guards all fields below */
+  TarnMutex lock; /* guards all fields below, except reclaim, free_hook and their data */
   guint64 bytes, used_bytes;
   gsize max_size;
-  GHashTable *ledger; /* address -> size, both by GSIZE_TO_POINTER () */
+  GHashTable *ledger; /* allocations: address -> size, both by GSIZE_TO_POINTER () */
   guint64 next_address;
   guint allocators;
   guint allocate_calls, free_calls;
@@ -26,7 +26,7 @@ struct _TarnTestingDevice
   guint fail_at; /* the value of allocate_calls at which the call fails; 0: none */
   gboolean fail_for_ever, has_failed;
   gdouble fail_share; /* the fraction of all calls that fail, 0 to 1 */
-  GRand *rand;        /* for fail_share; NULL until that is set */
+  GRand *rand;        /* for fail_share; NULL until fail_share is set */
   TarnTestingReclaim reclaim;
   gpointer reclaim_data;
   TarnTestingHook free_hook;
@@ -102,7 +102,7 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   if (!full && !too_large)
     {
       memory->address = device->next_address++;
-      device->used_bytes += size; /* without a budget this may overflow, and underflow back */
+      device->used_bytes += size; /* without a budget this may overflow; later frees undo that */
       g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
                            GSIZE_TO_POINTER (size));
     }
@@ -117,7 +117,8 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   return !full && !too_large;
 }
 
-/* Describes the mistake in a free.  Returns NULL if there is none.  The caller holds the lock. */
+/* Describes the mistake in a call that frees memory: a double free, a wrong size, or an unknown
+ * address.  Returns NULL if there is none.  The caller holds the lock. */
 static gchar *
 find_fault (const TarnTestingDevice *device, guint64 address, gsize size)
 {
@@ -337,7 +338,8 @@ compare_addresses (gconstpointer a, gconstpointer b)
   return (first > second) - (first < second);
 }
 
-/* Describes the leaks, in the order in which they were allocated.  The caller holds the lock. */
+/* Describes the allocations that were not freed, in the order in which they were allocated.  The
+ * caller holds the lock. */
 static gchar *
 describe_ledger (const TarnTestingDevice *device)
 {

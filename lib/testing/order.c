@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The fake queues (queues.c) over the fake device with pages (pages.c).  The queues track each
- * granule of that device's memory as one piece of memory. */
+ * The fake queues (queues.c) over the fake device with pages (pages.c).  The queues track the
+ * commands that use each granule (TARN_TESTING_ORDER_GRANULE bytes) of that device's memory. */
 
 #include "testing/pages-private.h"
 #include "testing/queues-private.h"
@@ -11,7 +11,9 @@ struct _TarnTestingOrder
 {
   TarnTestingPages *pages;
   TarnTestingQueues *queues;
-  TarnAllocatorOps on_pages, on_queues; /* the functions that the allocator's functions here call */
+  /* the functions of the allocators of pages and of queues, which the allocator of this file
+   * calls */
+  TarnAllocatorOps on_pages, on_queues;
 };
 
 TarnTestingOrder *
@@ -53,8 +55,9 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The queues track two kinds of memory.  One is a granule of the device's bytes, wherever it is
- * mapped.  The other is a granule of addresses, whichever bytes are mapped there. */
+/* The queues track two kinds of memory.  One is a granule of the device's bytes, at whichever
+ * addresses it is mapped; its TarnMemory.address is even.  The other is a granule of addresses,
+ * whichever bytes are mapped there; its TarnMemory.address is odd. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)
@@ -74,7 +77,8 @@ get_granule_of_addresses (TarnMemory memory, gsize offset)
   return (TarnMemory){ .address = (memory.address + offset) / TARN_TESTING_ORDER_GRANULE * 2 + 1 };
 }
 
-/* Records that the latest command on a queue uses a granule of addresses. */
+/* Records that the latest command on a queue uses a granule of addresses, whichever bytes are
+ * mapped there. */
 static void
 note_use_of_addresses (TarnTestingQueues *queues, gpointer handle, TarnMemory granule)
 {
@@ -131,7 +135,8 @@ queues_of (gpointer user_data, gpointer *queues)
   return &((TarnTestingOrder *) user_data)->on_queues;
 }
 
-/* Defines a function that calls the function of the same name of the pages or the queues. */
+/* Defines a function of this file's allocator.  It calls the function of the same name of the
+ * allocator of the pages or of the queues. */
 #define PASS_ON(of, type, name, parameters, ...)                                                   \
   static type name parameters                                                                      \
   {                                                                                                \
@@ -171,14 +176,16 @@ PASS_ON (queues_of, void, event_release, (gpointer user_data, gpointer event), e
 PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, GError **error),
          queue, error)
 
-/* Returns the memory under which the queues track a granule of a piece. */
+/* Returns the TarnMemory by which the queues know a granule of a piece.  (A piece is memory that
+ * the allocator of the pages has allocated.) */
 static TarnMemory
 get_granule_of_piece (TarnTestingOrder *order, TarnMemory piece, gsize offset)
 {
   return get_granule_of_bytes (tarn_testing_pages_locate_in_piece (order->pages, piece, offset));
 }
 
-/* Checks that all commands that use a piece, or a backing, are done. */
+/* Checks that all commands that use a piece (allocated memory), or a backing (memory without an
+ * address), are done.  If not, reports a fault. */
 static void
 end_piece (TarnTestingOrder *order, TarnMemory piece, gsize size)
 {
@@ -213,8 +220,9 @@ allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
   return TRUE;
 }
 
-/* Unmaps a backing, after it has checked that all commands that use these addresses are done.  The
- * bytes may be mapped at other addresses, too, where commands may go on using them. */
+/* Unmaps a backing (memory without an address) from addresses.  First checks that all commands that
+ * use these addresses are done.  If the backing is mapped at other addresses, too, commands may go
+ * on using the backing's bytes there. */
 static void
 backing_unmap (gpointer user_data, TarnMemory address, gsize size)
 {

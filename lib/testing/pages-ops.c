@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of the fake device in pages.c: its TarnAllocatorOps.  Each function counts its
- * calls, and fails when the test asks for that. */
+ * The allocator of the fake device in pages.c: its TarnAllocatorOps.  Each function that can fail
+ * counts its calls, and fails when the test asks for that. */
 
 #include "testing/pages-private.h"
 
@@ -24,8 +24,8 @@ call_hook (TarnTestingPages *pages)
     pages->hook (pages->hook_data);
 }
 
-/* Begins a call that can fail, and takes the lock.  If the test wants the call to fail, returns
- * FALSE with an error and without the lock. */
+/* Begins a call that can fail: counts the call, and takes the lock.  If the test wants the call to
+ * fail, returns FALSE with an error, and does not hold the lock. */
 static gboolean
 begin_call (TarnTestingPages *pages, GError **error)
 {
@@ -60,7 +60,7 @@ end_call (TarnTestingPages *pages)
   return TRUE;
 }
 
-/* Memory: a backing, or a piece */
+/* Memory: a backing (without an address), or a piece */
 
 /* Chooses addresses that were never used.  Returns FALSE with an error if too few are left. */
 static gboolean
@@ -254,7 +254,8 @@ part_release (gpointer user_data, TarnMemory part, gsize size)
   end_call (pages);
 }
 
-/* Makes a part that is only an address in its piece, and need not be released. */
+/* Makes a part of a piece for a device whose parts are only addresses: the piece's address plus the
+ * offset.  Nobody has to release such a part. */
 static gboolean
 address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
              GError **error)

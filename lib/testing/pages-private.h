@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * A fake device with virtual memory or sub-buffers ("pages"), for tests of heaps.  A test chooses
- * its kind.
+ * the kind of device.
  *
  *     pages.c      the device, its settings, and questions that a test can ask
  *     pages-ops.c  the allocator of the device
  *
- * In virtual memory, a backing is memory without an address, and a mapping gives it one.  Otherwise
- * a piece is memory that the allocator has allocated, and a part is a sub-buffer of a piece. */
+ * On a device with virtual memory, a backing is memory without an address, and a mapping gives a
+ * backing an address.  On other devices, a piece is memory that the allocator has allocated, and a
+ * part is a sub-buffer of a piece. */
 
 #ifndef TARN_TESTING_PAGES_PRIVATE_H
 #define TARN_TESTING_PAGES_PRIVATE_H
@@ -17,46 +18,50 @@
 
 #include "common/lock-private.h"
 
-/* A range: a reservation of addresses, a mapping, a piece, a part, or a backing (start is 0). */
+/* A stretch, a range of one of these kinds: reserved addresses, a mapping, a piece (allocated
+ * memory), a part (a sub-buffer of a piece), or a backing (memory without an address; start is
+ * 0). */
 typedef struct
 {
   guint64 start, size;
-  guint64 of;      /* address of a part's piece */
-  guint64 backing; /* key of a mapping's backing */
-  guint64 number;  /* allocation number of a backing or piece */
-  guint n_uses;    /* number of mappings of a backing, or of parts of a piece */
+  guint64 of;      /* a part's piece: the piece's address; 0: not a part */
+  guint64 backing; /* a mapping's backing: the key in backings */
+  guint64 number;  /* a backing or piece: the number of the allocation */
+  guint n_uses;    /* the number of mappings of a backing, or of parts of a piece */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
 {
-  TarnMutex lock; /* guards all fields below */
+  TarnMutex lock; /* guards all fields below, except kind, hook and hook_data */
   guint64 bytes, used_bytes;
   gsize max_addresses;
   gboolean refuses_aliases;
   TarnTestingPagesKind kind;
   guint64 last_number;
-  /* Tables of TarnTestingStretch, by start, or by number if there is none; pieces are in
-   * backings. */
+  /* Tables of TarnTestingStretch.  The key of a stretch is its address, or a unique number if it
+   * has no address.  Pieces are in the table backings. */
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
-  guint calls, fail_at; /* value of calls at which a call fails; 0: none */
+  guint calls, fail_at; /* fail_at: the value of calls at which a call fails; 0: none */
   gboolean fail_for_ever, has_failed;
   TarnTestingHook hook; /* nullable */
   gpointer hook_data;
 };
 
-/* pages.c.  The caller of these functions holds the lock.  _tarn_testing_find_stretch () and
- * _tarn_testing_pages_find_mapped () end the test if they find nothing. */
+/* Functions of pages.c.  The caller of each of these functions holds the lock.
+ * _tarn_testing_find_stretch () and _tarn_testing_pages_find_mapped () end the test if they find
+ * nothing. */
 TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
-/* Finds a stretch in a table that overlaps a range, by looking at each one.  Returns NULL if there
- * is none.  @of: for parts, the address of their piece; otherwise 0. */
+/* Finds a stretch in a table that overlaps a range.  Compares all stretches with the range, one
+ * after the other.  Returns NULL if there is none.  @of: for the table of parts, the address of the
+ * piece that has the parts; for other tables 0. */
 const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
                                                       guint64 size, guint64 of);
 /* Finds the backing whose mapping begins at an address. */
 TarnTestingStretch *_tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address);
 
-/* pages-ops.c.  Sets the functions of the allocator, whose user_data is @pages. */
+/* Sets the functions of an allocator whose user data is @pages (pages-ops.c). */
 void _tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops);
 
 #endif

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator with fake queues: its TarnAllocatorOps.  Each function counts its calls, and fails
- * when the test asks for that. */
+ * The allocator with fake queues: its TarnAllocatorOps.  Each function for queues and events counts
+ * its calls, and fails when the test asks for that. */
 
 #include "testing/queues-private.h"
 
-/* Counting calls and making them fail.  The caller of each function holds the lock, up to the
- * allocator's functions. */
+/* Functions that count calls and make them fail.  From here to the allocator's functions, the
+ * caller of each function holds the lock. */
 
 static gboolean
 take_failure (TarnTestingQueues *queues, TarnTestingCall call)
@@ -58,7 +58,8 @@ check_none_capturing (TarnTestingQueues *queues, GError **error)
   return TRUE;
 }
 
-/* Looks up a queue like _tarn_testing_queues_look_up (), and sets an error if it is not alive. */
+/* Looks up a queue by its handle.  If the queue is not alive, reports a fault, sets an error, and
+ * returns NULL. */
 static TarnTestingQueue *
 look_up (TarnTestingQueues *queues, gpointer handle, const gchar *what, GError **error)
 {

@@ -1,15 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fake queues, which detect commands that use memory too early.  These files share the types and
- * functions here:
+ * Fake queues, which detect commands that use memory too early.  The files that implement them are:
  *
  *     clock.c       moments, and their order
  *     queues.c      queues, memory, commands and faults
  *     queues-run.c  decides which commands run when, and runs them
  *     queues-ops.c  an allocator with these queues
  *
- * The lock guards all fields of TarnTestingQueues after device. */
+ * The field lock of TarnTestingQueues guards all fields after device. */
 
 #ifndef TARN_TESTING_QUEUES_PRIVATE_H
 #define TARN_TESTING_QUEUES_PRIVATE_H
@@ -24,22 +23,25 @@
 /* The content of new memory before a command writes it. */
 #define _TARN_TESTING_GARBAGE 0xdead
 
-/* A moment: a vector clock.  For each queue, indexed by the queue's number, the moment has the
- * number of items on the queue that come before it.  If one of these items waited for a moment, the
- * items before that moment come before, too. */
+/* A moment in the order of the queues, as a vector clock.  For each queue, indexed by the queue's
+ * number, it has the number of items on that queue that come before the moment.  If one of these
+ * items waited for another moment, the items before that other moment come before this moment,
+ * too. */
 typedef GArray TarnTestingClock; /* guint each */
 
-/* Memory, allocated or freed.  Invariant: the items in reads and writes are in uses, too. */
+/* Memory that was allocated, and perhaps freed.  The four moments tell which commands use the
+ * memory.  Invariant: items that come before the moment @reads, or before the moment @writes, come
+ * before the moment @uses, too. */
 typedef struct
 {
   guint64 address;
   gsize size; /* bytes; 0: unknown */
   gboolean is_live;
   guint value;
-  TarnTestingClock *past;   /* commands that earlier owners of the memory put on queues */
-  TarnTestingClock *uses;   /* all commands of the present owner */
-  TarnTestingClock *reads;  /* those of them that are known to read */
-  TarnTestingClock *writes; /* those of them that are known to write */
+  TarnTestingClock *past;   /* the moment after all commands of earlier owners */
+  TarnTestingClock *uses;   /* the moment after all commands of the present owner */
+  TarnTestingClock *reads;  /* as uses, for commands that are known to read */
+  TarnTestingClock *writes; /* as uses, for commands that are known to write */
 } TarnTestingMemory;
 
 typedef struct
@@ -47,7 +49,7 @@ typedef struct
   TarnTestingMemory *memory; /* the memory that a command uses; NULL: the item is a wait */
   TarnTestingCommand command;
   guint value;
-  TarnTestingClock *clock; /* the moment for which a wait waits; owned */
+  TarnTestingClock *clock; /* the moment that a wait waits for; owned; NULL: a command */
   gboolean is_done;
 } TarnTestingItem;
 
@@ -55,14 +57,18 @@ typedef struct
 {
   guint number; /* index in TarnTestingQueues.queues; never reused */
   gboolean in_order;
-  gboolean is_alive; /* calls may name the queue */
+  gboolean is_alive; /* TRUE: calls may name the queue */
   gboolean is_capturing;
-  GArray *items;           /* of TarnTestingItem: all commands and waits, also finished ones */
-  guint n_done;            /* the first n_done items are done; later ones may be, too */
-  TarnTestingClock *start; /* the moment after which later commands on the queue run */
+  /* of TarnTestingItem: all commands and waits on the queue, also finished ones */
+  GArray *items;
+  /* the first n_done items are done; later items may be done, too */
+  guint n_done;
+  /* the moment that comes before each command that is put on the queue from now on */
+  TarnTestingClock *start;
 } TarnTestingQueue;
 
-/* A handle, and the queue that it names now.  Handles of dead queues are reused. */
+/* A slot: a handle, and the queue that the handle names now.  A new queue gets the handle of a dead
+ * queue if there is one. */
 typedef struct
 {
   TarnTestingQueue *queue; /* NULL: no queue yet */
@@ -76,28 +82,33 @@ struct _TarnTestingQueues
   guint flags;
   TarnTestingDevice *device;
 
-  GPtrArray *slots;       /* of TarnTestingSlot, indexed by handle */
-  GPtrArray *queues;      /* of TarnTestingQueue, indexed by number */
-  GHashTable *memories;   /* address -> TarnTestingMemory, allocated or freed; owned */
-  GHashTable *events;     /* of TarnTestingClock, owned: the moments of events */
-  TarnTestingClock *host; /* the moment before which the host knows all items to be done */
+  GPtrArray *slots;     /* of TarnTestingSlot, in the order of the handles */
+  GPtrArray *queues;    /* of TarnTestingQueue, indexed by number */
+  GHashTable *memories; /* address -> TarnTestingMemory, allocated or freed; owned */
+  GHashTable *events;   /* a set of TarnTestingClock, owned: the moments of events */
+  /* a moment: the host knows that all items before this moment are done */
+  TarnTestingClock *host;
   gpointer fresh;
   guint n_allocators;
   GRand *rand;
 
   guint calls[TARN_TESTING_N_CALLS];
   TarnTestingCall fail_call;
-  guint fail_nth; /* the call that fails, counted from now; 0: none */
+  /* the number of the call of fail_call that fails, counted from now: 1 is the next call; 0:
+   * none */
+  guint fail_nth;
   gboolean fail_for_ever;
   guint n_failed;
-  guint n_freed_in_use; /* number of frees of memory in use; allowed up to n_failed */
+  /* the number of frees of memory that commands may still use; up to n_failed of them are no
+   * faults */
+  guint n_freed_in_use;
   TarnTestingCall hook_call;
   TarnTestingHook hook; /* nullable */
   gpointer hook_data;
   gchar *fault;
 };
 
-/* The caller of these functions holds the lock. */
+/* The caller of each of these functions holds the lock. */
 void _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
     G_GNUC_PRINTF (2, 3);
 TarnTestingQueue *_tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle,
@@ -109,12 +120,12 @@ TarnTestingMemory *_tarn_testing_queues_get_memory (TarnTestingQueues *queues, T
 gchar *_tarn_testing_describe_memory (const TarnTestingMemory *memory); /* the caller frees it */
 void _tarn_testing_queues_put (TarnTestingQueues *queues, TarnTestingQueue *queue,
                                TarnTestingMemory *memory, TarnTestingCommand command, guint value);
-/* Reports a fault unless the host knows that all commands that use the memory are done. */
+/* Reports a fault if the host does not know that all commands that use the memory are done. */
 void _tarn_testing_queues_check_free (TarnTestingQueues *queues, const TarnTestingMemory *memory);
 void _tarn_testing_queues_put_wait (TarnTestingQueue *queue, const TarnTestingClock *clock);
 
-/* Sets the functions of the allocator, whose user_data is @queues.  The callers of these functions
- * do not hold the lock. */
+/* Sets the functions of an allocator whose user data is @queues.  The callers of the allocator's
+ * functions do not hold the lock. */
 void _tarn_testing_queues_ops_init (TarnTestingQueues *queues, TarnAllocatorOps *ops);
 
 TarnTestingClock *_tarn_testing_clock_new (void);

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs the commands on the fake queues when the test asks for it.  If several commands can run,
- * chooses one at random. */
+ * Runs the commands on the fake queues when the test asks for that.  If several commands can run,
+ * chooses one of them at random. */
 
 #include "testing/queues-private.h"
 
@@ -45,9 +45,10 @@ can_run (TarnTestingQueues *queues, const TarnTestingItem *item)
          && (item->memory != NULL || _tarn_testing_queues_is_done (queues, item->clock));
 }
 
-/* Lists the items of a queue that can run.  On an in-order queue this is at most the first one.  On
- * an out-of-order queue these are all up to the first wait that is not done: later items run after
- * it.  As with clEnqueueBarrierWithWaitList, a wait may run before earlier commands are done. */
+/* Lists the items of a queue that can run.  On an in-order queue, only the first item that is not
+ * done can run.  On an out-of-order queue, all items up to the first wait that is not done can run;
+ * later items run after that wait.  As with clEnqueueBarrierWithWaitList, a wait may run before
+ * earlier commands are done. */
 static GPtrArray *
 list_runnable (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -72,7 +73,7 @@ run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
   guint i;
 
   if (queue->n_done
-      == queue->items->len) /* for speed: in a test with a queue for each task, most are done */
+      == queue->items->len) /* for speed: in a test with a queue per task, most queues are done */
     return FALSE;
   items = list_runnable (queues, queue);
   if (items->len == 0)

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The fake queues, the memory that commands on them use, and the detection of faults: memory that
- * is used too early, or after it was freed. */
+ * The fake queues, the memory that commands on them use, and the detection of faults: commands that
+ * use memory too early, or after it was freed. */
 
 #include "testing/queues-private.h"
 
 /* The first handle of a queue.  It is not NULL, nor a number that a test might make up. */
 #define FIRST_HANDLE 0x5100
 
-/* Returns the moment after all items on a queue.  @queue: NULL: after all items on all queues. */
+/* Returns the moment after all items on a queue.  If @queue is NULL, returns the moment after all
+ * items on all queues. */
 TarnTestingClock *
 _tarn_testing_queues_now (TarnTestingQueues *queues, const TarnTestingQueue *queue)
 {
@@ -64,7 +65,8 @@ tarn_testing_queues_steal_fault (TarnTestingQueues *queues)
 
 /* Queues */
 
-/* Returns the slot of a handle, or NULL if there never was such a handle. */
+/* Returns the slot of a handle: the struct with the queue that the handle names now.  Returns NULL
+ * if there never was such a handle. */
 TarnTestingSlot *
 _tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpointer handle)
 {
@@ -85,8 +87,8 @@ _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const 
   return NULL;
 }
 
-/* Makes a queue dead if the test has destroyed it and the allocator holds no reference.  With
- * event_record_all (), references do not keep a queue alive. */
+/* Makes a queue dead if the test has destroyed it and the allocator holds no reference to it.  If
+ * the allocator has event_record_all (), its references do not keep a queue alive. */
 void
 _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
 {
@@ -210,7 +212,8 @@ _tarn_testing_describe_memory (const TarnTestingMemory *memory)
   return g_string_free (text, FALSE);
 }
 
-/* Names the queue that did something, or the host if @queue is NULL, for messages. */
+/* Describes for a message who did something: "queue 1 writes", for example, or "the host writes" if
+ * @queue is NULL. */
 static gchar *
 describe_user (const TarnTestingQueue *queue, const gchar *verb)
 {
@@ -218,8 +221,9 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
                        : g_strdup_printf ("the host %s", verb);
 }
 
-/* Checks that all commands before the moment @clock, which use the memory, come before the next
- * command of @queue (NULL: of the host).  If not, reports a fault and returns FALSE. */
+/* Checks that the next command of @queue, which uses the memory, comes after all commands before
+ * the moment @clock, which use the memory, too.  If @queue is NULL, checks this for the host.  If
+ * the check fails, reports a fault and returns FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fills memory, and compares it with a byte, through the backend, for TARN_DEBUG. */
+ * Functions of TARN_DEBUG that fill memory with a byte, or find the bytes in memory that differ
+ * from an expected byte.  They call the backend. */
 
 #include "debug/debug-private.h"
 
@@ -9,8 +10,8 @@
 
 #define CHUNK ((gsize) 1 << 20)
 
-/* The smallest number of bytes that the device searches for a changed one.  The host reads and
- * compares fewer bytes sooner. */
+/* The smallest number of bytes in which the device searches for a changed byte.  With fewer bytes,
+ * it is faster if the host reads and compares them. */
 #define LEAST_FOUND ((gsize) 16 << 10)
 
 gboolean
@@ -20,8 +21,8 @@ _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, g
   return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
-/* Compares a chunk of memory, @bytes, with the expected byte, and adds the bytes that differ to
- * @change.  @offset: the offset of the chunk in the memory. */
+/* Compares bytes that the host has read with the expected byte, and extends the range @change by
+ * the bytes that differ.  @offset: the offset of @bytes in the memory that is checked. */
 static void
 compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
                TarnContentsChange *change)
@@ -39,8 +40,9 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
-/* Makes the device search for the first byte that differs from @byte, if it can.  Advances @offset
- * to that byte, and reduces @size accordingly.  Returns FALSE with an error on failure. */
+/* Lets the device search for the first byte that differs from @byte, if the backend can do that.
+ * Moves the start of the range, @offset, to that byte, and reduces @size accordingly.  Returns
+ * FALSE with an error if the backend fails. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TARN_DEBUG: finds mistakes that programs make with memory.
+ * TARN_DEBUG, an environment variable with which Tarn finds mistakes that programs make with
+ * memory.
  *
  *     settings.c        reads the value of TARN_DEBUG
  *     guarded.c         an allocator that Tarn puts between a pool and its upstream allocator
@@ -14,16 +15,17 @@
  *     finding.c         findings: messages about mistakes
  *     leaks.c           lists the blocks in use when a pool or the program ends
  *
- * A debugged pool does not cache.  It allocates each block upstream, with exactly the bytes that
- * the program asks for.  When the program frees a block, the host waits for the queues that use it,
- * and the pool returns it at once.  So guarded.c sees each allocation and each free, and nobody
- * else uses the memory:
+ * A debugged pool does not cache.  For each request, it allocates a new block from guarded.c, with
+ * exactly the bytes that the program asks for.  When the program frees a block, the host waits for
+ * the queues that use the block, and then the pool frees the block to guarded.c at once.  So
+ * guarded.c sees each allocation and each free, and nobody else uses the memory.  The memory of a
+ * block has four ranges:
  *
  *     margin | user's part: the bytes asked for | rest | margin
  *
  * While the block is in use, the margins and the rest (the guards) are filled with the guard byte.
- * The user's part is filled with the poison byte ("POISON") when the block is allocated and again
- * when it is freed. */
+ * The user's part is filled with the poison byte (the setting "poison") when the block is allocated
+ * and again when it is freed. */
 
 #ifndef TARN_DEBUG_PRIVATE_H
 #define TARN_DEBUG_PRIVATE_H
@@ -32,19 +34,21 @@
 #include "common/debug-words-private.h"
 #include "common/lock-private.h"
 
-/* A floating-point number of any type with all bits set is a NaN. */
+/* The byte with which Tarn fills memory that has no valid contents.  With all bits set, a
+ * floating-point number of any type is a NaN. */
 #define TARN_DEBUG_POISON_BYTE 0xff
 #define TARN_DEBUG_GUARD_BYTE 0xbd
 
 /* settings.c */
 
-/* Returns the settings of TARN_DEBUG.  They apply to pools that have no settings of their own. */
+/* Returns the settings of the variable TARN_DEBUG, for pools that have no settings of their own. */
 const TarnDebugSettings *_tarn_debug_get_settings (void);
-/* Reads a pool's settings.  @text: the option TarnPoolOptions.debug, in the syntax of TARN_DEBUG;
- * NULL: the settings of TARN_DEBUG. */
+/* Reads the debug settings of a pool.  @text: TarnPoolOptions.debug, which has the syntax of
+ * TARN_DEBUG; if NULL, the pool gets the settings of the variable TARN_DEBUG.  Returns FALSE with
+ * an error if a word of @text is wrong. */
 gboolean _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error);
 
-/* Returns the number of requests after which a pool checks its invariants again; 0: never. */
+/* Returns N if a pool checks its invariants at each Nth request; 0 if it never checks them. */
 static inline guint
 _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 {
@@ -59,88 +63,103 @@ typedef struct
 {
   TarnMemory memory, whole; /* the user's part, and the whole memory, from upstream */
   gsize size, whole_size;   /* bytes */
-  gsize alignment;          /* that the program wants of the user's part; 0: any will do */
+  gsize alignment;          /* alignment of the user's part, as requested; 0: the default */
   gsize margin;             /* bytes before the user's part; 0: the block has no guards */
-  gboolean is_unguarded; /* the guards could not be filled, because a stream was being captured */
-  gboolean is_said;      /* a finding about the guards was reported; guarded by the lock */
-  gconstpointer host;    /* address at which the host can read whole; NULL: it cannot */
-  TarnDyingSlot *slot;   /* nullable */
-  gboolean has_gap;      /* unmapped addresses follow (gaps.c); only then is backing set */
+  /* TRUE if Tarn could not fill the guards, because a stream was being captured. */
+  gboolean is_unguarded;
+  /* TRUE if Tarn has reported that the guards were overwritten.  The lock guards this field. */
+  gboolean is_said;
+  gconstpointer host;  /* address at which the host reads whole; NULL: it cannot */
+  TarnDyingSlot *slot; /* nullable */
+  gboolean has_gap;    /* TRUE: unmapped addresses follow (gaps.c), and backing is set */
   TarnMemory backing;
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread; /* thread 0: it was not freed yet */
-  gboolean is_freed;                 /* in quarantine */
-  gboolean is_stuck;                 /* the program freed it, but Tarn does not know that all
-                                        commands that use it are done */
-  GList link;                        /* in TarnGuarded.quarantine */
-  guint n_looks;                     /* threads that are reading its memory, without the lock */
-  gboolean is_left;                  /* the last of these threads has to free it */
+  guint32 freed_stack, freed_thread; /* freed_thread 0: not freed yet */
+  gboolean is_freed;                 /* TRUE: the block is in quarantine */
+  /* TRUE if the program has freed the block, but the block's memory cannot be returned upstream,
+   * because Tarn does not know that all commands that use it are done. */
+  gboolean is_stuck;
+  GList link;       /* in TarnGuarded.quarantine */
+  guint n_looks;    /* number of threads that are reading the memory, without the lock */
+  gboolean is_left; /* TRUE: the last thread that reads the memory has to free the block */
 } TarnDebugBlock;
 
 /* The allocator that Tarn puts between a debugged pool and its upstream allocator.
  *
- * Invariants, under the lock: the table has each block that is in use or in quarantine, by the
- * address of the user's part.  The queue has the blocks in quarantine, too, the oldest first.  A
- * block that was freed while another thread was reading it is still in the table.
+ * Invariants, whenever no thread holds the lock:
  *
- * No thread waits for a thread that reads a block.  The reader's backend may wait for commands, and
- * these commands may wait for the thread that frees the block.  If that thread waited for the
- * reader, there would be a deadlock. */
+ * - The table @blocks has each block that is in use or in quarantine.  The key is the address of
+ *   the user's part.
+ * - The queue @quarantine has the blocks in quarantine, the oldest first.
+ * - If a block is freed while another thread is reading it, it stays in the table until the last
+ *   reader has finished.
+ *
+ * A thread that frees a block never waits for a thread that is reading it.  The reader's backend
+ * may wait for commands, and these commands may wait for the freeing thread, so waiting for the
+ * reader could deadlock. */
 typedef struct
 {
   TarnAllocator *self;   /* the TarnAllocator whose user_data is this struct */
   TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
   TarnAllocator *below;  /* the source of memory: given, or given's direct allocator */
-  TarnAllocator *direct; /* given's direct allocator, whose functions are called */
+  TarnAllocator *direct; /* direct allocator of given: calls the backend's functions */
   gchar *label;          /* for messages */
   TarnDebugSettings settings;
-  gsize margin;          /* bytes before and after each block, if memory suffices; 0: no guards */
-  gboolean has_contents; /* the backend can read and fill memory */
+  /* Bytes of guards before and after each block if memory is not short; 0: no guards. */
+  gsize margin;
+  gboolean has_contents; /* TRUE: the backend can read and fill memory */
   GList all_link;        /* in the list of leaks.c, under its lock */
 
   TarnMutex lock;
   GHashTable *blocks; /* of TarnDebugBlock */
   GQueue quarantine;  /* of TarnDebugBlock */
   gsize quarantined_bytes;
-  gsize taken_bytes;     /* bytes of all blocks, including those that are being allocated */
-  gsize limit_bytes;     /* limit of taken_bytes; 0: no limit */
-  gboolean has_ended;    /* the pool has ended */
-  gint shows_host;       /* atomic: the host sees what devices write there; -1: unknown */
-  gint is_captured_said; /* atomic: a message about a captured stream was logged */
-  gboolean is_nameless;  /* two blocks had the same address, so the table lacks some blocks */
+  gsize taken_bytes;     /* bytes of all blocks, also of those that are being allocated */
+  gsize limit_bytes;     /* largest allowed taken_bytes; 0: no limit */
+  gboolean has_ended;    /* TRUE: the pool has ended */
+  gint shows_host;       /* atomic: whether the host sees what devices write; -1: unknown */
+  gint is_captured_said; /* atomic; TRUE: a message about a captured stream was logged */
+  gboolean is_nameless;  /* TRUE: two blocks had the same address, so the table lacks some blocks */
 } TarnGuarded;
 
 /* guarded.c */
 
-/* Returns the upstream for a pool to which the program gave @upstream: a new allocator for
- * debugging, or, if the settings ask for none, a new reference to @upstream. */
+/* Returns the upstream allocator for a new pool.  @upstream: the allocator that the program gave.
+ * The result is a new allocator for debugging over @upstream.  It is a new reference to @upstream
+ * if the settings ask for no checks of blocks, or if @upstream is debugged already. */
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
                                      const TarnDebugSettings *settings);
-/* Allocates aligned memory for a block of a debugged pool over a heap, or of a debugged pool whose
- * memory is handles: then its offset is aligned.  @alignment: a power of two. */
+/* Allocates memory for a block of a debugged pool, with an alignment.  @alignment: a power of two.
+ * The memory is aligned if the pool's upstream is a heap.  If the memory is a handle, such as a
+ * cl_mem, its offset in the parent buffer is aligned. */
 gboolean _tarn_debug_allocate_aligned (TarnAllocator *upstream, gsize size, gsize alignment,
                                        TarnMemory *memory, GError **error);
-/* Limits the bytes of all blocks of a pool, including their guards, and blocks in quarantine.  0:
- * no limit.  Returns TRUE if the pool has more bytes than the limit now. */
+/* Sets the limit for the bytes of a pool's blocks, with their guards, also of blocks in quarantine.
+ * 0: no limit.  Returns TRUE if the pool has more bytes than that now. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
-/* Checks the blocks in quarantine, and reports those in use as leaks, because the pool ends. */
+/* Ends the debugging of a pool that the program has released: checks and frees the blocks in
+ * quarantine, and reports blocks in use as leaks if the settings ask for that. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
-/* Records that the calling thread has freed a block, and its stack, for later findings. */
+/* Stores in a block's struct that the calling thread has freed the block, with the thread's call
+ * stack, for later messages about mistakes. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
-/* Notes that the program freed a block that cannot be returned yet, so that it is no leak. */
+/* Marks a block as stuck: the program has freed it, but its memory cannot be returned upstream.  So
+ * the block is not reported as a leak. */
 void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
-/* Reports that a block was freed twice.  Returns FALSE if the block is unknown, or in use. */
+/* Reports a double free, and returns TRUE.  Returns FALSE if the block is unknown or in use,
+ * because then the free is not a double free. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
-/* Checks all blocks, those in use and those in quarantine. */
+/* Checks all blocks of an allocator, in use and in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
-/* Logs why memory cannot be read or filled.  Logs nothing if the context is lost.  While a stream
- * is captured, no block can be reached, so logs that reason only once. */
+/* Logs that the backend could not read or fill memory.  @what: the consequence; @error: the reason.
+ * Logs nothing if the context is lost.  While a stream is being captured, every such call fails, so
+ * this function logs that reason only once for each allocator. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* If other threads are reading a block, makes the last of them free it, and returns TRUE.  If none
- * is, returns FALSE, and the caller has to free the block.  The caller holds the lock. */
+/* The caller holds the lock.  If threads are reading a block, sets block->is_left, so that the last
+ * of them frees the block, and returns TRUE.  Otherwise returns FALSE, and the caller frees it. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
-/* Notes that the calling thread has freed a block, and the thread's stack. */
+/* Stores in a block's struct that the calling thread has freed the block, with its call stack. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
 /* Returns a block's memory upstream, and frees the struct. */
 void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
@@ -152,55 +171,61 @@ void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocat
 
 /* Fills the guards of a block. */
 gboolean _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error);
-/* Finds the address at which the host can read a block.  Call this before the guards are filled,
- * because it may write to them. */
+/* Sets block->host, the address at which the host can read a block.  May write to the guards for a
+ * test, so the caller fills them afterwards. */
 void _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block);
 /* _tarn_guards_watch () registers a block's guards with dying.c, if the host can read them.  The
- * guards must be filled.  _tarn_guards_forget () unregisters them. */
+ * caller has filled the guards.  _tarn_guards_forget () unregisters them. */
 void _tarn_guards_watch (const TarnGuarded *self, TarnDebugBlock *block);
 void _tarn_guards_forget (TarnDebugBlock *block);
-/* Checks a block's guards, unless a finding about them was reported before. */
+/* Checks a block's guards, the bytes around the user's part.  Adds a finding (a message) if a
+ * program has written to them, unless the block already has such a finding. */
 void _tarn_guards_check (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings);
 
 /* quarantine.c */
 
-/* Fills a freed block with the poison byte.  Returns FALSE if the memory cannot be reached. */
+/* Fills the user's part of a freed block with the poison byte.  Returns FALSE if the backend
+ * fails. */
 gboolean _tarn_quarantine_poison (TarnGuarded *self, const TarnDebugBlock *block);
-/* Adds a freed block to the quarantine.  The caller has filled it with the poison byte. */
+/* Adds a freed block to the quarantine.  The caller has filled the block with the poison byte. */
 void _tarn_quarantine_put (TarnGuarded *self, TarnDebugBlock *block);
-/* Checks that a block in quarantine has not been written. */
+/* Adds a finding if a program wrote to a block in quarantine. */
 void _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block,
                              TarnFindings *findings);
-/* Frees blocks of the quarantine, the oldest first, until it has at most @max_bytes bytes.  Returns
- * the number of bytes freed.  Frees at most as many blocks as there are at the beginning, so that
- * it ends even if other threads add blocks. */
+/* Frees the oldest blocks of the quarantine until it has at most @max_bytes bytes.  Returns the
+ * number of bytes freed.  Frees at most as many blocks as there are at the beginning, so that the
+ * function ends even if other threads add blocks at the same time. */
 gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
 
 /* dying.c */
 
-/* Registers a block's guards for a check if a signal ends the program.  The host must be able to
- * read them.  @front: the offset at which they begin.  Returns NULL if there is no room. */
+/* Registers a block's guards, so that Tarn checks them if a signal ends the program.  The host must
+ * be able to read the guards.  @front: the offset of the first guard byte in the block's memory.
+ * Returns NULL if all slots are in use. */
 TarnDyingSlot *_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block,
                                   gsize front);
 void _tarn_dying_forget (TarnDyingSlot *slot);
-/* Reads the process's own memory.  Returns FALSE if none is at @from, or the system refuses. */
+/* Copies @size bytes of the process's own memory from @from to @to.  Returns FALSE, without a
+ * signal, if no memory is mapped at @from, or if the system refuses the call. */
 gboolean _tarn_dying_read (gconstpointer from, gpointer to, gsize size);
 
 /* gaps.c */
 
 /* Returns TRUE if the backend can make blocks that are followed by unmapped addresses (gaps). */
 gboolean _tarn_gaps_are_there (const TarnGuarded *self);
-/* Computes, from a block's size, the bytes that the block takes with its guards, and the margin
- * before the user's part. */
+/* Computes whole_size (the bytes of a block with its guards) and margin (the bytes before the
+ * user's part) from the block's size and alignment. */
 void _tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block);
-/* Allocates memory for a block, after _tarn_gaps_measure (). */
+/* Allocates memory for a block that _tarn_gaps_measure () has measured. */
 gboolean _tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error);
 void _tarn_gaps_give_back (const TarnGuarded *self, const TarnDebugBlock *block);
 
-/* contents.c.  Its functions return FALSE with an error if the backend fails. */
+/* Functions of contents.c: they fill memory with a byte, or find the bytes that differ from an
+ * expected byte.  They return FALSE with an error if the backend fails. */
 gboolean _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
                               guint8 byte, GError **error);
-/* The first and the last byte of some memory that differ from the expected byte, as offsets. */
+/* A change of memory: the offsets of the first and the last byte that differ from the expected
+ * byte. */
 typedef struct
 {
   gsize first, last;
@@ -210,8 +235,9 @@ gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsi
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);
 
-/* finding.c.  A caller adds findings to a list under the lock, which keeps the block unchanged.  It
- * reports the list without the lock, because a log handler may call Tarn. */
+/* finding.c: findings are messages about mistakes in the use of memory.  A caller adds findings to
+ * a list while it holds the lock, so that the block does not change.  Then it releases the lock and
+ * reports the list, because a log handler of the program may call Tarn. */
 
 TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
@@ -219,25 +245,26 @@ void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
     G_GNUC_PRINTF (4, 5);
 void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self, TarnMemory memory,
                                  gsize size);
-/* Reports findings, and frees the list. */
+/* Logs and counts all findings of a list, and frees the list. */
 void _tarn_findings_report (TarnFindings *findings);
 
-/* Counts a finding, and adds it to TARN_FAULTS_REPORT.  The caller logs the finding. */
+/* Counts a finding, and appends it to the file TARN_FAULTS_REPORT.  The caller logs the finding. */
 void _tarn_finding_count (gboolean is_leak, const gchar *text);
 gsize _tarn_findings_get_n (void);
-/* Makes the program end with TarnDebugSettings.exit_status although there is no finding: TARN_DEBUG
- * has a mistake, so Tarn has checked nothing. */
+/* Makes the program end with the status TarnDebugSettings.exit_status even without findings.  Call
+ * this if the value of TARN_DEBUG has a mistake, because Tarn has then checked nothing. */
 void _tarn_finding_fail_at_exit (void);
 
-/* Makes the program end with TarnDebugSettings.exit_status if there are findings.  Functions that
- * are registered with atexit () after this call run earlier, so that their findings count, too. */
+/* Makes the program end with the status TarnDebugSettings.exit_status if there are findings.  This
+ * uses atexit ().  Functions that are registered with atexit () after this call run earlier, so
+ * their findings count, too. */
 void _tarn_finding_watch_exit (void);
 void _tarn_finding_append_stack (GString *text, guint32 stack);
 
 /* leaks.c */
 void _tarn_leaks_watch (TarnGuarded *self);
 void _tarn_leaks_forget (TarnGuarded *self);
-/* Reports the blocks in use as leaks.  @when: the reason, as a clause: "the pool ends". */
+/* Reports the blocks in use as leaks.  @when: when they were found, such as "the pool ends". */
 void _tarn_leaks_report (TarnGuarded *self, const gchar *when);
 
 #endif

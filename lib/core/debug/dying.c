@@ -1,19 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks guards when a signal ends the program.  Such a program frees no blocks and runs no atexit
- * () functions, although the reason for the signal may be an out-of-bounds write.  So a signal
- * handler checks the guards that the host can read.
+ * Checks the guards around blocks (debug-private.h) when a signal such as SIGSEGV ends the program.
+ * Such a program frees no blocks and runs no atexit () functions, although the reason for the
+ * signal may be an out-of-bounds write.  So a signal handler checks the guards that the host can
+ * read, and then calls the handler that the program had installed before.  If the program installs
+ * a handler later, that handler replaces the one here.
  *
- * The handler may interrupt any code, including a thread that holds locks, so it takes none.  It
- * reads slots, which are never freed, and writes messages with write ().  Other threads run
- * meanwhile, and may change slots.  Each slot has a version number, which is odd while a thread
- * changes the slot.  The handler discards what it has read of a slot if the version has changed
- * meanwhile.  The kernel reads the guards for it (process_vm_readv ()): if the memory is unmapped,
- * the kernel returns an error instead of raising another signal.
+ * The handler may interrupt any code, also code of a thread that holds locks:
  *
- * The handler then calls the handler that the program had installed before.  A handler that the
- * program installs later replaces the one here. */
+ * - It takes no lock, and writes its messages with write ().
+ * - It reads slots.  A slot describes the guards of one block, and its memory is never freed.
+ * - Other threads may change slots at the same time.  Each slot has a version number, which is odd
+ *   while a thread changes the slot.  If the version was odd, or has changed, the handler ignores
+ *   what it has read of the slot.
+ * - It reads the guards with process_vm_readv ().  If the memory is unmapped, this call returns an
+ *   error, but raises no second signal. */
 
 #define _GNU_SOURCE 1 /* process_vm_readv () */
 
@@ -26,17 +28,21 @@
 #include <unistd.h>
 
 #define LABEL_BYTES 96
-#define FIRST_SLOTS 64 /* in the first chunk; each later chunk has twice as many as the last */
+/* The number of slots in the first chunk.  Each later chunk has twice as many as the one before. */
+#define FIRST_SLOTS 64
 #define MAX_CHUNKS 20
 
 struct _TarnDyingSlot
 {
   guint version; /* atomic; odd: a thread is changing the slot */
   const guint8 *whole;
-  gsize front, margin, size, whole_size; /* copies of the block's; whole_size 0: no block */
+  /* Offsets and sizes, copied from the block whose guards the slot describes.  If whole_size is 0,
+   * no block uses the slot. */
+  gsize front, margin, size, whole_size;
   gchar label[LABEL_BYTES];
-  gboolean is_said;         /* atomic: the handler has reported this slot, and does not again */
-  TarnDyingSlot *next_free; /* under the lock */
+  /* Atomic.  TRUE: the handler has reported this slot, and does not report it again. */
+  gboolean is_said;
+  TarnDyingSlot *next_free; /* guarded by the lock */
 };
 
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -133,8 +139,8 @@ say (const TarnDyingSlot *slot, int signal, gboolean is_behind, const TarnConten
     }
 }
 
-/* Finds the changed bytes of a block's guards from offset @start up to @end.  Returns FALSE if
- * there are none, or if the memory cannot be read. */
+/* Finds the changed bytes of a block's guards between the offsets @start and @end.  Returns FALSE
+ * if no byte has changed, or if the memory cannot be read. */
 static gboolean
 find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChange *change)
 {
@@ -159,9 +165,9 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  Adds 0 to it instead of loading it: with
- * release order, all earlier reads of the slot are done before an addition, but not before a
- * load. */
+/* Returns TRUE if a slot's version is still @version.  Reads the version by an atomic addition of
+ * 0, because no load can have release order.  With release order, the thread has completed all
+ * earlier reads of the slot before it reads the version. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -208,8 +214,9 @@ end_by (int signal, const siginfo_t *info)
   struct sigaction by_default = { .sa_handler = SIG_DFL };
 
   sigaction (signal, &by_default, NULL);
-  /* A signal from a failed machine instruction needs no raise (): after the handler returns, the
-   * instruction runs again and fails again, so that a core dump shows the place. */
+  /* A signal of a failed machine instruction need not be raised again: after the handler returns,
+   * the instruction runs again and fails again, so a core dump shows that instruction.  A signal
+   * that a process sent (si_code <= 0) has to be raised again. */
   if (info->si_code <= 0)
     raise (signal);
 }
@@ -235,8 +242,9 @@ on_signal (int signal, siginfo_t *info, void *context)
 
 /* The handler ends here. */
 
-/* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores it, or
- * handles SIGFPE: PoCL does, and continues, because kernels may divide by zero many times. */
+/* Returns TRUE if a signal may end the program.  Returns FALSE if the program ignores the signal.
+ * Also returns FALSE if the signal is SIGFPE and the program has a handler for it.  PoCL has such a
+ * handler, and continues after the signal, because kernels may divide by zero many times. */
 static gboolean
 may_be_last (int signal, const struct sigaction *older)
 {
@@ -262,7 +270,7 @@ watch_signals (void)
     }
 }
 
-/* Adds a chunk of slots.  Returns FALSE if there are too many.  The caller holds the lock. */
+/* Adds a chunk of slots.  Returns FALSE if there are MAX_CHUNKS.  The caller holds the lock. */
 static gboolean
 add_chunk (void)
 {
@@ -296,7 +304,8 @@ take_slot (void)
   return slot;
 }
 
-/* Begins a change of a slot: makes its version odd.  Writes to the slot must follow this call. */
+/* Begins a change of a slot: makes the slot's version odd, so that the signal handler ignores the
+ * slot.  The caller writes to the slot after this call, and then calls end_change (). */
 static void
 begin_change (TarnDyingSlot *slot)
 {

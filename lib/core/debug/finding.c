@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Findings: messages about a mistake, which name the block, and who allocated and freed it. */
+ * Findings: messages about mistakes in the use of memory.  Each message names the block, and the
+ * threads that allocated and freed the block, with their call stacks. */
 
 #define _GNU_SOURCE 1 /* dladdr () */
 
@@ -19,8 +20,8 @@
 static gint n_findings;     /* atomic */
 static gboolean has_failed; /* constant after _tarn_finding_watch_exit () */
 
-/* Ends the program with TarnDebugSettings.exit_status if there were findings, so that a caller that
- * sees only the program's status learns of them. */
+/* Called at the end of the program.  If there were findings, ends the program with the status
+ * TarnDebugSettings.exit_status, so that a caller that sees only the exit status learns of them. */
 static void
 exit_if_found (void)
 {
@@ -61,8 +62,8 @@ append_frame (GString *text, guint i, gconstpointer address)
   Dl_info info;
 
   g_string_append_printf (text, "\n    #%u %p", i, address);
-  /* Look up the byte before the return address.  If the call is the last instruction of its
-   * function, the return address is already in the next function. */
+  /* Looks up the function of the byte before the return address.  If a call is the last instruction
+   * of its function, the return address itself is already in the next function. */
   if (dladdr ((const gchar *) address - 1, &info) == 0)
     return;
   if (info.dli_sname != NULL)
@@ -73,8 +74,8 @@ append_frame (GString *text, guint i, gconstpointer address)
                             (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
 }
 
-/* Returns TRUE if an address is in one of Tarn's libraries: messages leave out these first
- * frames. */
+/* Returns TRUE if a code address is in one of Tarn's libraries.  A call stack begins with such
+ * addresses, and messages leave them out. */
 static gboolean
 is_in_library (gconstpointer address)
 {

@@ -6,8 +6,8 @@
  *
  *     margin | user's part | rest, shorter than one alignment | unmapped addresses
  *
- * A kernel that accesses memory after the rest ends with a fault.  So does a kernel that uses a
- * freed block whose memory was returned to the driver. */
+ * If a kernel accesses addresses after the rest, the device reports a fault.  The same happens if a
+ * kernel uses a freed block whose memory was returned to the driver. */
 
 #include "debug/debug-private.h"
 
@@ -30,7 +30,8 @@ get_reserved (const TarnGuarded *self, const TarnDebugBlock *block)
   return block->whole_size + ops_of (self)->virtual_granularity;
 }
 
-/* Releases a block's addresses, and its backing if it has one.  Unmaps the backing before. */
+/* Releases a block's reserved addresses.  If the block has backing (physical memory), first unmaps
+ * the backing if it is mapped, and releases it. */
 static void
 release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_backing,
          gboolean is_mapped)

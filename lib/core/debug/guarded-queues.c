@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions for queues of the allocator in guarded.c: each calls the backend's function. */
+ * The queue functions of the allocator in guarded.c.  Each calls the backend's function. */
 
 #include "debug/debug-private.h"
 

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator that Tarn puts between a debugged pool and its upstream allocator.  To the pool it
- * is a direct allocator, with the backend's queues.  The pool frees a block here only after all
- * commands that use the block are done. */
+ * The allocator that Tarn puts between a debugged pool and its upstream allocator.  To the pool, it
+ * looks like a direct allocator (one that calls a backend), with the backend's queues.  The pool
+ * frees a block here only after all commands that use the block are done. */
 
 #include "debug/debug-private.h"
 
@@ -11,11 +11,12 @@
 #include "common/shorten-private.h"
 #include "record/record-private.h"
 
-/* The smallest margin, in bytes: a multiple of every alignment that programs rely on, except that
- * of a heap with a larger one. */
+/* The smallest margin in bytes; the margin holds the guards before the user's part of a block.  The
+ * user's part begins after the margin, so the margin is a multiple of every alignment that programs
+ * rely on.  If a heap has a larger alignment, the margin has as many bytes as that. */
 #define LEAST_MARGIN ((gsize) 512)
 
-/* Returns TRUE if the memory's context is lost: nobody can read, fill or use it any more. */
+/* Returns TRUE if a call failed because the context is lost: nobody can use its memory any more. */
 static gboolean
 is_lost (const GError *error)
 {
@@ -29,8 +30,9 @@ poisons (const TarnGuarded *self)
 }
 
 /* Returns TRUE if Tarn fills freed blocks with the poison byte.  Returns FALSE if the backend is
- * deferred, that is, keeps freed memory until the commands that use it are done.  Such a backend
- * has no queues, so Tarn cannot know whether commands still use the block. */
+ * deferred, that is, if the backend itself keeps freed memory until the commands that use it are
+ * done.  Such a backend has no queues, so Tarn cannot know whether commands still use the block,
+ * and must not fill it. */
 static gboolean
 poisons_freed (const TarnGuarded *self)
 {
@@ -67,7 +69,8 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
-/* Counts a block's bytes before it is allocated.  Returns FALSE with an error beyond the limit. */
+/* Adds the bytes of a block that is about to be allocated to taken_bytes.  Returns FALSE with an
+ * error if the bytes would exceed the limit. */
 static gboolean
 reserve (TarnGuarded *self, gsize size, GError **error)
 {
@@ -136,9 +139,9 @@ _tarn_guarded_leave_to_look (TarnDebugBlock *block)
 
 /* The functions of the allocator */
 
-/* The layouts of a block, in the order in which Tarn tries them: with unmapped addresses after it;
- * with margins; without guards.  The last is needed because a program that uses all memory of a
- * device, or its largest block, must not fail because of guards. */
+/* The layouts of a block, in the order in which Tarn tries them: with unmapped addresses after it,
+ * with margins, and without guards.  The last one is for a program that needs all memory of a
+ * device, or its largest block: the request must not fail because of guards. */
 typedef enum
 {
   WITH_GAP,
@@ -171,8 +174,8 @@ measure (const TarnGuarded *self, TarnDebugBlock *block, Way way)
                           : block->size;
 }
 
-/* Allocates the whole memory of a block.  Memory with an address has the block's alignment only if
- * it comes from a heap. */
+/* Allocates the whole memory of a block, with its guards.  If the memory has an address, it has the
+ * block's alignment only if it comes from a heap. */
 static gboolean
 take_below (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -199,14 +202,16 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   return is_taken;
 }
 
-/* Returns TRUE if a request failed for lack of memory, so that freeing the quarantine may help. */
+/* Returns TRUE if a request failed because memory is short, so that freeing the quarantine may
+ * help. */
 static gboolean
 is_short (const GError *error)
 {
   return tarn_error_is_no_memory (error);
 }
 
-/* Allocates memory for a block.  If there is none, frees the quarantine and retries. */
+/* Allocates memory for a block, in the first layout that succeeds.  If memory is short for a
+ * layout, frees the blocks in quarantine, and tries that layout once more. */
 static gboolean
 take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -229,8 +234,9 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return FALSE;
 }
 
-/* Adds a block to the table.  If the backend cannot read memory, several blocks may have the same
- * address; if the table has another one with this address, frees the struct of the new one. */
+/* Adds a block to the table.  Several blocks can have the same address if the backend cannot read
+ * memory.  If the table already has a block with this address, does not add @block, and frees the
+ * struct of @block (not its memory). */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -247,8 +253,8 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
     g_free (block);
 }
 
-/* Fills a new block and its guards.  While a stream is captured, they cannot be filled, so the
- * block then counts as one without guards. */
+/* Fills a new block and its guards.  While a stream is being captured, the backend cannot fill
+ * them, so the function marks the block as one without guards, and succeeds. */
 static gboolean
 prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -266,7 +272,7 @@ prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return TRUE;
 }
 
-/* Allocates memory for a block.  @alignment: 0: the backend's. */
+/* Allocates a block for the pool.  @alignment: 0 for the backend's alignment. */
 static gboolean
 allocate (TarnGuarded *self, gsize size, gsize alignment, TarnMemory *memory, GError **error)
 {
@@ -315,7 +321,8 @@ _tarn_debug_allocate_aligned (TarnAllocator *upstream, gsize size, gsize alignme
   return allocate (upstream->user_data, size, alignment, memory, error);
 }
 
-/* Adds a finding and returns TRUE if a block was freed before.  The caller holds the lock. */
+/* If the block at @memory was freed before, adds a finding (a message about a double free) and
+ * returns TRUE.  The caller holds the lock. */
 static gboolean
 add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
@@ -335,10 +342,10 @@ _tarn_guarded_note_free (TarnDebugBlock *block)
   block->freed_thread = _tarn_record_get_thread ();
 }
 
-/* Looks up a block that the program frees, removes it from the table of blocks, and returns it.
- * If another thread is reading the block, sets *is_left and returns NULL, and the other thread
- * frees the block.  If the table does not have the block, returns NULL and adds a finding.  Adds
- * no finding if the table may lack blocks (is_nameless). */
+/* Called when the program frees a block: removes the block from the table of blocks, and returns
+ * it.  If another thread is reading the block, sets *is_left and returns NULL; that thread then
+ * frees the block.  If the block was freed before, or is not in the table, returns NULL and adds a
+ * finding.  Adds no finding for a missing block if the table is incomplete (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -367,7 +374,7 @@ static void
 end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
   _tarn_guards_forget (block);
-  /* Fill the block even if it is too large for the quarantine, so that a program that reads freed
+  /* Fills the block even if it is too large for the quarantine, so that a program that reads freed
    * memory sees the poison byte. */
   if (!poisons_freed (self) || !_tarn_quarantine_poison (self, block)
       || block->whole_size > self->settings.quarantine_bytes)
@@ -409,8 +416,9 @@ guarded_reclaim (gpointer user_data)
   return _tarn_allocator_reclaim (self->direct) || bytes > 0;
 }
 
-/* Frees the quarantine, and then trims the allocator below, which may be a heap.  The program calls
- * this through the allocator's trim ().  So does another pool of the same group. */
+/* Frees the blocks in quarantine, then trims the allocator below, which may be a heap.  The program
+ * calls this function through the allocator's trim (), and another pool of the same reclaim group
+ * may call it, too.  Returns the number of bytes freed. */
 static gsize
 guarded_trim (gpointer user_data, gsize keep_bytes)
 {
@@ -418,14 +426,15 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* Returns the larger number, not the sum.  The allocator below may have returned, and counted,
-   * the memory that left the quarantine here.  Or a heap below keeps that memory for other pools,
-   * and counts fewer bytes. */
+  /* The sum of both numbers would be wrong: the allocator below has perhaps returned the same
+   * memory that has just left the quarantine, and counted it again.  The number of the allocator
+   * below can also be the smaller one: a heap may keep that memory for other pools.  So return the
+   * larger number. */
   return MAX (bytes, bytes_below);
 }
 
-/* Forgets the blocks that are in the table after the pool has ended.  Nobody knows whether commands
- * still use them, so their memory stays allocated. */
+/* Frees the structs of blocks that are still in the table after the pool has ended.  Commands may
+ * still use these blocks, so the blocks' memory stays allocated. */
 static void
 forget_stuck (TarnGuarded *self)
 {
@@ -475,10 +484,11 @@ choose_margin (const TarnGuarded *self)
   return MAX (alignment, LEAST_MARGIN);
 }
 
-/* Chooses the allocator from which blocks are taken: the one that the program gave the pool, or its
- * direct allocator.  A heap's blocks may be sub-buffers.  Guards need a sub-buffer of each block,
- * and some backends cannot make a sub-buffer of a sub-buffer.  With such a backend, blocks come
- * from the direct allocator. */
+/* Chooses the allocator from which blocks are allocated: usually the one that the program gave the
+ * pool, which may be a heap.  Returns the direct allocator below that heap instead if blocks have
+ * guards and the backend's sub-buffers are objects that have to be released.  With guards, the
+ * user's part is a sub-buffer of the block, but a heap's block may be a sub-buffer already, and
+ * such a backend may not make a sub-buffer of a sub-buffer. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {
@@ -540,7 +550,7 @@ _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes)
   TarnAllocator *given = upstream->given;
   gboolean has_more;
 
-  if (given == NULL) /* not one of these allocators */
+  if (given == NULL) /* @upstream is not an allocator for debugging */
     return FALSE;
   _tarn_mutex_lock (&self->lock);
   self->limit_bytes = limit_bytes;
@@ -554,7 +564,7 @@ _tarn_debug_end_pool (TarnAllocator *upstream)
 {
   TarnGuarded *self = upstream->user_data;
 
-  if (upstream->given == NULL) /* not one of these allocators */
+  if (upstream->given == NULL) /* @upstream is not an allocator for debugging */
     return;
   _tarn_quarantine_shorten (self, 0);
   if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0)
@@ -613,8 +623,9 @@ _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
 
 /* Checks of blocks in use and in quarantine */
 
-/* Begins to read the block at an address.  Returns NULL if no block with guards, and none in
- * quarantine, has this address, or if another thread has just freed the block. */
+/* Begins to read the block at an address, so that no other thread frees the block meanwhile.
+ * Returns NULL in two cases: the address has neither a block with guards nor a block in quarantine;
+ * or another thread has just freed the block. */
 static TarnDebugBlock *
 begin_look (TarnGuarded *self, guint64 address)
 {
@@ -630,8 +641,8 @@ begin_look (TarnGuarded *self, guint64 address)
   return block;
 }
 
-/* Ends reading a block.  Returns TRUE if the block was freed meanwhile and no other thread reads
- * it, so that the caller has to free it. */
+/* Ends reading a block.  Returns TRUE if another thread has freed the block meanwhile and no other
+ * thread is reading it.  Then the caller has to free it. */
 static gboolean
 end_look (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -663,13 +674,13 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     _tarn_guarded_give_back (self, block);
   else
     {
-      if (findings->len == n_before) /* kernels may have written since */
+      if (findings->len == n_before) /* kernels may have written to the guards since then */
         _tarn_guards_check (self, block, findings);
       end_block (self, block);
     }
 }
 
-/* Lists the addresses of all blocks. */
+/* Returns the addresses of all blocks. */
 static GArray *
 list_addresses (TarnGuarded *self)
 {

@@ -1,31 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The guards around a block in use: fills them, and finds changed bytes there.  If the host can
- * read the memory, it checks the guards itself, and so can dying.c. */
+ * The guards: bytes before and after a block in use that no program may write.  This file fills
+ * them, and finds the bytes that have changed.  If the host can read the memory, it checks the
+ * guards without the driver, and dying.c can check them when a signal ends the program. */
 
 #include "debug/debug-private.h"
 
-/* The largest number of bytes that a backend fills in about the same time as a single byte. */
+/* The largest number of bytes that a backend fills in about the same time as one byte. */
 #define MAX_FILLED ((gsize) 256 << 10)
 
-/* Returns the offset in the block's memory of the rest, which follows the user's part. */
+/* Returns the offset, in a block's memory, of the guards after the user's part. */
 static gsize
 get_end (const TarnDebugBlock *block)
 {
   return block->margin + block->size;
 }
 
-/* Returns the offset in the block's memory of the guards before the user's part.  In a block with a
- * gap, the margin may be much larger than needed; only its end is used as guards. */
+/* Returns the offset, in a block's memory, of the guards before the user's part.  In a block with a
+ * gap (gaps.c), only the end of the margin is used as guards. */
 static gsize
 get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 {
   return block->margin - MIN (block->margin, self->margin);
 }
 
-/* Fills the guards.  If the block is small, one call fills them and the user's part between
- * them. */
+/* Fills a block's guards.  If the block is small, fills the guards on both sides and the user's
+ * part between them with one call, because that is faster than two calls. */
 gboolean
 _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
@@ -40,7 +41,7 @@ _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError 
                                  TARN_DEBUG_GUARD_BYTE, error);
 }
 
-/* Guards that the host sees */
+/* Guards that the host can read */
 
 static gboolean
 host_sees (const TarnDebugBlock *block, gsize start, gsize end, guint8 byte)
@@ -66,8 +67,9 @@ host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
 }
 
-/* Returns TRUE if the host sees what the device writes to a block, and not an older copy.  The
- * device fills the guards with another byte to find out; the caller fills them again. */
+/* Tests whether the host sees what the device writes to a block, or only an older copy.  For the
+ * test, the device fills the guards with another byte, and the host reads them.  The caller then
+ * fills the guards again. */
 static gboolean
 try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -156,15 +158,17 @@ set_said (TarnGuarded *self, TarnDebugBlock *block)
 
   _tarn_mutex_lock (&self->lock);
   block->is_said = TRUE;
-  slot = g_steal_pointer (&block->slot); /* several threads may check it; only one forgets the
-                                            slot */
+  /* Several threads may check the block at the same time, so take its slot (dying.c) under the
+   * lock: only one thread may free the slot. */
+  slot = g_steal_pointer (&block->slot);
   _tarn_mutex_unlock (&self->lock);
   if (slot != NULL)
     _tarn_dying_forget (slot);
 }
 
-/* Checks a block's guards, unless a finding about them was reported before.  If the host sees them
- * unchanged, no command of the driver is needed. */
+/* Checks a block's guards, the bytes around the user's part.  Adds a finding (a message) if a
+ * program has written to them, unless the block already has such a finding.  If the host can read
+ * the guards and finds no change, no driver call is needed. */
 void
 _tarn_guards_check (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {

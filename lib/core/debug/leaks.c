@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Leaks: lists the blocks in use when a pool or the program ends.  The list has one line for each
- * tag and stack, the most bytes first. */
+ * Leaks: the blocks in use when a pool or the program ends.  A message lists them, with one line
+ * for each pair of a tag (tarn_tag_push ()) and a call stack, the pair with the most bytes
+ * first. */
 
 #include "debug/debug-private.h"
 
@@ -13,9 +14,9 @@
 #include "record/record-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GQueue all = G_QUEUE_INIT; /* of TarnGuarded, by all_link */
+static GQueue all = G_QUEUE_INIT; /* all TarnGuarded, linked by all_link */
 
-/* The blocks with one tag that were allocated with one stack. */
+/* All blocks with the same tag that were allocated with the same call stack. */
 typedef struct
 {
   guint32 tag, stack;
@@ -48,8 +49,8 @@ compare_groups (gconstpointer a, gconstpointer b)
                                       : -1;
 }
 
-/* Returns the blocks in use, as an array of groups, and their number and bytes.  Blocks in
- * quarantine are not in use. */
+/* Returns the blocks in use, grouped by tag and call stack, with the total number of blocks, @n,
+ * and their @bytes.  Blocks in quarantine do not count. */
 static GPtrArray *
 collect (TarnGuarded *self, gsize *n, gsize *bytes)
 {
@@ -110,12 +111,12 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
       _tarn_finding_append_stack (text, group->stack);
     }
   _tarn_finding_count (TRUE, text->str);
-  /* Logged as a message, because g_test makes warnings fatal, and a leak is not a mistake yet. */
+  /* Log a message, not a warning: g_test makes warnings fatal, and a leak need not be a mistake. */
   g_message ("%s", text->str);
 }
 
-/* Lists the allocators of debug/ of all debugged pools, with a new reference each.  Leaves out an
- * allocator whose last reference has been released. */
+/* Returns a list of the debugging allocators (TarnGuarded) of all debugged pools, with a new
+ * reference to each.  Leaves out an allocator whose last reference was released. */
 static GPtrArray *
 list_all (void)
 {

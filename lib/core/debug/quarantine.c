@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The quarantine: freed blocks that are filled with the poison byte and stay allocated for a while,
- * so that Tarn finds a later write to one. */
+ * The quarantine: freed blocks that are filled with the poison byte and stay allocated for a while.
+ * When a block leaves the quarantine, or when the program asks for a check, Tarn compares its
+ * contents with the poison byte, and so finds writes after the free. */
 
 #include "debug/debug-private.h"
 
@@ -23,9 +24,9 @@ _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block, TarnFind
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* If the quarantine has more than @max_bytes bytes, removes its oldest block and returns TRUE.
- * Sets *popped to that block, or to NULL if another thread is reading the block and will free it.
- * Returns FALSE if the quarantine has no more than that. */
+/* Removes the oldest block from the quarantine if the quarantine has more than @max_bytes bytes;
+ * then returns TRUE, else FALSE.  Sets *popped to the removed block, or to NULL if another thread
+ * is reading the block.  That thread then frees the block. */
 static gboolean
 pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {
@@ -46,7 +47,7 @@ pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
   return is_excess;
 }
 
-/* Checks and frees a block that was removed from the quarantine. */
+/* Checks and frees a block that the caller has removed from the quarantine. */
 static void
 end_quarantine (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {

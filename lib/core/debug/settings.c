@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the variable TARN_DEBUG, not in a set-user-ID program, and TarnPoolOptions.debug. */
+ * Reads the settings for debugging: the environment variable TARN_DEBUG, and the option
+ * TarnPoolOptions.debug of a pool.  A set-user-ID program ignores the variable. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -13,7 +14,8 @@
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
 
-/* Reads the words of TARN_DEBUG.  Returns FALSE if one is wrong, after a message about each. */
+/* Reads the words in TARN_DEBUG.  If words are wrong, prints a message about each, and returns
+ * FALSE. */
 static gboolean
 read_words (const gchar *text)
 {
@@ -33,20 +35,20 @@ read_words (const gchar *text)
   return is_right;
 }
 
-/* An upper bound for the number of Tarn's own stack frames on top of a stack that is taken in a
- * request.  A message leaves these frames out.  A request of the OpenCL layer has 21 of them if
- * the compiler inlines no function, and a sanitizer adds one. */
+/* An upper bound for the number of Tarn's own frames on top of a call stack that Tarn records
+ * during a request.  Messages leave these frames out.  A request of the OpenCL layer has 21 such
+ * frames if the compiler inlines no function; a sanitizer adds one more. */
 #define OWN_FRAMES 24
 
-/* Makes the recorder take stacks of the depth that these settings need, and count requests if they
- * need that. */
+/* Sets up the recorder for debug settings: tells it how many frames of a call stack it has to
+ * store, and turns on the counting of requests if pools check their invariants at intervals. */
 static void
 prepare (const TarnDebugSettings *settings)
 {
   if (settings->flags != 0 && settings->stack_depth > 0)
     _tarn_stack_need_depth (settings->stack_depth + OWN_FRAMES);
   if ((settings->flags & TARN_DEBUG_CHECK) != 0)
-    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that each request is counted */
+    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* pools then count each request */
 }
 
 static void
@@ -76,8 +78,8 @@ _tarn_debug_get_settings (void)
   return &program;
 }
 
-/* Returns TRUE for a word that is allowed in TARN_DEBUG but not for a single pool, because it
- * concerns the whole program. */
+/* Returns TRUE for a word that TARN_DEBUG may contain but the option of a single pool may not,
+ * because the word sets something for the whole program. */
 static gboolean
 is_of_program (const gchar *word)
 {

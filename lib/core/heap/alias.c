@@ -1,19 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Aliases: old mappings of pieces (segments of memory) that have moved.  An idle piece, which has
- * no extent in use, can move to another address within its queue although earlier commands of the
- * queue may still use the piece.  The heap then maps the piece at the new address as well; commands
- * that use the new address run after those commands, because the queue executes them in order.  The
- * heap unmaps the old address, the alias, when an event shows that the earlier commands are done.
- * Until then the heap can neither return the piece nor move it to another queue.
+ * Aliases: old mappings of segments that have moved to other addresses.  A segment is memory that
+ * upstream allocated in one call.
+ *
+ * An idle segment (one without an extent in use) can move to another address of its queue, although
+ * earlier commands of the queue may still use the old address.  The heap then maps the segment at
+ * the new address, and keeps the old mapping, the alias.  Commands that use the new address run
+ * after the earlier commands, because the queue executes its commands in order.  The heap unmaps
+ * the alias when an event shows that the earlier commands are done.  Until then the heap can
+ * neither return the segment to upstream nor move it to another queue.
  *
  * The caller of each function here holds the heap's lock. */
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if an idle piece can move to a range now.  It can if no command uses the piece, or
- * if the range belongs to the piece's queue and upstream can map the piece at two addresses. */
+/* Returns TRUE if an idle segment can move to a range (a set of segments of one queue) now.  It can
+ * if no command uses the segment.  It also can if the range belongs to the segment's queue, is not
+ * the range for small requests, and upstream can map the segment at two addresses.  No segment can
+ * move while upstream forbids moves. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 {
@@ -27,7 +32,7 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
          && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
 }
 
-/* Records that a piece which moved within its queue is still mapped at @start, its old address. */
+/* Records that a segment, moved within its queue, is still mapped at @start, its old address. */
 void
 _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                        guint64 start)
@@ -43,8 +48,8 @@ _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *r
   region->n_pieces++;
 }
 
-/* Unmaps the oldest alias of a queue.  The caller must make sure that no command uses that alias.
- * Releases the heap's lock meanwhile. */
+/* Unmaps the oldest alias (old mapping of a moved segment) of a queue.  The caller must make sure
+ * that no command uses the alias.  Releases the heap's lock during the driver call. */
 static void
 end_alias (TarnHeapQueue *queue)
 {
@@ -60,8 +65,9 @@ end_alias (TarnHeapQueue *queue)
   alias->region->n_pieces--;
 }
 
-/* Unmaps the aliases that no command uses any more, as far as the heap knows without asking the
- * driver.  The caller must have set TarnHeap.is_changing. */
+/* Unmaps the aliases (old mappings of moved segments) that no command uses any more, as far as the
+ * heap knows without asking the driver.  The caller has set TarnHeap.is_changing.  Releases the
+ * heap's lock during each driver call. */
 void
 _tarn_heap_end_aliases (TarnHeap *heap)
 {
@@ -77,7 +83,9 @@ _tarn_heap_end_aliases (TarnHeap *heap)
     }
 }
 
-/* Forgets the aliases of a queue whose pieces are lost.  The aliases stay mapped. */
+/* Frees the structs of a queue's aliases (old mappings of moved segments).  The heap calls this
+ * when it ends itself.  Commands may still use the aliases, so they stay mapped, and the heap never
+ * releases their addresses (TarnHeapRegion.has_lost). */
 void
 _tarn_queue_lose_aliases (TarnHeapQueue *queue)
 {

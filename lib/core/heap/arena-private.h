@@ -3,19 +3,20 @@
  *
  * Functions by which a pool uses the heap below it.
  *
- * A heap has arenas for each queue.  An arena is a set of memory ranges, which are divided into
- * extents, and threads allocate extents from an arena without the heap's lock.  A queue has one
- * arena, or several if threads that use the queue wait for each other.
+ * A heap has arenas for each queue.  An arena is a set of memory ranges, which the heap divides
+ * into extents.  An extent is a contiguous part of a range, in use or free.  Threads allocate
+ * extents from an arena without the heap's lock.  A queue has one arena, or several if threads that
+ * use the queue wait for each other.
  *
- * Instead of taking the heap's lock, a thread uses arenas in a read section, while the heap allows
+ * A thread that does not take the heap's lock uses arenas in a read section, while the heap allows
  * read sections (heap-door.c).  A thread may use the ranges of an arena in two cases:
+ * - The thread is in a read section, the heap allows read sections, and the thread holds the
+ *   arena's lock.
+ * - The thread holds the heap's lock, and the heap forbids read sections.
  *
- *     it is in a read section while the heap allows read sections, and holds the arena's lock
- *     it holds the heap's lock, and the heap forbids read sections
- *
- * A thread that calls a function of this file in a read section began that section for the pool.
- * The same section serves for the heap too, because each thread has only one counter of read
- * sections, for all objects (base/thread-private.h).  The thread only has to check that the heap
+ * A function of this file that runs in a read section uses the section that its caller, the pool,
+ * began.  Such a section serves for the heap too, because each thread has only one counter of read
+ * sections, for all objects (base/thread-private.h).  The function only has to check that the heap
  * allows read sections. */
 
 #ifndef TARN_ARENA_PRIVATE_H
@@ -28,18 +29,19 @@ typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
-/* A choice: the cached blocks that a pool returns to its heap before the heap serves a request. */
+/* Sets of cached blocks, of which the heap chooses one.  Before the heap serves a request with
+ * fresh memory, the pool returns the cached blocks in the chosen set to the heap. */
 typedef enum
 {
-  TARN_SPARING_HELD,  /* the blocks of the request's queue in the pool's bins (lists of cached
-                         blocks) */
-  TARN_SPARING_QUEUE, /* the queue's blocks in the pool's bins and in thread caches */
-  TARN_SPARING_ALL
+  TARN_SPARING_HELD,  /* the blocks in the pool's bins (lists of cached blocks) that belong to the
+                         request's queue */
+  TARN_SPARING_QUEUE, /* the cached blocks of the request's queue, in bins and in thread caches */
+  TARN_SPARING_ALL    /* the cached blocks of all queues */
 } TarnSparing;
 
 /* A reference to the arenas of a queue (heap-private.h).  @number is the number that the queue had
- * when the caller got the reference.  If TarnHeapQueue.number differs by now, the arenas do not
- * belong to that queue any more.  The struct *queue lives as long as the heap. */
+ * when the caller got the reference.  If TarnHeapQueue.number is a different one now, the arenas do
+ * not belong to that queue any more.  The struct *queue lives as long as the heap. */
 typedef struct
 {
   TarnHeap *heap;
@@ -54,15 +56,17 @@ gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
-/* Gets the size of the largest request whose memory can serve other requests later.  Takes the
- * heap's lock. */
+/* Gets the size of the largest request that may share a segment (memory that the heap got from
+ * upstream in one call) with other requests.  A larger request may get a segment of its own, which
+ * cannot serve other requests later.  Takes the heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
 /* Gets the heap's generation: the number of times that the heap began to unmap memory, or to return
  * memory to upstream.  The caller needs no lock. */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 
-/* The next functions take the heap's lock.  @handle: an in-order queue, or NULL for no queue. */
+/* The next functions take the heap's lock.  The parameter @handle is the backend's handle of an
+ * in-order queue, or NULL for requests that name no queue. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
 gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
@@ -78,10 +82,10 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* Functions for heaps in which a user's memory is a part: a sub-buffer that the driver makes for an
- * extent (a range of the heap's memory).  The pool makes the part after it has taken the extent,
- * and releases the part before it frees the extent.  The caller must be in no read section, and
- * must not hold the heap's lock. */
+/* Functions for heaps whose users get sub-buffers instead of addresses.  The driver makes a
+ * sub-buffer, called a part, for each extent (a range of the heap's memory).  The pool makes the
+ * part after it has taken the extent, and releases the part before it frees the extent.  The caller
+ * must be in no read section, and must not hold the heap's lock. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);

@@ -1,8 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arenas: sets of memory ranges of a queue, from which threads allocate without the heap's lock
- * (arena-private.h).  They do so in read sections, while the heap's door is open (heap-door.c). */
+ * Allocates memory for commands on a queue, and frees it, without the heap's lock.  A thread does
+ * so in a read section, while the heap allows read sections (heap-door.c), and takes only the lock
+ * of an arena: one of the queue's sets of memory ranges (arena-private.h).  A request gets an
+ * extent, which is a contiguous part of a range.  A range consists of segments, which the heap got
+ * from upstream. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -12,36 +15,37 @@
 #define N_YIELDS 100
 #define SLEEP 20
 
-/* A thread that finds the heap's door closed checks N_LOOKS times whether the door is open.  After
- * that it waits for the heap's lock. */
+/* A thread that finds read sections forbidden checks N_LOOKS times whether the heap allows them
+ * again.  After that it waits for the heap's lock. */
 #define N_LOOKS 64
 
-/* An arena's bytes in use may grow by PEAK_STEP, or by the heap's peak divided by PEAK_SHARE if
- * that is more, before a thread in a read section computes the heap's peak again. */
+/* A thread in a read section computes the heap's peak of bytes in use each time that its arena's
+ * bytes in use have grown by PEAK_STEP, or by the peak divided by PEAK_SHARE if that is more. */
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* An arena asks for an event at most once per TAKEN_PER_EVENT extents that are taken from it. */
+/* The least number of extents that threads take from an arena before a thread asks the heap again
+ * to record an event on the arena's queue. */
 #define TAKEN_PER_EVENT 512
 
-/* A queue gets more arenas when MANY_WAITS of TAKES_OF_WAITS requests to one of its arenas had to
- * wait for that arena's lock.  MANY_WAITS is high because a wait costs little, and because other
- * queues cannot use the free memory in an arena. */
+/* The heap adds arenas to a queue if MANY_WAITS of TAKES_OF_WAITS requests to one of the queue's
+ * arenas had to wait for that arena's lock.  MANY_WAITS is high because a wait costs little, while
+ * other queues cannot use the free memory in an arena. */
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
-/* An arena gets pieces from the queue's other arenas when it had no extent for FIRST_POOR requests,
- * if these were at least one in POOR_SHARE of its requests.  The threshold doubles each time that
- * the arena gets pieces, at most MAX_SHARED times, because the pieces may not help. */
+/* An arena gets segments from the queue's other arenas if it had no extent for FIRST_POOR requests,
+ * and these were at least one in POOR_SHARE of its requests.  Each such move doubles FIRST_POOR for
+ * this arena, at most MAX_SHARED times, because the moved segments may not help. */
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
 
-/* Meeting arenas */
+/* Functions that keep a queue's arenas balanced, and functions that take the heap's lock */
 
-/* Counts that a thread had to wait for another thread in an arena.  Returns TRUE if this has
- * happened so often that the queue should get more arenas.  Returns FALSE if no thread uses read
- * sections, because more arenas do not help threads that all take the heap's lock. */
+/* Counts that a thread had to wait for another thread that used the same arena.  Returns TRUE if
+ * this has happened so often that the queue should get more arenas.  Returns FALSE if no thread
+ * uses read sections: all threads then take the heap's lock, so more arenas would not help. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
@@ -55,7 +59,7 @@ _tarn_arena_note_wait (TarnArena *arena)
   return TRUE;
 }
 
-/* Adds arenas to an arena's queue if too many requests waited for the arena. */
+/* Adds arenas to the queue of @arena if too many requests waited for the lock of @arena. */
 void
 _tarn_arena_relieve (TarnArena *arena)
 {
@@ -66,14 +70,14 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Returns TRUE if an arena lacked extents so often that it should get others' pieces. */
+/* Returns TRUE if an arena so often had no extent that it should get other arenas' segments. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Moves pieces from the queue's other arenas to an arena that lacked extents too often. */
+/* Moves segments from the queue's other arenas to @arena, if it had no extent for many requests. */
 static void
 enrich (TarnArena *arena)
 {
@@ -84,9 +88,9 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Returns TRUE if an arena should grow for a request before it uses memory of its queue's other
- * arenas.  It should if the heap has room for the request and several threads use the queue,
- * because then the other threads need the memory of the other arenas. */
+/* Returns TRUE if an arena should get a new segment for a request of @size bytes before the request
+ * uses memory of the queue's other arenas.  It should if the heap has room for the bytes, and
+ * several threads use the queue, because the other threads then need the other arenas' memory. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -95,9 +99,10 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes @size bytes from an arena, or else from another arena of its queue, unless the arena should
- * grow instead.  @takes_any: the arena never grows instead, and any large enough extent will do.
- * Returns NULL if none of these arenas has an extent.  The caller holds the heap's lock. */
+/* Takes @size bytes from @arena, or else from another arena of its queue.  Does not search the
+ * other arenas if @arena should get a new segment instead (grows_first ()).  If @takes_any is TRUE,
+ * always searches them, and takes any extent that is large enough.  Returns NULL if it finds no
+ * extent.  The caller holds the heap's lock. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
@@ -112,9 +117,10 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Gets a reference to the arenas of the queue with a handle (NULL: to the arenas for no queue).
- * Adds the queue to the heap if it is new.  Returns FALSE with an error if the heap cannot add the
- * queue.  Returns FALSE without an error while another thread makes the heap forget the queue. */
+/* Stores a reference to the arenas of a queue in *ref.  @handle: the backend's queue, or NULL for
+ * the arenas that serve requests without a queue.  Adds the queue to the heap if it is new.
+ * Returns FALSE with an error if the heap cannot add the queue.  Returns FALSE without an error
+ * while another thread makes the heap forget the queue. */
 gboolean
 _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -133,10 +139,10 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
   return is_met;
 }
 
-/* Does periodic work for the heap after the calling thread has used the arenas of a queue: adds
- * arenas to the queue if threads wait for each other, records an event if one is due, and returns
- * memory that has been idle too long.  Does nothing if another thread holds the heap's lock,
- * because that thread does such work itself. */
+/* Does periodic work for a heap, after the calling thread has used the arenas of a queue: adds
+ * arenas to the queue if threads wait for each other, moves segments between the arenas, records an
+ * event if one is due, and returns segments to upstream that have been idle too long.  Does nothing
+ * if another thread holds the heap's lock, because that thread does such work itself. */
 void
 _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {
@@ -162,14 +168,16 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   _tarn_heap_unlock (heap);
 }
 
-/* Returns TRUE if a reference's arenas still belong to the queue that they had belonged to. */
+/* Returns TRUE if the arenas of a reference still belong to the queue to which they belonged when
+ * the caller got the reference. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {
   return __atomic_load_n (&ref->queue->number, __ATOMIC_RELAXED) == ref->number;
 }
 
-/* Adds an extent, which a thread took in a read section, to the heap's table of memory in use. */
+/* Adds an extent that a thread took in a read section to the heap's table of extents in use.
+ * @memory: the user's memory, by which the table finds the extent. */
 void
 _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
@@ -178,8 +186,9 @@ _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
   _tarn_heap_unlock (heap);
 }
 
-/* Frees an extent whose part (sub-buffer) was released.  The extent's arena may belong to another
- * queue by now.  That is safe, because the former queue's last event covers all memory it used. */
+/* Frees an extent whose part (sub-buffer) the caller has released.  The extent's arena may belong
+ * to another queue by now.  That is safe, because an arena gets a new queue only after the former
+ * queue's last event is done, and that event covers all uses of the extent. */
 void
 _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
 {
@@ -188,7 +197,7 @@ _tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_unlock (heap);
 }
 
-/* For threads in a read section */
+/* Functions for threads in a read section */
 
 static gboolean
 try_lock (TarnArena *arena)
@@ -203,9 +212,8 @@ unlock (TarnArena *arena)
   __atomic_store_n (&arena->is_taken, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Takes an arena's lock.  The thread that holds the lock is in a read section, as the caller is,
- * and does not wait while it holds the lock.  So it releases the lock after a few dozen
- * instructions, unless it is descheduled. */
+/* Takes an arena's lock.  A thread that holds such a lock is in a read section and never waits, so
+ * it releases the lock after a few dozen instructions, unless the kernel deschedules it. */
 static void
 lock (TarnArena *arena)
 {
@@ -222,7 +230,8 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Raises TarnHeap.peak_in_visits, the most bytes in use of all queues seen in read sections. */
+/* Raises TarnHeap.peak_in_visits to the heap's present bytes in use, if these are more.  Sets
+ * TarnArena.noted_bytes: when the arena's bytes in use exceed it, a thread calls this again. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {
@@ -240,9 +249,9 @@ note_peak (TarnArena *arena)
                        + (gssize) MAX (PEAK_STEP, heap->stats.peak_used_bytes / PEAK_SHARE);
 }
 
-/* Returns TRUE if a thread in a read section may use a heap's arenas now.  Always returns FALSE if
- * the kernel has no membarrier (2), which executes memory fences on behalf of readers, because the
- * thread may have begun its read section without a fence of its own. */
+/* Returns TRUE if a thread in a read section may use the heap's arenas now.  Always returns FALSE
+ * if the kernel has no membarrier (2), because a thread that forbids read sections relies on that
+ * call to make the threads in read sections execute a memory fence. */
 static gboolean
 is_open (const TarnHeap *heap)
 {
@@ -253,8 +262,9 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* Waits until a heap's door is open.  Another thread that holds the heap's lock may have closed it.
- * Returns FALSE if the door stays closed.  The caller must be in no read section. */
+/* Waits until the heap allows read sections, which a thread that holds the heap's lock may have
+ * forbidden.  Returns FALSE if they are still forbidden when the lock is free.  The caller must be
+ * in no read section. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {
@@ -269,17 +279,17 @@ _tarn_heap_await_door (TarnHeap *heap)
   return is_open (heap);
 }
 
-/* Returns TRUE if a heap's door is closed.  A thread in a read section that could not get or free
- * an extent calls this, to decide whether to wait for the door and try again. */
+/* Returns TRUE if the heap forbids read sections now.  A thread that could not take or free an
+ * extent in a read section calls this, to decide whether to wait and try again. */
 gboolean
 _tarn_heap_refuses_visits (const TarnHeap *heap)
 {
   return !is_open (heap);
 }
 
-/* Returns TRUE if the caller should call _tarn_heap_look_after (): the heap has had to grow since
- * the last such call for this arena, and other queues may need the idle memory of this arena's
- * queue.  The caller is in a read section. */
+/* Returns TRUE if the caller should call _tarn_heap_look_after (): if the heap has had to grow
+ * since the last such call for this arena, because other queues may then need idle memory of its
+ * queue. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {
@@ -289,8 +299,8 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
 }
 
 /* Counts an extent that the caller has just taken from an arena, and that is not in the heap's
- * table of memory in use.  Sets *memory if the heap's memory is addresses.  Sets *is_due to TRUE if
- * the heap should record an event on the queue. */
+ * table of extents in use.  If a user's memory is an address, stores the address in *memory.  Sets
+ * *is_due to TRUE if the heap should record an event on the arena's queue. */
 static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
@@ -312,8 +322,8 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
     }
 }
 
-/* Takes @size bytes from an arena, whose lock the caller holds.  Returns NULL if no free extent is
- * large enough. */
+/* Takes an extent of @size bytes from an arena, whose lock the caller holds.  Returns NULL if no
+ * free extent is large enough. */
 static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -330,9 +340,9 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Searches another arena of the queue for @size bytes, if that arena seems to have them, and stores
- * the extent in *extent.  Returns FALSE if it did not search the arena because another thread holds
- * the arena's lock and @waits is FALSE. */
+/* Takes @size bytes from @other, if that arena seems to have them, and stores the extent (NULL:
+ * none) in *extent.  Returns FALSE if it did not search @other, because another thread holds the
+ * lock of @other and @waits is FALSE. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
            TarnExtent **extent)
@@ -348,7 +358,8 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes @size bytes from the queue's other arenas.  Tries those whose locks are free first. */
+/* Takes @size bytes from the queue's other arenas.  First tries those whose locks no thread holds,
+ * then waits for the locks of the others.  Returns NULL if it finds no extent. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -369,7 +380,7 @@ take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_d
   return extent;
 }
 
-/* Waits for an arena's lock, and counts the wait. */
+/* Waits for an arena's lock, takes it, and counts the wait. */
 static __attribute__ ((noinline)) void
 wait_for_lock (TarnArena *arena, gboolean *is_due)
 {
@@ -378,7 +389,7 @@ wait_for_lock (TarnArena *arena, gboolean *is_due)
 }
 
 /* Counts a request for which an arena had no extent.  Returns TRUE if the arena should now get
- * pieces from the queue's other arenas. */
+ * segments from the queue's other arenas. */
 static __attribute__ ((noinline)) gboolean
 note_poor (TarnArena *arena)
 {
@@ -394,9 +405,13 @@ note_poor (TarnArena *arena)
 }
 
 /* Takes an extent of at least @size bytes from the calling thread's arena of a queue, or else from
- * another arena of the queue.  Stores the user's memory in *memory.  Sets *is_due to TRUE if the
- * caller should call _tarn_heap_look_after ().  Returns NULL if the arenas belong to another queue
- * by now, no extent fits, the heap should grow instead, or the heap's door is closed. */
+ * another arena of the queue.  Stores the user's memory in *memory if it is an address.  Sets
+ * *is_due to TRUE if the caller should call _tarn_heap_look_after ().  Returns NULL if
+ * - the heap forbids read sections
+ * - the arenas belong to another queue by now
+ * - the request is larger than TarnHeap.max_unchecked
+ * - no free extent is large enough
+ * - the thread's arena should get a new segment first (grows_first ()) */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -422,8 +437,8 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
   return extent;
 }
 
-/* Takes an extent as _tarn_arena_take () does, but takes the heap's lock first.  The pool calls
- * this while allocations are traced, because traced allocations need the heap's lock. */
+/* Takes an extent as _tarn_arena_take () does, but with the heap's lock instead of a read section.
+ * The pool calls this while it traces allocations, because traced ones need the heap's lock. */
 TarnExtent *
 _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                             gboolean *is_due)
@@ -448,9 +463,10 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
   return extent;
 }
 
-/* Removes memory in use from the heap's table, so that the caller can later free its extent without
- * the heap's lock, and returns the extent.  Returns NULL if the memory does not belong to the queue
- * of the reference.  Only that queue may have used the memory. */
+/* Removes a user's memory from the heap's table of extents in use, and returns its extent, so that
+ * the caller can later free the extent without the heap's lock.  Returns NULL if the memory is not
+ * in an arena of the reference's queue.  The caller ensures that no other queue may still use the
+ * memory. */
 TarnExtent *
 _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
 {
@@ -472,9 +488,9 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   return extent;
 }
 
-/* Takes the heap's lock, so that the caller can free extents into the arenas of a queue.  If it
- * returns TRUE, the caller holds the lock until it calls _tarn_arena_end_put ().  Returns FALSE,
- * and releases the lock, if the arenas belong to another queue by now. */
+/* Takes the heap's lock, so that the caller can free extents into the arenas of @ref.  If it
+ * returns TRUE, the caller holds the lock until it calls _tarn_arena_end_put ().  Returns FALSE
+ * without the lock if the arenas belong to another queue by now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {
@@ -503,8 +519,8 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
   _tarn_heap_unlock (ref->heap);
 }
 
-/* Frees an extent into its arena.  If another thread holds the arena's lock, puts the extent into
- * the arena's list of left extents, which a later holder of that lock frees. */
+/* Frees an extent into its arena.  If another thread holds the arena's lock, adds the extent to the
+ * list TarnArena.left_extents instead, which a later holder of that lock frees. */
 static inline __attribute__ ((always_inline)) void
 put (TarnArena *arena, TarnExtent *extent)
 {
@@ -522,8 +538,8 @@ put (TarnArena *arena, TarnExtent *extent)
 }
 
 /* Gets the arena of an extent in use, if the caller may free the extent into the arena now.
- * Returns NULL if the arena belongs to another queue by now, or the heap's door is not open.  The
- * result stays valid until the caller's read section ends. */
+ * Returns NULL if the arena belongs to another queue by now, or the heap forbids read sections.
+ * The result stays valid until the caller's read section ends. */
 static inline TarnArena *
 get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 {
@@ -536,7 +552,7 @@ get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 }
 
 /* Frees an extent into its arena.  Returns FALSE, and does nothing, if the arena belongs to another
- * queue by now, or the heap's door is not open. */
+ * queue by now, or the heap forbids read sections. */
 gboolean
 _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -547,8 +563,8 @@ _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
   return arena != NULL;
 }
 
-/* Stores the part (sub-buffer) that the driver made of an extent in use.  Returns FALSE if the
- * extent's arena belongs to another queue by now, or the heap's door is not open. */
+/* Stores in an extent the part (sub-buffer) that the driver made for it.  Returns FALSE if the
+ * extent's arena belongs to another queue by now, or the heap forbids read sections. */
 gboolean
 _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory)
 {
@@ -559,8 +575,9 @@ _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory 
   return TRUE;
 }
 
-/* Begins to free an extent: its part (sub-buffer) is not valid from now on.  Returns FALSE, and
- * does nothing, if its arena belongs to another queue by now, or the heap's door is not open. */
+/* Records that an extent's part (sub-buffer) is not valid from now on: the caller is about to free
+ * the extent.  Returns FALSE, and does nothing, if the extent's arena belongs to another queue by
+ * now, or the heap forbids read sections. */
 gboolean
 _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
 {
@@ -570,8 +587,8 @@ _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
   return TRUE;
 }
 
-/* Frees an extent whose part (sub-buffer) was released.  Returns FALSE if the heap's door is
- * closed; the caller must then call _tarn_arena_return (). */
+/* Frees an extent whose part (sub-buffer) the caller has released.  Returns FALSE if the heap
+ * forbids read sections; the caller must then call _tarn_arena_return (). */
 gboolean
 _tarn_arena_put_without_part (const TarnHeap *heap, TarnExtent *extent)
 {

@@ -1,43 +1,50 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bounds how often pieces (segments of memory) move between queues or addresses, and how often
- * pools flush thread caches (return the blocks in them to the heap).  A heap that has hardly more
- * memory than its peak of bytes in use does both again and again if several threads or queues
- * allocate in turn.  Each move costs driver calls, and after a flush threads have to allocate
- * again.
+ * Bounds two costs of a heap that has hardly more memory than its peak of bytes in use.  If several
+ * threads or queues allocate in turn, such a heap does these two things again and again:
+ * - It moves segments (memory that upstream allocated in one call) between queues or addresses.
+ *   Each move costs driver calls.
+ * - It makes pools flush thread caches, that is, return the blocks in them to the heap.  After a
+ *   flush, the threads have to allocate again.
  *
- * So a heap has a budget of moves and a budget of flushes.  Both grow as the heap's peak rises and
- * as time passes.  A spent budget shows that the heap has too little memory: the heap's room, which
- * is the bytes that it may have besides its peak, then grows by what the request needs, up to a
- * bound.  At that bound memory is worth more than time, and the heap moves and flushes without a
- * budget.  The room shrinks again when requests have needed neither for some time.
+ * So the heap has a budget of moves and a budget of flushes.  Both budgets grow as the heap's peak
+ * rises and as time passes.  A spent budget shows that the heap has too little memory.  Then its
+ * room, which is the bytes that the heap may have besides its peak, grows by the bytes that the
+ * request needs, up to a bound.  At that bound memory is worth more than time, and the heap moves
+ * and flushes without a budget.  The room shrinks again when requests have needed no moves or
+ * flushes for some time.
  *
- * The caller holds the heap's lock, except in _tarn_heap_choose_sparing (). */
+ * The function _tarn_heap_choose_sparing () takes the heap's lock.  The caller of each other
+ * function here holds it. */
 
 #include "heap/heap-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* Each budget of a new heap, in moves or in flushes.  No budget becomes larger than this. */
+/* The budget of moves, and the budget of flushes, of a new heap: the number of requests that may
+ * move segments, or may make pools flush thread caches.  No budget becomes larger. */
 #define FIRST 64
-/* A budget grows by 1 with each TIME_STEP, and with each PEAK_STEP bytes that the peak rises. */
+/* A budget of moves or flushes grows by 1 with each TIME_STEP (in microseconds) that passes, and
+ * with each PEAK_STEP bytes by which the heap's peak of bytes in use rises. */
 #define PEAK_STEP (8 * MIB)
 #define TIME_STEP G_TIME_SPAN_SECOND
 
-/* The most bytes by which the room grows: EXTRA_OF_ARENA for each queue, but at most the peak
- * divided by EXTRA_SHARE_OF_QUEUES; or the peak divided by EXTRA_SHARE if that is more. */
+/* The room of a heap, which is the bytes that it may have besides its peak of bytes in use, may
+ * grow by the larger one of two numbers: the peak divided by EXTRA_SHARE; and EXTRA_OF_ARENA bytes
+ * for each queue, but at most the peak divided by EXTRA_SHARE_OF_QUEUES. */
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* If the heap has more than two arenas, one in BEYOND requests may let the room exceed its usual
- * bound, up to EXTRA_PEAKS times the heap's peak.  Queues that take turns have their peaks at
- * different times, and the sum of the queues' peaks may be that much. */
+/* If the heap has more than two arenas (each queue has one or more), one in BEYOND requests may let
+ * the heap's room exceed its usual bound, up to EXTRA_PEAKS times the heap's peak.  Queues that
+ * take turns have their peaks at different times, and the sum of their peaks may be that much. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
-/* The room loses half of its growth after a HALF_LIFE without requests for moves or flushes. */
+/* The time in microseconds after which the heap's room loses half of its growth, if no request has
+ * needed moves or flushes. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
 void
@@ -54,7 +61,8 @@ add (TarnHeapChurn *churn, guint64 n)
   churn->n_flushes = (guint) MIN (churn->n_flushes + n, FIRST);
 }
 
-/* Adds to the budgets for the time that has passed, and shrinks the room. */
+/* Adds to the budgets of moves and flushes for the time that has passed since the last addition.
+ * Reduces the growth of the heap's room by half for each HALF_LIFE in this time. */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -68,8 +76,9 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Adds to the budgets after the peak has risen, unless the room had grown.  Reduces the room's
- * growth by as much as the peak has risen, because the higher peak allows these bytes anyway. */
+/* Adds to the budgets of moves and flushes if the heap's peak of bytes in use has risen, but not
+ * while the heap's room has grown.  Reduces the room's growth by as much as the peak has risen,
+ * because the higher peak allows the heap these bytes anyway. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -83,8 +92,8 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Decides whether the room may grow to @extra bytes although that exceeds its bound.  Returns TRUE
- * for at most one in BEYOND calls. */
+/* Decides whether the heap's room may grow by @extra bytes in all, although that exceeds its usual
+ * bound.  Returns TRUE for at most one in BEYOND calls. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -92,7 +101,9 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Adds the @missing bytes of a request to the room.  Returns FALSE if that is beyond its bound. */
+/* Lets the heap's room (the bytes that it may have besides its peak) grow by the @missing bytes of
+ * a request, and by the bytes that the heap has in excess of @target.  Returns FALSE if the room
+ * would exceed its bound. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -116,8 +127,9 @@ add_some (TarnHeap *heap)
   note_peak (&heap->churn, heap->stats.peak_used_bytes);
 }
 
-/* Decides whether the heap moves pieces for a request that lacks @missing bytes.  Returns FALSE if
- * the room has grown instead.  @target: the bytes that the heap may have before its room grows. */
+/* Decides whether the heap moves segments for a request that lacks @missing bytes.  Returns FALSE
+ * if the heap's room has grown instead, so that the heap may allocate fresh memory.  @target: the
+ * most bytes that the heap should have as long as its room has not grown. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -128,7 +140,8 @@ _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
   return TRUE;
 }
 
-/* Gets the heap's limit in bytes: G_MAXSIZE if there is none, 0 if upstream has run out. */
+/* Gets the most bytes that the heap may have: its limit; G_MAXSIZE if it has none; or 0 if upstream
+ * has run out of memory. */
 static gsize
 get_most (const TarnHeap *heap)
 {
@@ -137,8 +150,8 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes the number of bytes that the heap may still allocate from upstream before a request uses
- * the free memory of its queue's other arenas. */
+/* Computes how many bytes the heap should still get from upstream, before a request that its own
+ * arena cannot serve uses the free memory of its queue's other arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {
@@ -148,8 +161,9 @@ _tarn_heap_get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Decides which cached blocks a pool returns before the heap grows for a request of @size bytes.
- * @keeps: the pool's threads cache blocks that only they use; if not, a flush costs nothing. */
+/* Decides which cached blocks a pool returns to the heap before the heap grows for a request of
+ * @size bytes.  @keeps: TRUE if each of the pool's threads caches blocks for itself.  If not, a
+ * flush of the thread caches costs nothing, so the budget does not limit it. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Splits pieces (segments of memory) into extents, and merges extents.  The caller of each function
- * here holds the heap's lock and has closed its door.  In the functions whose names end in
- * _quickly, the caller may instead hold the arena's lock in a read section.
+ * Splits segments into extents, and merges extents.  A segment is memory that upstream allocated in
+ * one call.  An extent is a contiguous range of addresses, in use or free.  The caller of each
+ * function here holds the heap's lock and has forbidden read sections.  In the functions whose
+ * names end in _quickly, the caller may instead be in a read section and hold the arena's lock.
  *
- * Each piece has a pointer to the extent that has the piece's first byte.  A free extent may span
- * many pieces, so the code updates as few of these pointers as it can: a merge keeps the struct of
- * the larger extent, and a split keeps the old struct for the rest. */
+ * Each segment has a pointer to the extent that has the segment's first byte.  A free extent may
+ * span many segments, so the code updates as few of these pointers as it can: a merge keeps the
+ * struct of the larger extent, and a split keeps the old struct for the rest. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -24,8 +25,9 @@ end_of_piece (const TarnPiece *piece)
   return piece->start + piece->size;
 }
 
-/* Allocates a slab of extent structs.  The priority of each struct is a hash of the struct's
- * address, which no program can predict. */
+/* Allocates a slab: an array of TarnExtent structs for an arena.  Sets the priority that each
+ * struct has in trees of free extents (free-index.c) to a hash of the struct's address.  This is as
+ * good as a random number, because no program can predict the address. */
 static __attribute__ ((noinline)) void
 add_slab (TarnArena *arena)
 {
@@ -43,7 +45,8 @@ add_slab (TarnArena *arena)
     }
 }
 
-/* Frees the slabs of an arena.  The caller must make sure that no arena uses their structs. */
+/* Frees the slabs (arrays of TarnExtent structs) of an arena.  The caller must make sure that no
+ * arena uses a struct of these slabs. */
 void
 _tarn_arena_free_slabs (TarnArena *arena)
 {
@@ -75,15 +78,16 @@ extent_free (TarnArena *arena, TarnExtent *extent)
   arena->spare = extent;
 }
 
-/* Gets the piece after @piece, or NULL if that piece has no bytes of @extent.  In the usual case
- * that the extent ends in @piece, does not load the pointer to the next piece. */
+/* Gets the segment after @piece, or NULL if that segment has no bytes of @extent.  Usually the
+ * extent ends in @piece, and then the function does not load the pointer to the next segment. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
   return TARN_LIKELY (end_of (extent) <= end_of_piece (piece)) ? NULL : piece->after;
 }
 
-/* Makes all pieces that begin in @extent point to @owner: to @extent itself, or its replacement. */
+/* Makes each segment that begins in @extent point to @owner: either to @extent itself, or to the
+ * extent that replaces it. */
 static inline void
 tell_pieces (const TarnExtent *extent, TarnExtent *owner)
 {
@@ -95,8 +99,8 @@ tell_pieces (const TarnExtent *extent, TarnExtent *owner)
     piece->extent = owner;
 }
 
-/* Finds the piece that has the byte at @address.  Searches from @piece on, which must not begin
- * after @address. */
+/* Finds the segment that has the byte at @address.  Searches @piece, which must not begin after
+ * @address, and the segments after it. */
 static inline TarnPiece *
 find_piece (TarnPiece *piece, guint64 address)
 {
@@ -116,8 +120,8 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
     after->before = extent;
 }
 
-/* Splits a free extent, which is not in the index of free extents.  Returns a new extent that has
- * the first @size bytes; @extent keeps the rest. */
+/* Splits a free extent.  Returns a new extent that has the first @size bytes; @extent keeps the
+ * rest.  The caller must have removed @extent from the index of free extents. */
 static inline TarnExtent *
 split (TarnArena *arena, TarnExtent *extent, gsize size)
 {
@@ -136,11 +140,12 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
   return first;
 }
 
-/* Merges two free neighbours, neither of which is in the index of free extents. */
+/* Merges two free extents that are neighbours, and returns the merged extent.  The caller must have
+ * removed both from the index of free extents. */
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  gboolean right_stays = left->size < right->size; /* unpredictable, so no branch */
+  gboolean right_stays = left->size < right->size; /* a branch would be unpredictable */
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
   TarnHeapRegion *region = left->piece->region;
@@ -157,7 +162,7 @@ join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
   return stays;
 }
 
-/* Removes a piece from the idle pieces of its arena. */
+/* Removes a segment from the list of idle segments of its arena. */
 static void
 end_idle (TarnPiece *piece)
 {
@@ -167,8 +172,8 @@ end_idle (TarnPiece *piece)
   range->idle_bytes -= piece->size;
 }
 
-/* Adds a piece to the idle pieces of its arena.  The next call of _tarn_arena_count (), with the
- * heap's lock, sets TarnPiece.idle_at to the time. */
+/* Adds a segment to the list of idle segments of its arena.  The next call of _tarn_arena_count (),
+ * which needs the heap's lock, sets TarnPiece.idle_at to the time. */
 static void
 begin_idle (TarnPiece *piece)
 {
@@ -179,8 +184,8 @@ begin_idle (TarnPiece *piece)
   range->idle_bytes += piece->size;
 }
 
-/* Adds to the bytes in use of a range, and to its arena's bytes that the heap has not counted
- * yet. */
+/* Adds @bytes to the bytes in use of a range, and to TarnArena.uncounted_bytes: the change of the
+ * arena's bytes in use that the heap has not counted yet. */
 static void
 add_used (TarnHeapRange *range, gsize bytes)
 {
@@ -190,7 +195,7 @@ add_used (TarnHeapRange *range, gsize bytes)
   __atomic_store_n (&arena->uncounted_bytes, arena->uncounted_bytes + bytes, __ATOMIC_RELAXED);
 }
 
-/* Marks an extent as in use, in each of its pieces. */
+/* Marks an extent as in use, and counts it in each segment in which it has bytes. */
 static inline void
 begin_use (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -206,20 +211,20 @@ begin_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, extent->size);
 }
 
-/* Notes, for a piece that has just become idle, that commands of the queue might still be using it
- * until the queue's next event is done. */
+/* Records that a segment has just become idle (no extent in it is in use): commands of its queue
+ * may still use the segment, until the queue's next event is done. */
 static void
 note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED)) /* others may read it */
+  if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED)) /* others read it */
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
 
-/* Marks an extent as free, in each of its pieces.  If a piece becomes idle, commands of the queue
- * may still use the piece. */
+/* Marks an extent as free, and no longer counts it in the segments in which it has bytes.  A
+ * segment without any extent in use becomes idle, but commands of the queue may still use it. */
 static inline void
 end_use (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -238,7 +243,8 @@ end_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, -extent->size);
 }
 
-/* Allocates @rounded bytes from a free extent that the caller has removed from the index. */
+/* Allocates @rounded bytes from a free extent, which the caller has removed from the index of free
+ * extents.  If the extent is larger, adds the rest of it to the index. */
 static inline TarnExtent *
 take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
 {
@@ -253,8 +259,8 @@ take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
   return extent;
 }
 
-/* Merges a free extent, which is not in the index of free extents, with its free neighbours, and
- * adds the merged extent to the index. */
+/* Merges a free extent with its free neighbours, and adds the merged extent to the index of free
+ * extents.  The extent itself must not be in the index. */
 static inline void
 add_free (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -280,10 +286,10 @@ put (TarnHeapRange *range, TarnExtent *extent)
   add_free (range, extent);
 }
 
-/* The caller has the arena's lock or the heap's. */
+/* Functions whose caller holds the arena's lock in a read section, or the heap's lock */
 
-/* Allocates @size bytes from a range.  @size is a multiple of the heap's alignment.  Returns NULL
- * if no free extent is large enough. */
+/* Allocates an extent of @size bytes, a multiple of the heap's alignment, from a range.  Returns
+ * NULL if no free extent is large enough. */
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {
@@ -304,11 +310,12 @@ _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
   put (range, extent);
 }
 
-/* The caller has the heap's lock. */
+/* Functions whose caller holds the heap's lock */
 
 /* Allocates @size bytes from the smallest free extent of a range that is large enough.  Rounds
  * @size up to the heap's alignment if the extent has that many bytes.  Returns NULL if no free
- * extent is large enough, or if the smallest such extent does not suit and @takes_any is FALSE. */
+ * extent is large enough.  Also returns NULL if @takes_any is FALSE and the smallest such extent
+ * does not suit the request (TarnHeapGrowth.suits). */
 TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
@@ -326,24 +333,24 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Splits an extent after @size bytes, and frees one of the two parts: the first part if
- * @puts_first, or else the second.  Returns the part that it did not free.  The extent must be
- * neither in use nor in the index of free extents. */
+/* Splits an extent after @size bytes.  Frees the first part if @puts_first is TRUE, or else the
+ * second part, and returns the other part.  The extent must be neither in use nor in the index of
+ * free extents. */
 static TarnExtent *
 split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean puts_first)
 {
   TarnExtent *first = split (range->arena, extent, size);
   TarnExtent *kept = puts_first ? extent : first;
 
-  kept->is_free = FALSE; /* so that add_free () does not merge the other part with it */
+  kept->is_free = FALSE; /* so that add_free () does not merge the parts again */
   add_free (range, puts_first ? first : extent);
   kept->is_free = TRUE;
   return kept;
 }
 
-/* Shrinks an extent in use to the @size bytes that begin at @offset in it, and frees its other
- * bytes.  Returns the extent that remains.  @size is a multiple of the heap's alignment.  @offset
- * is one as well, unless the address of the extent's piece is not. */
+/* Shrinks an extent in use: keeps @size bytes from @offset on, and frees its other bytes.  Returns
+ * the extent that remains in use.  @size is a multiple of the heap's alignment.  @offset is such a
+ * multiple too, unless the address of the extent's segment is not. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -375,9 +382,9 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
   _tarn_arena_count (range->arena);
 }
 
-/* Adds a piece to a range.  All of the piece is free, and no command uses it.  If it begins at the
- * end of its region, it becomes a neighbour of the region's last piece; otherwise it has no
- * neighbours. */
+/* Adds a segment to a range.  The caller must make sure that all of the segment is free and that no
+ * command uses it.  A segment that begins at the end of its region (reserved addresses) becomes a
+ * neighbour of the region's last segment.  Any other segment has no neighbours. */
 void
 _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -421,7 +428,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   add_free (range, extent);
 }
 
-/* Adds a free piece to a range, although commands of the range's queue may still use the piece. */
+/* Adds a free segment to a range, although commands of the range's queue may still use it. */
 void
 _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -429,8 +436,9 @@ _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
   note_unrecorded (range->arena, piece);
 }
 
-/* Removes a piece's bytes from a free extent, which is not in the index, and adds the rest of the
- * extent to the index.  Returns the extent that ends at the piece's start, or NULL. */
+/* Removes a segment's bytes from the free extent that has them, and adds the extent's other bytes
+ * to the index of free extents.  The caller has removed the extent from the index.  Returns the
+ * extent that then ends where the segment begins, or NULL if there is none. */
 static TarnExtent *
 cut_extent (TarnPiece *piece)
 {
@@ -459,8 +467,8 @@ cut_extent (TarnPiece *piece)
   return before;
 }
 
-/* Updates a region after its last piece was removed.  Sets the region's end to that piece's start,
- * unless the piece is still mapped there. */
+/* Updates a region (reserved addresses) after @piece, its last segment, was removed.  If the
+ * segment is not mapped any more, the region ends where the segment began. */
 static void
 shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
                gboolean is_mapped)
@@ -501,23 +509,24 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
 }
 
-/* Removes an idle piece from its range.  The heap does not use the piece's addresses again, unless
- * the piece was the last one in its region. */
+/* Removes an idle segment from its range.  The heap uses the segment's addresses again only if the
+ * segment was the last one in its region (reserved addresses). */
 void
 _tarn_range_cut_piece (TarnPiece *piece)
 {
   cut_piece (piece, FALSE);
 }
 
-/* Removes an idle piece from its range.  The piece stays mapped where it is. */
+/* Removes an idle segment from its range.  The segment stays mapped at its addresses. */
 void
 _tarn_range_cut_mapped_piece (TarnPiece *piece)
 {
   cut_piece (piece, TRUE);
 }
 
-/* Undoes the join of a piece with the piece after it: splits the free extent that spans their
- * boundary. The caller makes sure that no extent in use spans it. */
+/* Separates a segment from the segment after it, so that they are no neighbours any more.  If a
+ * free extent spans the boundary of the two, splits this extent.  The caller makes sure that no
+ * extent in use spans the boundary. */
 static void
 part_behind (TarnPiece *piece)
 {
@@ -539,7 +548,8 @@ part_behind (TarnPiece *piece)
   piece->after = NULL;
 }
 
-/* Adds a piece to its arena's idle pieces, which are sorted by the time when they became idle. */
+/* Adds a segment to the list of idle segments of its arena, which is sorted by the time when the
+ * segments became idle. */
 static void
 insert_idle (TarnPiece *piece)
 {
@@ -552,7 +562,7 @@ insert_idle (TarnPiece *piece)
   piece->range->idle_bytes += piece->size;
 }
 
-/* Moves a piece from its range to another one.  Does not move its extents. */
+/* Moves a segment from its range to another range.  The caller moves the segment's extents. */
 static void
 change_range (TarnPiece *piece, TarnHeapRange *range)
 {
@@ -571,8 +581,9 @@ change_range (TarnPiece *piece, TarnHeapRange *range)
     insert_idle (piece);
 }
 
-/* Moves the neighbouring pieces from @first to @last, with their extents, to another range of the
- * same queue.  No piece may be before @first, and no extent in use may span the end of @last. */
+/* Moves the neighbouring segments from @first to @last, with their extents, to another range of the
+ * same queue.  There must be no segment before @first, and no extent in use may span the end of
+ * @last. */
 void
 _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
 {
@@ -599,8 +610,8 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
     change_range (piece, range);
 }
 
-/* Gets the idle piece that follows @piece (NULL: the first idle piece) in the lists of all arenas.
- * Returns NULL if there is none. */
+/* Gets the idle segment that follows @piece in the lists of all arenas.  If @piece is NULL, gets
+ * the first idle segment.  Returns NULL if there is no such segment. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -624,7 +635,7 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
   return bytes;
 }
 
-/* Adds up the free bytes in pieces that serve huge requests, except in idle pieces. */
+/* Adds up the free bytes in segments for huge requests (grow-parts.c), except in idle segments. */
 gsize
 _tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
 {

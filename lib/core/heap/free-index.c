@@ -1,15 +1,17 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * An index of the free extents of a range by size.  It finds the smallest extent that is large
- * enough for a request in a few steps, however many extents there are.
+ * An index of the free extents (contiguous free addresses) of a range by size.  It finds the
+ * smallest extent that is large enough for a request in a few steps, however many extents there
+ * are.
  *
  * Sizes are divided into classes: 16 classes between one power of two and the next.  A bitmap has a
  * bit for each class that has an extent.  A second bitmap has a bit for each word of the first
- * bitmap that is not 0.  So two bit scans find the class that serves a request.  Only in the
- * request's own class may an extent be too small.  The extents of a class form a treap, ordered by
- * size, and by address if sizes are equal.  No extent has a higher priority than its parent, and
- * priorities are pseudo-random, so the treap's expected depth is logarithmic. */
+ * bitmap that is not 0.  So two bit scans find the class that serves a request.  In the request's
+ * own class an extent may be too small, but in each higher class all extents are large enough.  The
+ * extents of a class form a treap (a search tree), ordered by size, and by address if sizes are
+ * equal.  No extent has a higher priority than its parent, and priorities are pseudo-random, so the
+ * treap's expected depth is logarithmic. */
 
 #include "heap/heap-private.h"
 
@@ -64,8 +66,8 @@ find_class (const TarnFreeIndex *self, guint class)
 
 /* Treaps */
 
-/* Inserts an extent into a treap, at the depth of its priority.  Splits the subtree at that place
- * into the extents before the new extent and those after it, which become its two subtrees. */
+/* Inserts an extent into a treap, at the depth that its priority demands.  Splits the subtree there
+ * into the extents before the new one and those after it, which become its two subtrees. */
 static inline void
 treap_insert (TarnExtent **root, TarnExtent *extent)
 {
@@ -127,7 +129,7 @@ treap_remove (TarnExtent **root, TarnExtent *extent)
   treap_unlink (link);
 }
 
-/* Finds the smallest extent of at least @size bytes in a treap.  Returns the address of the tree's
+/* Finds the smallest extent of at least @size bytes in a treap.  Returns the address of the treap's
  * pointer to that extent, or NULL if there is none. */
 static inline TarnExtent **
 treap_find (TarnExtent **link, gsize size)
@@ -147,7 +149,7 @@ treap_find (TarnExtent **link, gsize size)
 
 /* The index */
 
-/* Adds a free extent, which is not in the index. */
+/* Adds a free extent to the index, which must not have it yet. */
 void
 _tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
 {
@@ -157,7 +159,7 @@ _tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
   set_bit (self, class);
 }
 
-/* Removes an extent, which is in the index. */
+/* Removes an extent from the index, which must have it. */
 void
 _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
 {
@@ -169,7 +171,7 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
 }
 
 /* Finds the smallest extent of at least @size bytes, at the lowest address if several have the same
- * size.  Sets *class, and returns the treap's pointer's address.  Returns NULL if there is none. */
+ * size.  Sets *class to its class.  Returns the address of the treap's pointer to it, or NULL. */
 static inline TarnExtent **
 find (TarnFreeIndex *self, gsize size, guint *class)
 {
@@ -194,7 +196,7 @@ _tarn_free_index_find (TarnFreeIndex *self, gsize size)
   return link != NULL ? *link : NULL;
 }
 
-/* Finds an extent as _tarn_free_index_find () does, and removes it. */
+/* Finds an extent as _tarn_free_index_find () does, and removes it from the index. */
 TarnExtent *
 _tarn_free_index_take (TarnFreeIndex *self, gsize size)
 {
@@ -213,7 +215,7 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
 
 /* Returns TRUE if the index seems to have an extent of at least @size bytes.  That is a guess: an
  * extent of the same class may be smaller, and other threads may change the index meanwhile,
- * because the function needs no lock. */
+ * because the caller needs no lock. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
 {
@@ -224,7 +226,7 @@ _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
   return (bits & G_MAXUINT64 << class % 64) != 0 || (words & G_MAXUINT64 << word << 1) != 0;
 }
 
-/* Gets the largest extent.  Returns NULL if there is none. */
+/* Gets the largest extent of the index.  Returns NULL if there is none. */
 const TarnExtent *
 _tarn_free_index_get_largest (const TarnFreeIndex *self)
 {

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Grows a heap whose pieces (segments of memory) are allocated by the upstream allocator.  Extents
- * are parts of pieces.  Pieces cannot move, so idle ones are often of no use.  If a new piece would
- * give the heap too many bytes, the heap first returns the pieces that have been idle for the
- * longest time.  A huge request gets a piece of exactly its size, in a range for such pieces. Small
- * requests get no memory of that range, because a small block still in use would keep its piece
- * from the next huge request.
+ * Grows a heap whose segments are allocated by the upstream allocator.  A segment is memory that
+ * upstream allocated in one call, and extents are ranges of bytes in it.  A segment is idle if no
+ * extent in it is in use.  Segments cannot move, so idle segments often cannot serve a request.  If
+ * a new segment would give the heap too many bytes, the heap first returns the segments that have
+ * been idle for the longest time.  A huge request gets a segment of exactly its size, in a range
+ * for such segments.  Small requests get no memory of that range, because a small block still in
+ * use would keep its segment from the next huge request.
  *
- * A free extent is stranded if its piece is in use, because the piece cannot be returned.  spare.c
- * bounds the stranded memory of a heap near its limit.
+ * A free extent is stranded if another extent of its segment is in use, because the heap cannot
+ * return that segment to upstream. spare.c bounds the stranded memory of a heap near its limit.
  *
  * The constants below did best on traces of programs: heaps had little more memory than their peak
  * of bytes in use, and made few driver calls. */
@@ -18,38 +19,39 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* The size of a piece is a multiple of UNIT bytes, unless memory is short. */
+/* The size of a segment is a multiple of UNIT bytes, unless memory is short. */
 #define UNIT (2 * MIB)
 
-/* The small range serves requests of at most MAX_SMALL_BYTES.  The large range serves requests of
- * at most MIN_HUGE_BYTES, or the peak of bytes in use divided by HUGE_SHARE if that is more.
- * Larger requests are huge. */
+/* A request of at most MAX_SMALL_BYTES gets memory of the small range (set of segments).  A request
+ * of at most MIN_HUGE_BYTES, or the heap's peak of bytes in use divided by HUGE_SHARE if that is
+ * more, gets memory of the large range.  Larger requests are huge. */
 #define MAX_SMALL_BYTES ((gsize) 64 << 10)
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* A huge request takes a piece from another queue only if the piece is larger than needed by at
- * most 1/HUGE_SLACK.  In a heap with a limit, a request for much of the limit takes an idle piece
- * of its own queue only under the same condition. */
+/* A huge request takes another queue's segment only if the segment is at most 1/HUGE_SLACK larger
+ * than needed.  In a heap with a limit, a request for much of the limit (spare.c) takes an idle
+ * segment of its own queue only under the same condition. */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit, a piece that is larger than its request has at most the limit divided by
- * LIMIT_PIECE_SHARE, and a small request at most the limit divided by LIMIT_SMALL_SHARE.  If the
- * limit is below MIN_UNIT_LIMIT bytes, the heap does not round piece sizes up to UNIT. */
+/* In a heap with a limit, a segment that is larger than its request has at most the limit divided
+ * by LIMIT_PIECE_SHARE.  A small request has at most the limit divided by LIMIT_SMALL_SHARE.  If
+ * the limit is below MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The usual sizes of a new piece in the small and in the large range.  If the arena has fewer
- * bytes, the piece is only as large as the arena.  In a large arena, a piece of the large range has
- * the arena's bytes divided by PIECE_SHARE, if that is more. */
+/* The usual sizes, in bytes, of a new segment in the small and in the large range.  If the arena
+ * (the queue's set of ranges) has fewer bytes, the segment is only as large as the arena.  In a
+ * large arena, a segment of the large range has the arena's bytes divided by PIECE_SHARE, if that
+ * is more. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
 /* The room of a heap is the bytes that it may have besides its peak of bytes in use: MIN_ROOM plus
- * the peak divided by ROOM_SHARE.  A new piece may be larger than its request needs and exceed the
- * room by GROWTH_ROOM, because a heap that grows usually goes on to grow. */
+ * the peak divided by ROOM_SHARE.  A new segment may be larger than its request needs and exceed
+ * the room by GROWTH_ROOM, because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
@@ -62,7 +64,7 @@ get_target (const TarnHeap *heap, gsize size)
   return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
-/* Gets the number of bytes by which an idle piece may be larger than the request that it serves. */
+/* Gets the number of bytes by which an idle segment may be larger than a request that it serves. */
 static gsize
 get_spare (const TarnHeap *heap, gsize size)
 {
@@ -71,8 +73,9 @@ get_spare (const TarnHeap *heap, gsize size)
   return _tarn_heap_is_much (heap, size) ? MIN (spare, size / HUGE_SLACK) : spare;
 }
 
-/* Gets the smallest size of a piece for a request: the request's size, rounded up to a multiple of
- * UNIT unless rounding might strand more bytes than the heap can spare. */
+/* Gets the smallest size of a new segment for a request: the request's size, rounded up to a
+ * multiple of UNIT, unless this might strand more bytes (leave bytes free, but not returnable) than
+ * the heap can spare. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -83,9 +86,9 @@ get_needed (const TarnHeap *heap, gsize size)
   return size;
 }
 
-/* Returns TRUE if a request may use a free extent that is larger than the request, although the
- * rest of the extent may then be stranded (free, but not returnable).  If the heap has no bytes to
- * spare, a huge request gets a piece of its own, so that the other pieces can become idle. */
+/* Returns TRUE if a request may use a free extent that is larger than the request.  The rest of the
+ * extent may then be stranded, that is, free but not returnable to upstream.  If the heap cannot
+ * spare these bytes, a huge request gets a segment of its own, so that others can become idle. */
 static gboolean
 parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
@@ -97,8 +100,8 @@ parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
                                    : extent->size - size <= get_spare (heap, size);
 }
 
-/* Gets the size of the largest piece that may serve a request without stranding more bytes than the
- * heap can spare. */
+/* Gets the size of the largest segment that may serve a request of @size bytes without stranding
+ * more bytes (free, but not returnable ones) than the heap can spare. */
 static gsize
 get_most_suiting (const TarnHeap *heap, gsize size)
 {
@@ -129,8 +132,8 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Returns TRUE if the heap may return fresh memory to upstream before the queue that makes it
- * ready has done so.  It may if the driver accepts a free while commands use the memory; if
+/* Returns TRUE if the heap may return fresh memory to upstream although the backend's queue has not
+ * yet made the memory ready.  It may if the driver accepts a free while commands use the memory; if
  * upstream is a pool, which knows the queue; or if upstream is a heap, whose memory is always
  * ready. */
 static gboolean
@@ -139,9 +142,9 @@ may_go_unready (const TarnHeap *heap)
   return heap->frees_in_order || heap->upstream != heap->base.direct;
 }
 
-/* Makes the host wait for all commands that a queue was given until now.  Returns FALSE if the wait
- * failed.  Sets *is_done to TRUE if the commands are known to be done, even if the wait failed: a
- * wait may fail because a command did. */
+/* Makes the host wait for all commands that @queue has been given until now.  Returns FALSE if the
+ * wait failed, possibly only because one of the commands failed.  Sets *is_done to TRUE if the
+ * commands are known to be done, even if the wait failed. */
 static gboolean
 await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)
 {
@@ -159,9 +162,10 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
 }
 
 /* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares it.
- * Waits also for memory from a pool below, because no caller of that pool may have waited for it.
- * Returns FALSE if the wait failed.  *busy is then the queue that may still use the memory, so that
- * the caller must not return the memory to upstream; or NULL if the caller can return it. */
+ * Waits also if upstream is a pool, because no caller of the pool may have waited for the memory.
+ * Returns FALSE if the wait failed.  *busy is then NULL if the caller can return the memory to
+ * upstream.  Otherwise *busy is the queue that may still use the memory, so the caller must keep
+ * the memory. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -182,10 +186,10 @@ await_ready (TarnHeap *heap, gpointer *busy, GError **error)
   return FALSE;
 }
 
-/* Allocates memory from upstream, and waits until the memory is ready.  If it returns FALSE and
- * sets *busy, *memory is allocated, but the queue *busy may not have made it ready yet.  The heap
- * must then keep the memory, and allocate no more until the host can wait for that queue.  The
- * caller does not hold the heap's lock. */
+/* Allocates memory from upstream, and waits until the memory is ready.  If the function returns
+ * FALSE and sets *busy, *memory is allocated, but the queue *busy may not have made it ready yet.
+ * The heap must then keep this memory, and must allocate no more until the host can wait for that
+ * queue.  The caller does not hold the heap's lock. */
 static gboolean
 allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -202,8 +206,8 @@ allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError
   return FALSE;
 }
 
-/* Makes a piece (TarnPiece) of memory from upstream.  Gives it a range of numbers, which its
- * extents have instead of addresses. */
+/* Makes a segment of memory from upstream.  Each byte of the segment gets a number, which extents
+ * use instead of an address. */
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
@@ -214,9 +218,10 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Keeps memory that a queue may not have made ready yet, as an idle piece of that queue.  After the
- * queue's commands are done, other queues can use the piece, or the heap returns it.  Returns
- * FALSE, and logs a message, if the backend does not know the queue; the memory is then lost. */
+/* Keeps memory that a queue may not have made ready yet: adds it to the heap as an idle segment of
+ * that queue.  After the queue's commands are done, other queues can use the segment, or the heap
+ * can return it.  If the backend does not know the queue, the memory is lost: logs a message, and
+ * returns FALSE. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {
@@ -239,7 +244,7 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
   return FALSE;
 }
 
-/* Allocates a piece of @size bytes, and adds it to a range. */
+/* Allocates a segment of @size bytes, and adds it to a range. */
 static gboolean
 add (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -265,8 +270,8 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return is_ready;
 }
 
-/* Gets the piece that has been idle for the longest time, among the idle pieces that the heap can
- * return now.  Returns NULL if there is none. */
+/* Gets the segment that has been idle for the longest time, of all segments that the heap may
+ * return to upstream now.  Returns NULL if there is none. */
 static TarnPiece *
 find_oldest (const TarnHeap *heap)
 {
@@ -278,7 +283,7 @@ find_oldest (const TarnHeap *heap)
   return oldest;
 }
 
-/* Returns TRUE if the heap would have too many bytes with a new piece of @needed bytes. */
+/* Returns TRUE if the heap would have too many bytes with a new segment of @needed bytes. */
 static gboolean
 is_too_much (const TarnHeap *heap, gsize needed)
 {
@@ -287,8 +292,8 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-/* Returns idle pieces to upstream until the heap has room for a new piece of @needed bytes.
- * Searches the heap again for each piece, because each return releases the heap's lock. */
+/* Returns idle segments to upstream until the heap has room for a new segment of @needed bytes.
+ * Searches the heap again for each segment, because each return releases the heap's lock. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {
@@ -299,9 +304,9 @@ make_room (TarnHeapRange *range, gsize needed)
     _tarn_heap_release_idle (heap, piece);
 }
 
-/* Gets the smallest quiet piece (which no command uses) of another queue that has at least @needed
- * bytes.  For a huge request, or near the heap's limit, the piece must not have many more bytes.
- * Returns NULL if there is none. */
+/* Gets the smallest quiet segment (which no command uses) of another range of the same kind that
+ * has at least @needed bytes.  For a huge request, or near the heap's limit, the segment must not
+ * have many more bytes.  Returns NULL if there is none. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -320,9 +325,9 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Decides whether a request takes a piece of another queue, which may want the piece back soon.
- * Each move of a piece makes all threads wait.  So if queues take pieces from each other in turn,
- * the heap allocates a little more memory instead, unless that would exceed its limit. */
+/* Decides whether a request takes a segment of another queue, which may want the segment back soon.
+ * Each move of a segment makes all threads wait.  So if queues take segments from each other in
+ * turn, the heap allocates a little more memory instead, unless that would exceed its limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
@@ -333,8 +338,8 @@ pay_for_move (TarnHeap *heap, gsize needed)
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
-/* Moves a quiet piece (which no command uses) of another queue to a range.  Returns FALSE if it
- * found none, or if the heap should allocate fresh memory instead. */
+/* Moves a quiet segment (which no command uses) of another range, usually of another queue, to
+ * @range.  Returns FALSE if it found none, or if the heap should allocate fresh memory instead. */
 static gboolean
 take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -348,7 +353,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   return TRUE;
 }
 
-/* Returns all idle pieces to upstream if a request failed because memory has run out.  Returns
+/* Returns all idle segments to upstream if a request failed because memory has run out.  Returns
  * FALSE if it returned none, or if the request failed for another reason. */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
@@ -362,9 +367,9 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
   return FALSE;
 }
 
-/* Adds a piece to a range.  Tries the usual size first, then the size that the request needs, then
- * the exact size of the request, because a driver may refuse a size for another reason than lack of
- * memory.  If memory has run out, it then returns the idle pieces to upstream and tries again. */
+/* Adds a segment to a range.  Tries the usual size first, then the size that the request needs, and
+ * then the exact size of the request, because a driver may refuse a size for another reason than
+ * lack of memory.  If memory has run out, returns the idle segments to upstream and tries again. */
 static gboolean
 parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -404,7 +409,7 @@ parts_release (TarnHeap *heap, TarnPiece *piece)
   g_free (piece);
 }
 
-/* Does nothing, because a range of this heap has no resources besides its pieces. */
+/* Does nothing, because a range of this heap has no resources besides its segments. */
 static void
 parts_tidy (TarnHeapRange *range)
 {
@@ -424,17 +429,18 @@ parts_choose (const TarnHeap *heap, gsize size)
              : TARN_RANGE_HUGE;
 }
 
-/* Gets the size of the largest request whose memory can serve other requests later.  A larger
- * request is huge and gets a piece of its own, at the latest when the heap comes near its limit. */
+/* Gets the size of the largest request that may share its segment with other requests.  A larger
+ * request is huge and gets a segment of its own, at the latest when the heap comes near its
+ * limit. */
 static gsize
 parts_get_max_shared (const TarnHeap *heap)
 {
   return MAX (1, MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE)));
 }
 
-/* The functions of heaps whose pieces cannot move.  .max_held bounds the blocks that a pool
- * caches, because a larger block would keep a piece in use that the heap could otherwise return or
- * split. */
+/* The functions of heaps whose segments cannot move.  The field max_held bounds the size of the
+ * blocks that a pool may cache, because a larger block would keep a segment in use that the heap
+ * could otherwise return or split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Grows a heap of virtual memory.  A piece is a backing (physical memory) that the heap maps at the
- * end of the range that needs it.  As long as the heap has little more memory than its peak of
- * bytes in use, it allocates fresh memory.  After that it moves idle pieces to the range.  A piece
- * of the same queue moves even before the queue's commands are done.
+ * Grows a heap of virtual memory.  A segment is a backing (physical memory) that the heap maps at
+ * the end of the range (set of segments) that needs it.  As long as the heap has little more memory
+ * than its peak of bytes in use, it allocates fresh memory.  After that it moves idle segments, in
+ * which no extent is in use, to the range.  A segment of the same queue moves even before the
+ * queue's commands are done.
  *
- * After a piece has moved away, the heap does not use the piece's old addresses again, unless they
- * were the last ones of a region (a range of reserved addresses).  There are far more addresses
- * than memory.  When a region has no addresses left, the range reserves another, and the heap
- * releases the old region after its last piece has gone. */
+ * After a segment has moved away, the heap does not use the segment's old addresses again, unless
+ * they were the last ones of a region (reserved addresses).  There are far more addresses than
+ * memory.  If a region has no addresses left, the range reserves another region.  The heap releases
+ * the old region after the last segment in it has gone. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -19,15 +20,16 @@
 /* The largest request, in bytes, that the small range serves. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
-/* The largest size of a piece is the bytes that the arena will have divided by PIECE_SHARE, but at
- * least SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  Larger pieces would seldom be idle, and
- * smaller ones would need many driver calls.  The size is a multiple of SMALL_PIECE_BYTES, so that
- * blocks of, say, 16 or 128 MiB fill pieces completely. */
+/* The largest size of a segment is the bytes that its arena (a set of ranges) will have, divided by
+ * PIECE_SHARE, but at least SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  Larger segments would
+ * seldom be idle, and smaller ones would need many driver calls.  The size is a multiple of
+ * SMALL_PIECE_BYTES, so that blocks of, say, 16 or 128 MiB fill segments completely. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
 
-/* A request that lacks this number of bytes or more needs many pieces: needs_probe (). */
+/* A request that lacks this number of bytes or more needs many segments, so the heap first tests
+ * whether upstream has the bytes (needs_probe ()). */
 #define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
 /* The room of a heap is the bytes that it may have besides its peak of bytes in use: MIN_ROOM plus
@@ -35,14 +37,13 @@
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 64
 
-/* In a heap with a limit, a piece has at most the limit divided by LIMIT_PIECE_SHARE.  A piece
- * cannot move while any extent in it is in use, and a small piece then holds back few free
- * bytes. */
+/* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
+ * cannot move while any extent in it is in use, but a small one then holds back few free bytes. */
 #define LIMIT_PIECE_SHARE 256
 
-/* The bytes of addresses that a large and a small range reserve at a time.  With 64-bit addresses,
- * 256 GiB is more than a device's memory, and little enough for hundreds of queues.  With 4 GiB of
- * addresses in all, 512 MiB is a share of the addresses that drivers have. */
+/* The bytes of addresses that a range for large requests, and one for small ones, reserve at a
+ * time.  With 64-bit addresses, 256 GiB is more than a device's memory, and little enough for
+ * hundreds of queues.  With 4 GiB of addresses in all, 512 MiB is an eighth of them. */
 #define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
@@ -62,8 +63,8 @@ memory_at (guint64 address)
 
 /* Regions */
 
-/* Reserves a region of addresses for a range.  If the driver refuses the usual size, halves the
- * size again and again, as long as @needed bytes fit. */
+/* Reserves a region of addresses for a range.  If the driver refuses the usual size, tries half of
+ * it, and so on, as long as @needed bytes fit into the region. */
 static TarnHeapRegion *
 reserve (TarnHeapRange *range, gsize needed, GError **error)
 {
@@ -107,7 +108,7 @@ get_free_addresses (const TarnHeapRegion *region)
   return region->size - (gsize) (region->end - region->addresses.address);
 }
 
-/* Gets the free bytes at the end of a range. */
+/* Gets the size of the free extent at the end of a range; 0: there is none. */
 static gsize
 get_free_at_end (const TarnHeapRange *range)
 {
@@ -116,7 +117,7 @@ get_free_at_end (const TarnHeapRange *range)
   return last != NULL && last->is_free ? last->size : 0;
 }
 
-/* Gets the number of bytes that a range must add at its end to serve a request of @size bytes. */
+/* Gets the number of bytes that the heap must add at a range's end for a request of @size bytes. */
 static gsize
 get_missing (const TarnHeapRange *range, gsize size)
 {
@@ -126,8 +127,8 @@ get_missing (const TarnHeapRange *range, gsize size)
   return _tarn_round_up (size - free_bytes, ops_of (range->heap)->virtual_granularity);
 }
 
-/* Makes sure that a range has addresses at its end for a request.  If it has too few, reserves a
- * region, and releases the heap's lock meanwhile. */
+/* Makes sure that a range has free addresses at its end for a request.  If it has too few, reserves
+ * a region, and releases the heap's lock meanwhile. */
 static gboolean
 ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -147,7 +148,7 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
   return TRUE;
 }
 
-/* Releases the regions in which a range does not grow any more and no piece is left.  Releases the
+/* Releases the old regions (reserved addresses) of a range that have no segment left.  Releases the
  * heap's lock during each driver call. */
 static void
 virtual_tidy (TarnHeapRange *range)
@@ -170,7 +171,8 @@ virtual_tidy (TarnHeapRange *range)
     }
 }
 
-/* Releases all regions of a range.  Call this only when no range of the queue has a piece. */
+/* Releases all regions (reserved addresses) of a range.  Call this only when no range of the queue
+ * has a segment. */
 static void
 virtual_clear (TarnHeapRange *range)
 {
@@ -183,9 +185,9 @@ virtual_clear (TarnHeapRange *range)
   range->region = NULL;
 }
 
-/* Pieces */
+/* Segments */
 
-/* Returns a piece's memory to upstream.  The piece must not be mapped. */
+/* Returns a segment's memory to upstream.  The segment must not be mapped. */
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
 {
@@ -201,7 +203,7 @@ virtual_release (TarnHeap *heap, TarnPiece *piece)
   discard (heap, piece);
 }
 
-/* Maps a piece at the end of a range.  If that fails, returns the piece's memory to upstream. */
+/* Maps a segment at a range's end.  If that fails, returns the segment's memory to upstream. */
 static gboolean
 map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -228,7 +230,8 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return FALSE;
 }
 
-/* Counts and traces a piece's move to the end of a range.  The piece must be in no range. */
+/* Counts and traces the move of a segment to the end of a range.  The caller has removed the
+ * segment from its old range, and has not yet added it to the new one. */
 static void
 note_move (const TarnHeapRange *range, const TarnPiece *piece)
 {
@@ -239,7 +242,7 @@ note_move (const TarnHeapRange *range, const TarnPiece *piece)
               range->region->end, GPOINTER_TO_SIZE (range->arena->queue->handle));
 }
 
-/* Moves an idle piece that no command uses to the end of a range. */
+/* Moves an idle segment, which no command uses, to the end of a range. */
 static gboolean
 move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -254,9 +257,9 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return map_at_end (range, piece, error);
 }
 
-/* Moves an idle piece to the end of a range of its queue, although the queue's commands may still
- * use the piece at its old address.  The piece stays mapped there as well.  If upstream refuses a
- * second mapping, the piece does not move, and the heap never tries such a move again. */
+/* Moves an idle segment to the end of a range of its queue, although the queue's commands may still
+ * use the segment at its old address.  The segment stays mapped there as well.  If upstream refuses
+ * to map a segment twice, the segment does not move, and the heap never tries such a move again. */
 static void
 move_unquiet (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -284,7 +287,7 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece);
 }
 
-/* Moves an idle piece to the end of a range.  Returns TRUE if the caller should search the range
+/* Moves an idle segment to the end of a range.  Returns TRUE if the caller should search the range
  * again. */
 static gboolean
 move (TarnHeapRange *range, TarnPiece *piece, GError **error)
@@ -295,18 +298,19 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if the heap may move idle pieces into a range instead of adding fresh memory.  The
- * small range gets only fresh memory, because a large piece there would be in use for as long as
- * the smallest block in it. */
+/* Returns TRUE if the heap may move idle segments into a range instead of adding fresh memory.  The
+ * range for small requests gets only fresh memory, because a large segment there would be in use
+ * for as long as the smallest block in it. */
 static gboolean
 moves_in (const TarnHeapRange *range)
 {
   return range->kind != TARN_RANGE_SMALL;
 }
 
-/* Chooses the idle piece that should serve a range: the smallest of at least @missing bytes, or
- * else the largest.  Leaves out pieces that cannot move now, a piece that is at the range's end
- * already, and a piece that would move but is too large for the addresses left in the region. */
+/* Chooses the idle segment that should serve a range: the smallest of at least @missing bytes, or
+ * else the largest.  Leaves out segments that cannot move now, and the segment that is at the
+ * range's end already.  If the segment would move into the range (moves_in ()), also leaves out
+ * those that are larger than the free addresses in the range's region. */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -335,8 +339,8 @@ get_target (const TarnHeap *heap, gsize size)
   return _tarn_heap_get_target (heap, size, ROOM_SHARE, MIN_ROOM);
 }
 
-/* Computes how many bytes of fresh memory the heap may allocate for a request.  For a request that
- * needs more, a piece moves instead. */
+/* Computes how many bytes of fresh memory the heap may allocate for a request of @size bytes.  If
+ * the request needs more, the heap moves a segment instead. */
 static gsize
 get_room (const TarnHeap *heap, gsize size)
 {
@@ -345,8 +349,8 @@ get_room (const TarnHeap *heap, gsize size)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Gets the largest size of a piece if the program did not set a size: @bytes, but at most a share
- * of the limit, and at least the granularity. */
+/* Gets the largest size of a segment if the program did not set a size: @bytes, but at most a share
+ * of the limit, and at least the granularity of virtual memory. */
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
@@ -356,9 +360,9 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
 }
 
-/* Chooses the size of a fresh piece.  If the program did not set a size, the piece is as large as
- * all the memory of the arena, so that an arena that needs little memory has little.  But the piece
- * is no larger than the heap's room, unless the request needs more. */
+/* Chooses the size of a fresh segment.  If the program did not set a size, the segment is as large
+ * as all the memory of the arena, so that an arena that needs little memory has little.  But it is
+ * no larger than the bytes that the heap may still get, unless the request needs more. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
@@ -403,7 +407,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return map_at_end (range, _tarn_piece_new (backing, size), error);
 }
 
-/* Adds up the bytes of the idle pieces that can move to a range's end. */
+/* Adds up the bytes of the idle segments that can move to a range's end. */
 static gsize
 count_movable (const TarnHeapRange *range)
 {
@@ -419,8 +423,8 @@ count_movable (const TarnHeapRange *range)
 }
 
 /* Tests whether upstream has @size bytes, by allocating and releasing them.  Without the test, the
- * heap would map all memory that there is, piece by piece, before it learns that the memory is not
- * enough.  That takes seconds, in which other programs find no memory. */
+ * heap would map all memory that there is, segment by segment, before it learns that the memory is
+ * not enough.  That takes seconds, in which other programs find no memory. */
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
 {
@@ -439,8 +443,8 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Makes an idle piece serve a range, because upstream has no more memory.  Moves the piece to the
- * range, or returns the piece so that upstream can allocate a fresh one.  Returns TRUE if the
+/* Makes an idle segment serve a range, because upstream has no more memory.  Moves the segment to
+ * the range, or returns it to upstream, which can then allocate a fresh one.  Returns TRUE if the
  * caller should search the range again. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
@@ -451,17 +455,18 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if it does not help to ask for a piece smaller than @size: there is no smaller size,
- * or pieces have to stay for now, so the heap could not return a piece that is too small. */
+/* Returns TRUE if it does not help to ask upstream for a segment smaller than @size.  Either no
+ * smaller size exists, or upstream forbids returns of segments for now, so that the heap could not
+ * return a segment that is too small. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory for a request that lacks @missing bytes.  Tries a fresh piece of the usual size
- * first, then a fresh piece of @missing bytes, then an idle piece, and then fresh pieces of half
- * the size again and again, down to the granularity. */
+/* Adds memory for a request that lacks @missing bytes.  Tries a fresh segment of the usual size
+ * first, then a fresh segment of @missing bytes, then an idle segment, and then fresh segments of
+ * half the size again and again, down to the granularity of virtual memory. */
 static gboolean
 add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 {
@@ -487,7 +492,7 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   return TRUE;
 }
 
-/* Chooses the idle piece that moves for a request.  Returns NULL if fresh memory is better. */
+/* Chooses the idle segment that moves for a request.  Returns NULL if fresh memory is better. */
 static TarnPiece *
 choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
 {
@@ -504,9 +509,9 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
 }
 
 /* Returns TRUE if the heap should first test whether upstream has all missing bytes.  It should if
- * the request needs many pieces, or memory ran out before.  It should also if pieces have to stay
- * for now, because the heap could not return the pieces of a request that fails.  Sets *bytes to
- * the missing bytes that idle pieces cannot supply. */
+ * the request needs many segments, or memory ran out before.  It should also if upstream forbids
+ * returns of segments for now, because the heap could not return what it got for a request that
+ * fails.  Sets *bytes to the missing bytes that idle segments cannot supply. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
@@ -525,13 +530,13 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   gsize missing, bytes;
   TarnPiece *idle;
 
-  virtual_tidy (range); /* old regions may have lost their last pieces since */
+  virtual_tidy (range); /* old regions may have no segments by now */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* another thread has freed bytes meanwhile */
-  /* Reserves addresses only now.  The heap's lock was released above, so another thread may have
-   * taken the free bytes at the end. */
+  /* Addresses must be reserved only now.  The heap's lock was released above, so another thread
+   * may have taken the free bytes at the range's end, and the request needs more addresses. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);

@@ -1,23 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gets pieces (segments of memory) from upstream, and returns them.  Only one thread at a time
- * changes the set of pieces.  That thread calls upstream without the heap's lock. */
+ * Gets segments for a heap from its upstream allocator, and returns them to upstream.  A segment is
+ * memory that upstream allocated in one call.  It is idle if it has no extent (range of bytes) in
+ * use.  Only one thread at a time adds or removes segments: the thread that has set
+ * TarnHeap.is_changing.  That thread calls upstream without the heap's lock. */
 
 #include "base/duty-private.h"
 #include "heap/heap-private.h"
 
-/* Returns TRUE if this thread may wait for other threads.  A backend's function may call Tarn to
- * allocate or free memory.  In such a call the thread must not wait, because it could wait for
- * itself. */
+/* Returns TRUE if the calling thread may wait until another thread has added or removed segments.
+ * A backend's function that Tarn has called may call Tarn again.  In such a nested call, the thread
+ * must not wait if it could wait for itself (base/duty-private.h). */
 static gboolean
 may_wait (const TarnHeap *heap)
 {
   return _tarn_may_await (heap->base.level, TARN_DUTY_ASK);
 }
 
-/* Waits until no other thread changes the set of pieces.  Returns FALSE if this thread must not
- * wait. */
+/* Waits until no other thread adds or removes segments.  Returns FALSE if another thread does so,
+ * but the calling thread must not wait. */
 static gboolean
 await_change (TarnHeap *heap)
 {
@@ -29,8 +31,8 @@ await_change (TarnHeap *heap)
   return !heap->is_changing;
 }
 
-/* Begins a call that changes the set of pieces.  Only one such call may be in progress at a time:
- * the caller must make sure that there is no other. */
+/* Sets TarnHeap.is_changing, so that the calling thread may add and remove segments.  The caller
+ * must make sure that no other thread has set is_changing. */
 static void
 begin_change (TarnHeap *heap)
 {
@@ -50,7 +52,8 @@ _tarn_heap_end_change (TarnHeap *heap)
     _tarn_cond_broadcast (&heap->changed);
 }
 
-/* Gets the limit of the heap in bytes; 0: there is none. */
+/* Gets the heap's limit in bytes: the lower one of its own and its pool's limit; 0: neither is
+ * set. */
 gsize
 _tarn_heap_get_limit (const TarnHeap *heap)
 {
@@ -59,8 +62,9 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Returns TRUE if @size more bytes are within the heap's limit.  Without a limit, tests whether a
- * gsize can count the bytes, because a device may have more memory than the host has addresses. */
+/* Returns TRUE if the heap may get @size more bytes from upstream within its limit.  If it has no
+ * limit, tests whether a gsize can count all its bytes, because a device may have more memory than
+ * a 32-bit host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -82,7 +86,8 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Updates the peak of upstream bytes.  Call this after upstream_bytes has counted a new piece. */
+/* Raises stats.peak_upstream_bytes to stats.upstream_bytes if that is more.  Call this after
+ * stats.upstream_bytes has counted a new segment. */
 void
 _tarn_heap_note_peak (TarnHeap *heap)
 {
@@ -92,7 +97,7 @@ _tarn_heap_note_peak (TarnHeap *heap)
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
-/* Returns TRUE if a request failed because memory has run out, and for no other reason. */
+/* Returns TRUE if a request failed because memory has run out or a limit is reached. */
 gboolean
 _tarn_heap_has_run_out (const GError *error)
 {
@@ -107,8 +112,9 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
                heap->base.label, size);
 }
 
-/* Begins a call that changes the set of pieces, for a request of @size bytes.  Waits until no other
- * thread is in such a call.  Returns FALSE if this thread must not wait. */
+/* Sets TarnHeap.is_changing, so that the calling thread may add and remove segments.  First waits
+ * until no other thread does so.  Returns FALSE with an error, about a request of @size bytes, if
+ * the calling thread must not wait. */
 gboolean
 _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 {
@@ -121,8 +127,9 @@ _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
   return TRUE;
 }
 
-/* Adds a piece to a range that has no free extent for a request.  Waits instead if another thread
- * is changing the set of pieces.  Returns TRUE if the caller should search the range again. */
+/* Adds a segment to a range (a set of segments) that has no free extent for a request.  If another
+ * thread is adding or removing segments, waits for that thread instead.  Returns TRUE if the caller
+ * should search the range again. */
 gboolean
 _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -144,21 +151,22 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    _tarn_heap_release_idle (heap, NULL); /* only pieces that no request has used can go */
+    _tarn_heap_release_idle (heap, NULL); /* only segments never used can go */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;
 }
 
-/* Makes the host wait until no command uses the idle pieces, after a range could not grow for lack
- * of memory.  Returns TRUE if the host waited, so that the caller should try again. */
+/* Makes the host wait until no command uses the heap's idle segments.  Call this after a range
+ * failed to grow with @error.  Returns FALSE without a wait if memory has not run out, or if the
+ * thread must not wait.  Returns TRUE if the caller should try to grow the range again. */
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
   return may_wait (heap) && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
 }
 
-/* Makes a piece (TarnPiece) of memory that came from upstream. */
+/* Makes the struct of a segment: @size bytes of memory that the caller got from upstream. */
 TarnPiece *
 _tarn_piece_new (TarnMemory memory, gsize size)
 {
@@ -171,7 +179,7 @@ _tarn_piece_new (TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Returns TRUE if the heap can return an idle piece to upstream now. */
+/* Returns TRUE if the heap may return an idle segment to upstream now. */
 gboolean
 _tarn_piece_can_go (const TarnPiece *piece)
 {
@@ -179,7 +187,7 @@ _tarn_piece_can_go (const TarnPiece *piece)
          && (piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece));
 }
 
-/* Returns to upstream the pieces that the caller has removed from their ranges. */
+/* Returns the segments of a list to upstream.  The caller has removed them from their ranges. */
 static void
 release_all (TarnHeap *heap, GQueue *pieces)
 {
@@ -197,9 +205,9 @@ cut (TarnPiece *piece, GQueue *pieces)
   g_queue_push_tail_link (pieces, &piece->link);
 }
 
-/* Removes idle pieces from their ranges, until at most @keep_bytes are idle, and adds them to a
- * list.  Removes only pieces that the heap can return now: in each arena, first those that have
- * been idle for the longest time. */
+/* Removes idle segments from their ranges, until at most @keep_bytes are idle, and appends them to
+ * the list @pieces.  Removes only segments that the heap may return to upstream now.  In each
+ * arena, begins with the segment that has been idle for the longest time. */
 static void
 cut_idle (TarnHeap *heap, gsize keep_bytes, GQueue *pieces)
 {
@@ -223,8 +231,9 @@ count_bytes (const GQueue *pieces)
   return bytes;
 }
 
-/* Returns to upstream the pieces that the caller has removed from their ranges.  The caller must
- * have set is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
+/* Returns the segments of a list to upstream, and gets the number of their bytes.  The caller has
+ * removed the segments from their ranges, and has set TarnHeap.is_changing.  Releases the heap's
+ * lock meanwhile. */
 static gsize
 release (TarnHeap *heap, GQueue *pieces)
 {
@@ -242,8 +251,9 @@ release (TarnHeap *heap, GQueue *pieces)
   return bytes;
 }
 
-/* Returns an idle piece (NULL: all that can be returned) to upstream.  The caller must have set
- * is_changing.  Releases the heap's lock meanwhile.  Gets the number of bytes returned. */
+/* Returns an idle segment (NULL: all idle segments that the heap may return now) to upstream, and
+ * gets the number of bytes returned.  The caller has set TarnHeap.is_changing.  Releases the heap's
+ * lock meanwhile. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
@@ -256,7 +266,7 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   return release (heap, &pieces);
 }
 
-/* Returns to upstream the pieces that have been idle for at least the heap's idle_time. */
+/* Returns the segments to upstream that have been idle for TarnHeap.idle_time or longer. */
 static void
 release_expired (TarnHeap *heap, gint64 now)
 {
@@ -268,8 +278,9 @@ release_expired (TarnHeap *heap, gint64 now)
   release (heap, &pieces);
 }
 
-/* Returns to upstream the pieces that have been idle for at least the heap's idle_time.  Checks for
- * such pieces only at intervals.  The caller holds the heap's lock, but need not close its door. */
+/* Returns the segments to upstream that have been idle for TarnHeap.idle_time or longer.  Does
+ * nothing if it has checked this a short time ago.  The caller holds the heap's lock; the function
+ * forbids read sections (heap-door.c) itself. */
 void
 _tarn_heap_expire (TarnHeap *heap)
 {
@@ -291,9 +302,10 @@ _tarn_heap_expire (TarnHeap *heap)
   _tarn_heap_end_change (heap);
 }
 
-/* Makes the host wait for the commands that use idle pieces, and then returns idle pieces until at
- * most @keep_bytes are idle.  Gets the number of bytes returned.  Returns 0 if another thread is
- * changing the set of pieces and the calling thread must not wait for it. */
+/* Makes the host wait for the commands that use idle segments, if upstream needs that.  Then
+ * returns idle segments to upstream until at most @keep_bytes are idle.  Gets the number of bytes
+ * returned, which is 0 if another thread is adding or removing segments and the calling thread must
+ * not wait. */
 gsize
 _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
 {

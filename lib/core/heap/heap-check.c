@@ -1,18 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Checks the invariants of a heap: walks over all its queues, ranges, pieces and extents. */
+ * Checks the invariants of a heap: walks over all its queues, ranges, segments and extents. */
 
 #include "heap/heap-private.h"
 
-/* A walk over a heap, and its sums so far. */
+/* A walk over a heap that checks its invariants, and the sums that it has added up so far. */
 typedef struct
 {
   TarnHeap *heap;
   gsize used_bytes, free_bytes, pieces, idle, idle_bytes, used_extents, free_extents, remembered;
-  gsize aliases;    /* sum over the pieces */
-  guint arenas;     /* sum over the queues */
-  gchar *violation; /* the first one; NULL: none */
+  gsize aliases;    /* the sum of n_aliases of all segments */
+  guint arenas;     /* the sum of n_arenas of all queues */
+  gchar *violation; /* the first violation found; NULL: none */
 } Walk;
 
 static void G_GNUC_PRINTF (3, 4) demand (Walk *walk, gboolean holds, const gchar *format, ...)
@@ -32,9 +32,10 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets the number that divides the sizes of extents in a piece: the heap's alignment, or less if
- * the piece's own address is aligned to less.  In that case a request for an address with a higher
- * alignment may leave an extent in front of it that is smaller than the heap's alignment. */
+/* Gets a divisor of the sizes of extents in a segment: the heap's alignment, or the alignment of
+ * the segment's own address if that is less.  In the second case, a request for an address with a
+ * higher alignment may leave a smaller extent than the heap's alignment in front of this
+ * address. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -72,7 +73,7 @@ check_extent (Walk *walk, const TarnExtent *extent)
     walk->remembered++;
 }
 
-/* Checks the extents that begin in a piece.  Returns how many extents in use have bytes in it. */
+/* Checks the extents that begin in a segment.  Returns how many extents in use have bytes in it. */
 static guint
 walk_piece (Walk *walk, const TarnPiece *piece)
 {
@@ -133,7 +134,7 @@ check_region (Walk *walk, const TarnHeapRegion *region)
           "a last extent that is not");
 }
 
-/* Checks the treap of a class, and counts its extents. */
+/* Checks a treap (search tree) of free extents of one class, and counts them. */
 static gsize
 check_treap (Walk *walk, const TarnExtent *extent, guint class)
 {
@@ -163,8 +164,8 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
   return n;
 }
 
-/* Checks the index of free extents, and counts its extents.  The count leaves out each extent whose
- * class has no bit set, so the caller finds the fault. */
+/* Checks a range's index of free extents, and counts its extents.  Leaves out the extents of a
+ * class whose bit is not set, so that the caller finds the fault by the number. */
 static gsize
 check_free_index (Walk *walk, const TarnFreeIndex *index)
 {
@@ -185,7 +186,7 @@ check_free_index (Walk *walk, const TarnFreeIndex *index)
   return n;
 }
 
-/* Compares a range's counters of bytes with the bytes found in the range's pieces. */
+/* Compares a range's counters of bytes with the sums over the range's segments. */
 static void
 check_bytes (Walk *walk, const TarnHeapRange *range, gsize used, gsize idle, gsize all)
 {
@@ -293,8 +294,8 @@ check_totals (Walk *walk)
           "a peak below what there is");
 }
 
-/* Checks all invariants.  Returns FALSE if one is violated, and sets *violation to a text, which
- * the caller frees. */
+/* Checks all invariants of a heap.  Returns FALSE if one is violated, and sets *violation to a
+ * text, which the caller frees. */
 gboolean
 _tarn_heap_check (TarnHeap *heap, gchar **violation)
 {

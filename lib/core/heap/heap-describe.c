@@ -23,7 +23,7 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
                     G_N_ELEMENTS (properties) / 2);
 }
 
-/* Records that a piece was added to a range. */
+/* Records that a segment was added to a range. */
 void
 _tarn_heap_record_piece (const TarnPiece *piece)
 {
@@ -55,7 +55,7 @@ tell_pieces (const TarnArena *arena, TarnListener *listener)
       }
 }
 
-/* Describes the extents in use that begin in a piece. */
+/* Describes the extents in use that begin in a segment. */
 static void
 tell_extents (const TarnHeap *heap, const TarnPiece *piece, TarnListener *listener)
 {

@@ -1,20 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The heap's lock and its door.  The door is a readers-writer lock: while it is open, it admits
- * threads in read sections, which allocate without the heap's lock.  A thread that holds the heap's
- * lock closes the door to have the heap alone, and then adds the changes that other threads made in
- * read sections to the heap's counters. */
+ * The heap's lock, and functions that forbid and allow read sections.  In a read section, a thread
+ * allocates from the heap's arenas, or frees memory there, without the heap's lock.  A thread that
+ * holds the lock can also forbid read sections, to have the heap alone.  It then adds the changes
+ * that other threads made in read sections to the heap's counters.  The field TarnHeap.door, a
+ * readers-writer lock, tells threads whether read sections are forbidden ("closed") or allowed
+ * ("open"). */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* A thread in a read section asks for an event after EVENT_STEP bytes of its arena, or the peak of
- * bytes in use divided by EVENT_SHARE if that is more, have become idle. */
+/* Constants that bound how often threads in read sections ask the heap to record an event: after
+ * EVENT_STEP bytes of segments have become idle in an arena; or after the heap's peak of bytes in
+ * use divided by EVENT_SHARE, if that is more. */
 #define EVENT_STEP ((gsize) 8 << 20)
 #define EVENT_SHARE 64
 
-/* Sets the time (idle_at) of the pieces that have become idle since the last call. */
+/* Sets the time idle_at of those idle segments of an arena that do not have it yet.  Threads that
+ * make segments idle in read sections do not set it, because they do not read the clock. */
 static void
 date_idle (TarnArena *arena)
 {
@@ -32,7 +36,8 @@ date_idle (TarnArena *arena)
     }
 }
 
-/* Adds the changes of an arena's bytes in use since the last call to the heap's counters. */
+/* Adds to the heap's counters how the bytes in use of an arena have changed since the last call.
+ * The caller holds the heap's lock and has forbidden read sections. */
 void
 _tarn_arena_count (TarnArena *arena)
 {
@@ -49,7 +54,9 @@ _tarn_arena_count (TarnArena *arena)
   date_idle (arena);
 }
 
-/* Frees the extents that threads left in an arena's list instead of waiting for its lock. */
+/* Frees the extents in TarnArena.left_extents.  Threads put extents into that list instead of
+ * waiting for the arena's lock.  The caller holds that lock in a read section, or it holds the
+ * heap's lock and has forbidden read sections. */
 void
 _tarn_arena_drain (TarnArena *arena)
 {
@@ -65,7 +72,8 @@ _tarn_arena_drain (TarnArena *arena)
     }
 }
 
-/* Adds an arena's n_unnamed (extents in use that are not in the heap's table) to the heap's. */
+/* Adds an arena's n_unnamed to the heap's n_unnamed, and resets the arena's to 0.  Both count
+ * extents in use that are not in the heap's table of extents in use. */
 void
 _tarn_arena_count_unnamed (TarnArena *arena)
 {
@@ -74,7 +82,7 @@ _tarn_arena_count_unnamed (TarnArena *arena)
 }
 
 /* Adds all changes that threads made in read sections to the heap's counters.  The caller holds the
- * heap's lock and has closed the door. */
+ * heap's lock and has forbidden read sections. */
 static void
 collect (TarnHeap *heap)
 {
@@ -92,8 +100,9 @@ collect (TarnHeap *heap)
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
 }
 
-/* Closes the door of a heap, unless it is closed already: waits until no thread is in a read
- * section.  The caller holds the heap's lock. */
+/* Forbids read sections of a heap, and waits until no thread is in one.  Then adds the changes that
+ * threads made in read sections to the heap's counters.  Does nothing if read sections are
+ * forbidden already.  The caller holds the heap's lock. */
 void
 _tarn_heap_close (TarnHeap *heap)
 {
@@ -104,8 +113,9 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Opens the heap's door if it is closed and threads use read sections.  Leaves the door closed
- * while allocations are traced, because traced allocations need the heap's lock. */
+/* Allows read sections again, if threads use them.  Does not allow them while allocations are
+ * traced, because traced allocations need the heap's lock.  Also updates the bounds that threads in
+ * read sections read.  Does nothing if read sections are allowed already. */
 static void
 open_door (TarnHeap *heap)
 {
@@ -119,7 +129,7 @@ open_door (TarnHeap *heap)
     _tarn_door_open (&heap->door);
 }
 
-/* Takes the lock of a heap, and closes the door. */
+/* Takes the lock of a heap, and forbids read sections. */
 void
 _tarn_heap_lock (TarnHeap *heap)
 {
@@ -127,10 +137,10 @@ _tarn_heap_lock (TarnHeap *heap)
   _tarn_heap_close (heap);
 }
 
-/* Takes the heap's lock, and leaves the door open, so that other threads go on to use read
- * sections.  The caller may use only data that no read section reads: the table of memory in use,
- * and events.  To close the door would mean to wait for each thread in a read section, and make
- * others wait. */
+/* Takes the heap's lock without forbidding read sections.  The caller may use only data that
+ * threads in read sections do not use: the table of extents in use, and events.  Forbidding read
+ * sections costs more: the caller has to wait for each thread in a read section, and other threads
+ * have to wait for the caller. */
 void
 _tarn_heap_lock_open (TarnHeap *heap)
 {
@@ -153,7 +163,8 @@ _tarn_heap_unlock (TarnHeap *heap)
   _tarn_mutex_unlock (&heap->lock);
 }
 
-/* Waits until another thread signals TarnHeap.changed, and releases the heap's lock meanwhile. */
+/* Releases the heap's lock, waits until another thread signals TarnHeap.changed, and takes the lock
+ * again.  Allows read sections during the wait, and forbids them afterwards. */
 void
 _tarn_heap_wait (TarnHeap *heap)
 {

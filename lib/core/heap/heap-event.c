@@ -1,34 +1,37 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out when no command uses an idle piece any more.  A piece is idle if all its extents are
- * free, but commands on the queue may still use free extents.  An event that the heap records after
- * the piece became idle is done when these commands are done.
+ * Finds out when no command uses an idle segment any more.  A segment of memory is idle if all its
+ * extents (contiguous ranges) are free.  Commands on the queue may still use free extents.  So the
+ * heap records an event on the queue after the segment became idle.  When the event is done, these
+ * commands are done too.
  *
- * The heap numbers the events of a queue.  A piece has no event of its own: an event covers all
- * pieces of the queue that became idle before its recording began.
+ * A segment has no event of its own.  Each event of a queue has a number, and covers all segments
+ * of the queue that became idle before the heap began to record the event.
  *
- * With some backends (event_record_all) a reference does not keep a queue alive.  The heap then
- * records an event on a queue only in a call that names the queue, or, when memory has run out, one
- * event on all queues.
+ * With some backends (event_record_all), a queue may be destroyed although the heap has a reference
+ * to it.  The heap then records an event on a queue only in a call that names the queue.  When
+ * memory has run out, it records one event on all queues instead.
  *
- * The caller of each function here holds the heap's lock.  The functions release it for each driver
- * call.  The heap's door stays open while only events change, so allocating threads need not
- * wait. */
+ * The caller of each function here holds the heap's lock.  The functions release the lock for each
+ * driver call.  While only events change, the heap allows read sections, in which threads allocate
+ * without the lock, so these threads need not wait. */
 
 #include "heap/heap-private.h"
 
-/* The number of a queue's last event, which covers all commands that the queue ever had. */
+/* The number of the last event of a queue that the heap forgets.  The event covers all commands
+ * that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* In one of PASSES calls that name a queue, the heap asks the driver whether the queue's event is
- * done.  While pieces of the queue are mapped at old addresses, the heap asks in one of
- * PASSES_OF_ALIASES calls, because other queues cannot use these pieces before the event is
+/* How often the heap asks the driver whether a queue's event is done: in one of PASSES calls that
+ * name the queue.  While segments of the queue are still mapped at old addresses, it asks in one of
+ * PASSES_OF_ALIASES calls, because other queues cannot use these segments before the event is
  * done. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 
-/* Returns TRUE if an idle piece is quiet: events show that no command uses any of its addresses. */
+/* Returns TRUE if an idle segment is quiet: events show that no command uses any of the addresses
+ * at which the segment is mapped. */
 gboolean
 _tarn_piece_is_quiet (const TarnPiece *piece)
 {
@@ -57,15 +60,17 @@ event_unref (TarnHeap *heap, TarnHeapEvent *event)
   _tarn_heap_lock_open (heap);
 }
 
-/* Notes that a queue's event with a number, and all events before that event, are done. */
+/* Records in a queue that its event with the given number is done, and so are all earlier
+ * events. */
 static void
 note_done (TarnHeapQueue *queue, guint64 number)
 {
   queue->n_done = MAX (queue->n_done, number + 1);
 }
 
-/* Notes that an event is done.  Drops the caller's reference to the event, and the queue's
- * reference if another call has not dropped it already. */
+/* Records in a queue that one of its events is done.  Releases the caller's reference to the event.
+ * Also removes the event from the queue's list and releases the queue's reference, unless another
+ * call has done so already. */
 static void
 settle (TarnHeapQueue *queue, TarnHeapEvent *event)
 {
@@ -77,14 +82,16 @@ settle (TarnHeapQueue *queue, TarnHeapEvent *event)
   event_unref (queue->heap, event);
 }
 
-/* Records an event with a number on a queue.  If the context is lost, the event counts as done,
- * because nothing uses the context's memory any more. */
+/* Records an event on a queue, and gives the event the number @number.  If the context is lost,
+ * counts the event as done instead, because nothing uses the context's memory any more.  @is_named:
+ * TRUE if the caller guarantees that the queue is alive.  Returns FALSE with an error if the driver
+ * cannot record the event. */
 static gboolean
 record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  gpointer made, handle = queue->handle; /* alive while n_calls counts this call */
+  gpointer made, handle = queue->handle; /* n_calls keeps the queue alive during this call */
   TarnHeapEvent *event;
 
   _tarn_assert_locked (&heap->lock);
@@ -111,8 +118,8 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
   return FALSE;
 }
 
-/* Records an event on a queue, for all its pieces that became idle until now.  @is_named: the
- * caller guarantees that the queue is alive. */
+/* Records an event on a queue, for all segments of the queue that have become idle until now.
+ * @is_named: TRUE if the caller guarantees that the queue is alive. */
 static gboolean
 record_event (TarnHeapQueue *queue, gboolean is_named)
 {
@@ -124,8 +131,9 @@ record_event (TarnHeapQueue *queue, gboolean is_named)
   return record (queue, number, is_named, NULL);
 }
 
-/* Records a queue's last event, which covers all memory that the queue used.  The caller must make
- * sure that the queue gets no more commands that use the heap's memory. */
+/* Records the last event on a queue that the heap is about to forget.  The event covers all memory
+ * that the queue used.  The caller ensures that the queue gets no more commands that use the heap's
+ * memory. */
 gboolean
 _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error)
 {
@@ -135,8 +143,8 @@ _tarn_queue_record_last_event (TarnHeapQueue *queue, GError **error)
   return is_recorded;
 }
 
-/* Drops a queue's references to its events.  The caller makes sure that the heap needs these
- * events no more. */
+/* Releases a queue's references to its events, and empties the queue's list of events.  The caller
+ * ensures that the heap does not need these events any more. */
 void
 _tarn_queue_drop_events (TarnHeapQueue *queue)
 {
@@ -147,8 +155,9 @@ _tarn_queue_drop_events (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Asks the driver whether a queue's events are done, from the oldest on, until it finds one that is
- * not.  The heap's door may be open afterwards. */
+/* Asks the driver which of a queue's events are done.  Begins with the oldest event, and stops at
+ * the first event that is not done.  Read sections may be allowed afterwards, even if the caller
+ * had forbidden them. */
 static void
 ask (TarnHeapQueue *queue)
 {
@@ -180,8 +189,8 @@ _tarn_queue_ask (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Returns TRUE if the heap needs events: if it can return a piece only after an event, or if there
- * is another queue that could use the piece. */
+/* Returns TRUE if the heap needs events: if it can return a segment to upstream only after an event
+ * is done, or if there are other queues that could use the segment. */
 static gboolean
 needs_events (const TarnHeap *heap)
 {
@@ -197,10 +206,11 @@ has_idle (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Records an event if pieces of a queue became idle or moved since the last recording began.  The
- * caller guarantees that the queue is alive.  If an event is pending, records no other, because a
- * queue that is far behind needs no more events; asks the driver now and then whether the pending
- * event is done.  The heap's door may be open afterwards. */
+/* Records an event on a queue if segments of the queue have become idle or have moved since the
+ * heap last recorded one.  First asks the driver whether the queue's earlier events are done.  If
+ * one is still pending, records no second one, because a queue that has much work to do needs only
+ * one.  Does all this only in one of several calls (PASSES).  The caller guarantees that the queue
+ * is alive.  Read sections may be allowed afterwards, even if the caller had forbidden them. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -214,8 +224,8 @@ _tarn_queue_record_if_idle (TarnHeapQueue *queue)
     record_event (queue, TRUE);
 }
 
-/* Makes the host wait for an event.  Returns TRUE if the event is done, or its context is lost,
- * even if the wait itself failed. */
+/* Makes the host wait for an event.  Returns TRUE if the event is done or its context is lost, even
+ * if the driver's wait function failed. */
 static gboolean
 await (TarnHeap *heap, TarnHeapEvent *event)
 {
@@ -232,8 +242,8 @@ await (TarnHeap *heap, TarnHeapEvent *event)
   return is_done;
 }
 
-/* Makes the host wait for all commands that a queue has had.  Returns FALSE if the heap cannot find
- * out when the commands are done. */
+/* Makes the host wait for all commands that a queue has got until now.  Returns FALSE if the heap
+ * cannot find out whether the commands are done. */
 gboolean
 _tarn_queue_await (TarnHeapQueue *queue)
 {
@@ -261,8 +271,8 @@ _tarn_queue_await (TarnHeapQueue *queue)
   return queue->n_done > number;
 }
 
-/* Lists the queues that have idle pieces which commands may still use.  Increments n_calls of each
- * queue; the caller must decrement it. */
+/* Returns the queues that have idle segments which commands may still use.  Increments n_calls of
+ * each of these queues, so that the heap does not free the queue.  The caller must decrement it. */
 static GPtrArray *
 enter_unquiet (const TarnHeap *heap)
 {
@@ -280,10 +290,11 @@ enter_unquiet (const TarnHeap *heap)
   return queues;
 }
 
-/* Asks the driver about the events of all queues, and unmaps the aliases (old mappings of pieces)
- * that no command uses any more.  Records an event on each queue that has idle pieces but no event,
- * if a reference keeps the queue alive.  If not, the next call that names the queue records the
- * event.  The caller must have set is_changing. */
+/* Asks the driver which events of all queues are done, and unmaps the aliases (mappings of segments
+ * at old addresses) that no command uses any more.  Also records an event on each queue that needs
+ * one, because segments of the queue have become idle or moved, and none of its events is pending.
+ * Records no event if the backend does not keep a referenced queue alive; the next call that names
+ * the queue then records the event.  The caller must have set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
@@ -304,9 +315,10 @@ _tarn_heap_poll_events (TarnHeap *heap)
   _tarn_heap_end_aliases (heap);
 }
 
-/* Makes the host wait until no command uses the pieces that are idle now, as far as the heap can
- * find out.  Other threads may change the set of pieces meanwhile, because a queue may wait for
- * their next calls.  Returns TRUE if commands may have used such pieces. */
+/* Makes the host wait until no command uses the segments that are idle now, as far as the heap can
+ * find out.  During the wait, other threads may add and remove segments, because a queue may depend
+ * on what these threads do next.  Returns TRUE if there were idle segments that commands may have
+ * used. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {

@@ -20,6 +20,7 @@
  *     alias.c         mappings of moved segments at old addresses that commands may still use
  *     grow-parts.c    segments of memory that cannot move
  *     spare.c         bounds the free memory in segments that cannot move, near the heap's limit
+ *     lend.c          lends virtual memory to another heap
  *     heap-stats.c    the heap's counters
  *     heap-describe.c describes a heap to recordings and snapshots
  *     heap-check.c    checks the invariants
@@ -33,22 +34,24 @@
  * The heap maps segments of virtual memory at adjacent addresses, so an extent can span several
  * segments.  A segment is idle if it has no extent in use.  An idle segment can move to the end of
  * a range that needs memory, and leaves a gap at its old address.  A segment in use cannot move, so
- * its free extents stay where they are.  A heap therefore seldom has more memory than its peak of
- * bytes in use, plus the free extents of segments in use.
+ * its free extents stay where they are.  Because idle segments move to where memory is needed, a
+ * heap seldom has more memory than its peak of bytes in use, plus the free extents of segments in
+ * use.
  *
- * A segment can move within its queue while the queue's commands still use the segment.  The
+ * A segment can move within its queue even while the queue's commands still use the segment.  The
  * segment then also stays mapped at its old address, until an event shows that these commands are
- * done: alias.c.
+ * done (alias.c).
  *
- * The heap has separate ranges for each in-order queue that requests name.  An arena is a set of
- * such ranges.  A queue has one arena, or several if threads that use the queue wait for each
- * other.  Commands on the queue may still use the arena's free extents.  So a thread can free
- * memory without waiting for commands if only the memory's own queue used the memory, and only that
- * queue can reuse the memory at once.
+ * The heap has separate arenas for each in-order queue that requests name.  An arena is a set of
+ * ranges.  A queue has one arena, or several if threads that use the queue wait for each other.
+ * Earlier commands on the queue may still use an arena's free extents.  Another request for the
+ * same queue can nevertheless reuse these extents at once, because its commands run after the
+ * earlier ones.  So a thread need not wait for commands when it frees memory that no other queue
+ * has used.
  *
- * Another queue, and upstream, get only quiet segments.  An idle segment is quiet if an event that
- * the heap recorded after the segment became idle is done.  If memory has run out, the host waits
- * for that event.
+ * Another queue gets only quiet segments.  An idle segment is quiet if an event is done that the
+ * heap recorded after the segment became idle.  Upstream, too, gets only quiet segments, unless it
+ * accepts memory that commands still use.  If memory has run out, the host waits for the events.
  *
  * A read section is a time in which a thread uses arenas without the heap's lock.  Other threads
  * may use the heap in read sections at the same time, but not while a thread forbids read sections
@@ -74,35 +77,37 @@ typedef struct _TarnPiece TarnPiece;
  *
  * Invariants:
  * - size > 0.
- * - size is a multiple of the heap's alignment.  If the address of the extent's segment is aligned
- *   to less, size is a multiple of the largest power of two that divides that address.
- * - An extent that ends at its segment's end may have any size.
- * - Two neighbours are never both free. */
+ * - Unless the extent ends at its segment's end, size is a multiple of the heap's alignment, or of
+ *   the largest power of two that divides the segment's address, if this power is less.
+ * - Two extents at adjacent addresses are never both free. */
 struct _TarnExtent
 {
-  union /* must be first: TarnHeap.table hashes an extent by its memory */
+  union /* must be first, because TarnHeap.table hashes an extent by its memory */
   {
     TarnMemory memory; /* if the extent is in use: the memory that the user got */
-    TarnExtent *less;  /* if the extent is free: its left child in a treap of free extents */
-    TarnExtent *next;  /* the next extent in the list TarnArena.left_extents or TarnArena.spare */
+    TarnExtent *less;  /* while the extent is free: its left child in a treap (search tree) of free
+                          extents */
+    TarnExtent *next;  /* the next extent in a list: TarnArena.left_extents or TarnArena.spare */
   };
   guint64 start;    /* the address of the first byte; or, if segments cannot move (grow-parts.c), a
                        number that the heap uses instead of an address */
-  gsize size;       /* in bytes */
+  gsize size;       /* the size of the extent in bytes */
   TarnPiece *piece; /* the segment that has the extent's first byte */
-  /* The neighbours, which are the extents at adjacent addresses; NULL: none. */
+  /* The extents at the adjacent lower and higher addresses; NULL: none. */
   TarnExtent *before, *after;
   guint8 is_free;
-  guint8 has_memory; /* TRUE: the extent is in use, and the field memory is set */
-  /* The priority of this struct in treaps of free extents: pseudo-random, constant. */
+  guint8 has_memory; /* TRUE if the extent is in use and the field memory is set */
+  /* The extent's priority in a treap (search tree) of free extents: a constant pseudo-random
+   * number. */
   guint32 priority;
-  TarnExtent *greater; /* if the extent is free: its right child in a treap of free extents */
+  TarnExtent *greater; /* while the extent is free: its right child in a treap (search tree) of free
+                          extents */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
 /* The number of structs in a TarnExtentSlab. */
 #define TARN_SLAB_EXTENTS 63
 
-/* A slab: TarnExtent structs for which an arena allocates host memory in one call. */
+/* A slab: TarnExtent structs that an arena allocates together, in one call for host memory. */
 typedef struct _TarnExtentSlab TarnExtentSlab;
 struct _TarnExtentSlab
 {
@@ -116,10 +121,11 @@ struct _TarnExtentSlab
  * 0, the segment is idle, and in its arena's list of idle segments. */
 struct _TarnPiece
 {
-  /* The address of the first byte, or a number that replaces it: see TarnExtent.start. */
+  /* The address of the segment's first byte, or a number that replaces it (TarnExtent.start). */
   guint64 start;
-  gsize size; /* in bytes */
-  /* The memory as upstream names it; if the memory is virtual: the physical memory. */
+  gsize size; /* the size of the segment in bytes */
+  /* The handle or address of the segment's memory, from upstream.  Of virtual memory, this is the
+   * physical memory. */
   TarnMemory memory;
   TarnHeapRange *range;   /* the range to which the segment belongs */
   TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL: the
@@ -127,12 +133,13 @@ struct _TarnPiece
   TarnPiece *before, *after; /* the segments at adjacent addresses; NULL: none */
   TarnExtent *extent;        /* the extent that has the segment's first byte */
   guint n_used;
-  gboolean was_used;  /* TRUE: a request has used the segment at some time */
-  guint n_aliases;    /* the number of old addresses at which the segment is still mapped */
-  guint64 idle_since; /* if the segment is idle: the number of its queue's next event
-                         (TarnHeapQueue.n_begun) at the time when the segment became idle */
-  gint64 idle_at;  /* if the segment is idle: the time when it became idle; 0: no thread has set the
-                      time yet */
+  gboolean was_used;  /* TRUE if a request has used the segment at some time */
+  guint n_aliases;    /* the number of old addresses at which the moved segment is still mapped */
+  guint64 idle_since; /* if the segment is idle: the number that its queue's next event had
+                         (TarnHeapQueue.n_begun) when the segment became idle; when that event is
+                         done, so are all commands that used the segment before */
+  gint64 idle_at;  /* if the segment is idle: the time when it became idle; 0: the heap has not set
+                      the time yet */
   GList link;      /* the link in TarnHeapRange.pieces */
   GList idle_link; /* the link in TarnArena.idle, if the segment is idle */
 };
@@ -145,35 +152,36 @@ typedef struct
   TarnPiece *piece;
   TarnHeapRegion *region; /* the region (reserved addresses) that has the old address */
   guint64 start;          /* the old address */
-  guint64 moved_at; /* the number of the queue's next event (TarnHeapQueue.n_begun) when the segment
-                       moved */
+  guint64 moved_at; /* the number that the queue's next event had (TarnHeapQueue.n_begun) when the
+                       segment moved; when that event is done, no command uses the alias */
 } TarnAlias;
 
-/* A region: contiguous addresses of virtual memory that the heap has reserved.  A range maps
- * segments there, one after another.  The field end is the address where the range maps the next
- * segment.  No segment is mapped at the addresses from end on: the range never used them, or the
- * heap has removed the segments that were mapped there.
+/* A region: contiguous addresses of virtual memory that the heap has reserved.  A range (set of
+ * segments) maps its segments there, one after another.  The field end is the address where the
+ * range maps the next segment.  No segment is mapped at the addresses from end on: the range never
+ * used them, or the heap has removed the segments that were mapped there.
  *
  * Invariants: no segment is beyond end; last_piece and last_extent end at end. */
 struct _TarnHeapRegion
 {
   /* The range that maps new segments in this region, or that did so before it got a newer region;
    * constant.  Other ranges of the same queue may have segments in the region, but last_piece
-   * always belongs to this range.  In a read section, the lock of this range's arena guards
-   * last_piece and last_extent, so a thread that holds the lock of another arena must not read
-   * these two fields. */
+   * always belongs to this range.  A thread in a read section uses last_piece and last_extent only
+   * while it holds the lock of this range's arena; the lock of another arena does not guard
+   * them. */
   TarnHeapRange *range;
   TarnMemory addresses; /* the start of the reserved addresses */
-  gsize size;           /* in bytes */
+  gsize size;           /* the size of the reserved addresses in bytes */
   guint64 end;
   guint n_pieces;    /* the number of segments and aliases (TarnAlias) in the region */
-  gboolean has_lost; /* TRUE: a segment stays mapped in the region for ever, so the heap must not
+  gboolean has_lost; /* TRUE if a segment stays mapped in the region for ever, so the heap must not
                         release the region's addresses */
-  TarnPiece *last_piece;   /* the segment that ends at the address end; NULL: none */
-  TarnExtent *last_extent; /* the extent that ends at the address end; NULL: none */
+  TarnPiece *last_piece;   /* the segment that ends at TarnHeapRegion.end; NULL: none */
+  TarnExtent *last_extent; /* the extent that ends at TarnHeapRegion.end; NULL: none */
 };
 
-/* The kinds of ranges, by the size of the requests that they serve. */
+/* The kinds of ranges (sets of segments).  A range serves only requests of its kind: small, large
+ * or huge ones. */
 typedef enum
 {
   TARN_RANGE_SMALL,
@@ -185,11 +193,13 @@ typedef enum
 /* The number of size classes of free extents: enough for all sizes of 64 bits. */
 #define TARN_FREE_CLASSES 896
 
-/* The binary logarithm of the number of size classes between each power of two and the next.  Sizes
- * below 512 << TARN_SUB_BITS bytes have one class for each multiple of 512 bytes instead. */
+/* The binary logarithm of the number of size classes of free extents from each power of two to the
+ * next.  Below 512 << TARN_SUB_BITS bytes, there is one class for each multiple of 512 bytes
+ * instead. */
 #define TARN_SUB_BITS 4
 
-/* Computes the size class for a size in bytes.  A larger size never has a lower class. */
+/* Computes the size class of a free extent of @size bytes.  A larger size never has a lower
+ * class. */
 static inline guint
 _tarn_free_index_get_class (gsize size)
 {
@@ -200,8 +210,9 @@ _tarn_free_index_get_class (gsize size)
          + (guint) (units >> (exponent - TARN_SUB_BITS));
 }
 
-/* An index of the free extents of a range by size: free-index.c.  Each size class has a treap, a
- * search tree that random priorities keep balanced.
+/* An index of the free extents of a range by size (free-index.c).  Each size class has a treap, a
+ * search tree that random priorities keep balanced.  Two levels of bits tell which classes have a
+ * free extent.
  *
  * Invariants: bit c % 64 of bits[c / 64] is set if and only if roots[c] is not NULL.  Bit i of
  * words is set if and only if bits[i] is not 0. */
@@ -226,8 +237,8 @@ struct _TarnHeapRange
   /* The region (reserved addresses) where the range maps new segments; NULL: the memory is not
    * virtual, or the range has never had a segment. */
   TarnHeapRegion *region;
-  GList *old_regions; /* the regions where the range mapped new segments earlier; segments may still
-                         be mapped there */
+  GList *old_regions; /* the regions (reserved addresses) where the range mapped new segments
+                         earlier; segments may still be mapped there */
 };
 
 /* An event that the heap recorded on a queue.  The event is done when all commands are done that
@@ -235,61 +246,64 @@ struct _TarnHeapRange
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  /* The event's number: the value that TarnHeapQueue.n_begun had before the heap recorded the
-   * event; or G_MAXUINT64 - 1 for the last event of a forgotten queue. */
+  /* The number of the event in the order of its queue's events: the value that
+   * TarnHeapQueue.n_begun had before the heap recorded the event; or G_MAXUINT64 - 1 for the last
+   * event of a queue that the heap forgets. */
   guint64 number;
-  guint n_refs; /* the number of references: one of the queue while the event is in
-                   TarnHeapQueue.events, and one of each call that waits for the event or asks
-                   whether it is done */
+  guint n_refs; /* the number of references to the event: the queue has one while the event is in
+                   TarnHeapQueue.events, and each call that waits for the event or asks whether it
+                   is done has one */
 } TarnHeapEvent;
 
-/* An arena: a set of ranges of a queue, from which threads allocate without the heap's lock:
- * arena-private.h.
+/* An arena: a set of ranges (sets of segments) of a queue, from which threads allocate without the
+ * heap's lock (arena-private.h).
  *
  * A queue has one arena at first.  If threads that use the queue wait for each other, the queue
- * gets several arenas.  Each thread then has one of them as its own arena, and allocates from
- * that arena as long as the arena has an extent that fits.  Any request that names the queue can
- * reuse the free extents of all the queue's arenas at once, because the queue executes its commands
- * in order.
+ * gets several arenas.  Each thread then has one of them as its own arena, and allocates from that
+ * arena as long as the arena has an extent that fits.  Any request that names the queue can reuse
+ * the free extents of all the queue's arenas at once, because the queue executes its commands in
+ * order.
  *
- * Invariants: n_used is the number of extents in use in the arena's segments. */
+ * Invariant: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena
 {
-  /* These two fields keep their values when the heap reuses the struct for another queue. */
+  /* The fields slabs and spare keep their values when the heap reuses the struct for another
+   * queue. */
   TarnExtentSlab *slabs; /* the slabs of TarnExtent structs that the arena has allocated */
   TarnExtent *spare;     /* unused TarnExtent structs, linked by TarnExtent.next */
 
   TarnHeapQueue *queue; /* constant */
   TarnHeap *heap;       /* constant */
 
-  gboolean is_taken;     /* atomic: the arena's lock; TRUE: a thread holds it */
-  gsize uncounted_bytes; /* atomic: the change of the arena's bytes in use that the heap has not yet
-                            added to TarnHeap.stats; wraps around if negative */
-  gssize noted_bytes; /* the value of uncounted_bytes above which a thread computes the heap's peak
-                         of bytes in use again */
-  gsize n_unnamed; /* the number of extents in use but not in the heap's table: its change in this
-                      arena that the heap has not yet added to TarnHeap.n_unnamed; wraps around if
+  gboolean is_taken;     /* atomic; the arena's lock: TRUE if a thread holds it */
+  gsize uncounted_bytes; /* atomic; a change that the heap will add to TarnHeap.stats: how many more
+                            bytes of the arena are in use; wraps around if negative */
+  gssize noted_bytes;    /* a threshold: if uncounted_bytes exceeds it, a thread computes the heap's
+                            peak of bytes in use again */
+  gsize n_unnamed; /* a change that the heap will add to TarnHeap.n_unnamed: how many more of the
+                      arena's extents are in use but not in the heap's table; wraps around if
                       negative */
-  TarnExtent *left_extents; /* atomic: a list of extents that threads put here instead of waiting
-                               for the arena's lock; a later holder of that lock frees them; linked
-                               by TarnExtent.next */
+  TarnExtent *left_extents; /* atomic; a list, linked by TarnExtent.next, of extents that threads
+                               put here instead of waiting for the arena's lock; a later holder of
+                               that lock frees the extents */
   GQueue idle; /* the arena's idle segments, linked by TarnPiece.idle_link; longest idle first */
-  gsize unrecorded_bytes; /* the bytes of segments that became idle since a request of this arena
-                             last asked the heap to record an event */
-  guint n_taken; /* the number of extents taken from this arena since a request of this arena last
+  gsize unrecorded_bytes; /* the bytes of segments that became idle in this arena since a request to
+                             the arena last asked the heap to record an event */
+  guint n_taken; /* the number of extents taken from this arena since a request to the arena last
                     asked the heap to record an event */
-  guint seen_growths;  /* the value that TarnHeap.n_growths had when a request of this arena last
-                          asked the heap to record an event, or when a thread last called
-                          _tarn_heap_look_after () */
+  guint seen_growths;  /* the value that TarnHeap.n_growths (how often the heap grew) had when a
+                          request of this arena last asked the heap to record an event, or when a
+                          thread last called _tarn_heap_look_after () */
   guint n_takes;       /* the number of requests to this arena that threads made in read sections */
-  guint n_waits;       /* the number of recent requests that waited for the arena's lock */
-  gboolean is_crowded; /* TRUE: so many requests waited that the queue needs more arenas */
+  guint n_waits;       /* the number of recent requests to this arena that waited for its lock */
+  gboolean is_crowded; /* TRUE if so many requests waited for the arena's lock that the queue needs
+                          more arenas */
   guint n_poor;        /* the number of recent requests for which the arena had no extent */
-  guint poor_since;    /* the value that n_takes had when n_poor began to count */
-  guint n_shared; /* the number of times that the arena got segments of the queue's other arenas, at
-                     most MAX_SHARED */
-  guint helper; /* atomic: the index of the queue's arena that last served a request for which this
-                   arena had no extent */
+  guint poor_since;    /* the number of requests (n_takes) when n_poor began to count */
+  guint n_shared; /* the number of times that the arena got segments from the queue's other arenas;
+                     counts up to MAX_SHARED */
+  guint helper;   /* atomic; an index in TarnHeapQueue.arenas: the arena that last served a request
+                     for which this arena had no extent */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces; /* the number of segments in all ranges of the arena */
@@ -299,9 +313,9 @@ struct _TarnArena
 /* The largest number of arenas that a queue can have. */
 #define TARN_QUEUE_ARENAS 16
 
-/* A queue of the backend, and the arenas from which the heap serves requests that name the queue.
- * The struct TarnHeap.nobody serves requests that name no queue; no command uses the free memory in
- * its arenas.
+/* A queue that requests have named, such as a CUDA stream, and the arenas from which the heap
+ * serves these requests.  The struct TarnHeap.nobody serves requests that name no queue.
+ * No command uses the free memory in its arenas.
  *
  * When the program tells the heap to forget a queue, the heap records a last event on the queue.
  * It keeps the queue's arenas until a new queue takes over the arenas, or they have no segment
@@ -309,57 +323,62 @@ struct _TarnArena
  *
  * Invariants:
  * - A segment that became idle when n_begun was n is quiet (no command uses it) if n < n_done and
- *   the segment has no alias (TarnAlias).
+ *   the segment has no alias (a mapping at an old address).
  * - n_done <= n_begun if handle is not NULL.
  * - n_done is G_MAXUINT64 for TarnHeap.nobody, and for a forgotten queue after its last event is
  *   done. */
 struct _TarnHeapQueue
 {
-  /* The queue's number; atomic: no other queue of the heap has or had the same number.  0 if handle
-   * is NULL, or while a call is forgetting the queue.  Threads may read this field at any time,
-   * because the heap reuses a TarnHeapQueue struct for another queue, but frees it only when the
-   * heap itself ends. */
+  /* Atomic; the queue's number, which no other queue of the heap has or had.  0 if handle is NULL,
+   * or while a call is making the heap forget the queue.  Any thread may read this field at any
+   * time.  The heap may reuse a TarnHeapQueue struct for another queue, but frees the struct only
+   * when the heap itself is freed. */
   guint64 number;
 
   TarnHeap *heap;
   gpointer handle; /* the backend's queue, to which the heap has a reference; NULL: the heap has
                       forgotten the queue, or this struct is TarnHeap.nobody */
-  gpointer left;   /* the handle that a forgotten queue had; the heap releases its reference to the
-                      backend's queue when the last event is done and no call uses the queue */
+  /* The handle of a forgotten queue.  The heap releases its reference to the backend's queue when
+   * the queue's last event is done and no call uses the queue. */
+  gpointer left;
 
-  /* A thread changes these fields only while it holds the heap's lock and forbids read sections. */
+  /* A thread changes arenas, n_arenas, has_shared_arena and threads only while it holds the heap's
+   * lock and forbids read sections. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
   guint n_arenas;            /* atomic: the number of arenas, at least 1 */
-  gboolean has_shared_arena; /* TRUE: at least two threads that use the queue have the same arena */
-  /* The threads that use the queue, as a bit mask: thread number n sets bit n % 64. */
+  gboolean has_shared_arena; /* TRUE if two threads that use the queue have the same arena */
+  /* A bit mask of the threads that use the queue: thread number n sets bit n % 64. */
   guint64 threads;
 
-  /* The number of calls that use the queue.  The heap does not free a queue while a call uses it,
-   * because such a call may release the heap's lock and go on to use the queue later.  The field
-   * begins a new cache line, because threads in read sections often read the fields above. */
+  /* The number of calls in progress that use the queue.  Such a call may release the heap's lock
+   * and use the queue again later, so the heap does not free the queue meanwhile.  The field begins
+   * a new cache line, because threads in read sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
-  guint n_forgetting;    /* the number of calls that are making the heap forget the queue */
-  guint64 former_number; /* a copy of the queue's number: calls that forget the queue set the field
-                            number to 0, and restore it from this copy if they fail */
-  guint64 n_begun; /* the number that the queue's next event gets; grows by 1 when the heap begins
-                      to record an event; changes only while the heap forbids read sections */
-  guint64 n_done;  /* the number of the latest event that the heap knows is done, plus 1 */
-  gboolean has_unrecorded; /* atomic; TRUE: a segment became idle or moved since the heap last began
-                              to record an event on the queue */
+  guint n_forgetting; /* the number of calls in progress that make the heap forget the queue */
+  /* A copy of the queue's number.  That number is 0 while a call makes the heap forget the queue.
+   * If the call fails, it restores the number from this copy. */
+  guint64 former_number;
+  /* The number that the queue's next event will get.  It grows by 1 when the heap begins to record
+   * an event.  It changes only while the heap forbids read sections. */
+  guint64 n_begun;
+  guint64 n_done; /* the number of the latest event that the heap knows to be done, plus 1 */
+  gboolean has_unrecorded; /* atomic; TRUE if a segment became idle or moved since the heap last
+                              began to record an event on the queue */
   guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; only
                      one in several such calls may record an event; only _tarn_heap_look_after ()
                      resets the number to 0 */
   /* The events (TarnHeapEvent) on the queue that may not be done yet, oldest first. */
   GQueue events;
-  /* The aliases (TarnAlias) of the queue's segments, sorted by the field moved_at. */
+  /* The aliases (TarnAlias: mappings at old addresses) of the queue's segments, oldest first. */
   GQueue aliases;
 
   GList link;           /* the link in TarnHeap.all_queues */
-  GList forgotten_link; /* the link in TarnHeap.forgotten_queues, if the queue is forgotten */
+  GList forgotten_link; /* the link in TarnHeap.forgotten_queues while the heap has forgotten the
+                           queue */
 };
 
-/* A choice: for a request, the heap either moves idle segments or allocates fresh ones.  churn.c
- * chooses only once for each request. */
+/* A choice for a request that needs more memory: whether the heap moves idle segments or allocates
+ * fresh ones.  For each request, churn.c chooses only once. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -367,70 +386,74 @@ typedef enum
   TARN_MOVES_NONE
 } TarnHeapMoves;
 
-/* The state of a request for which the heap grows.  The heap may add several segments for one
- * request. */
+/* The state of one request for which the heap grows.  The heap may add several segments for the
+ * request, one after another. */
 typedef struct
 {
   TarnHeapMoves moves;
-  gboolean has_probed; /* TRUE: a test allocation for this request showed that upstream has all
-                          missing bytes */
+  gboolean has_probed; /* TRUE if a test allocation for this request has shown that upstream has all
+                          the bytes that idle segments cannot supply */
 } TarnHeapAttempt;
 
-/* The budgets of moves and of thread cache flushes (churn.c), which grow as time passes and as the
- * heap's peak rises; and the extra memory that the heap may have if a budget is spent. */
+/* Two budgets, which bound how often segments move and how often pools flush thread caches
+ * (churn.c).  They grow as time passes and as the heap's peak of bytes in use rises.  While a
+ * budget is spent, the heap may use extra memory instead. */
 typedef struct
 {
-  guint n_moves;   /* the number of requests that may still move pieces */
+  guint n_moves;   /* the number of requests that may still move segments */
   guint n_flushes; /* the number of requests that may still make pools flush thread caches */
-  gint64 at;       /* the time at which both budgets last grew with the passing of time */
-  guint64 peak;    /* the peak of bytes in use at which both budgets last grew with the peak */
-  guint64 extra;   /* the bytes by which the heap's room has grown; the room is the memory that the
-                      heap may have besides its peak (churn.c) */
-  /* The number of requests that needed more room than the upper bound of the room. */
+  gint64 at;       /* the time when both budgets last grew because time had passed */
+  guint64 peak;    /* the heap's peak of bytes in use that the budgets already take into account */
+  guint64 extra; /* the bytes that the heap may have besides its usual maximum, because a budget was
+                    spent */
+  /* The number of requests for which the field extra would have exceeded its usual bound. */
   guint n_beyond;
 } TarnHeapChurn;
 
-/* The functions and constants of one way to get memory from upstream.  There are two ways:
+/* One way to get memory from upstream: its functions and constants.  There are two ways:
  * grow-virtual.c for virtual memory, and grow-parts.c for memory that cannot move. */
 typedef struct
 {
-  gsize max_small; /* the size of the largest request that the small range serves, in bytes */
-  gsize max_held;  /* the size of the largest block that a pool over the heap may cache, in bytes */
-  /* Chooses which of an arena's two ranges, the small or the large one, serves a request.  NULL:
-   * the small range serves the requests of at most max_small bytes. */
+  gsize max_small; /* the size in bytes of the largest small request */
+  gsize max_held;  /* the size in bytes of the largest block that a pool over the heap may cache */
+  /* A callback that returns the kind of a request: small, large or huge.  An arena has a range (set
+   * of segments) for requests of each kind.  NULL: requests of at most max_small bytes are small,
+   * all others are large. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
-  /* Gets the size of the largest request whose segment may also serve other requests.  NULL: there
-   * is no upper bound. */
+  /* A callback that returns the size of the largest request whose segment may also serve other
+   * requests.  NULL: there is no upper bound. */
   gsize (*get_max_shared) (const TarnHeap *heap);
-  /* Computes the most bytes that the heap should have while it serves a request.  If the heap has
-   * that many bytes, it uses idle segments instead of fresh memory. */
+  /* A callback that computes the most bytes that the heap should have while it serves a request of
+   * @size bytes.  If the heap has that many bytes, it uses idle segments instead of fresh
+   * memory. */
   gsize (*get_target) (const TarnHeap *heap, gsize size);
-  /* Adds a segment to a range that has no free extent for a request.  Returns TRUE if the caller
-   * should search the range again.  The caller holds the heap's lock; the function releases the
-   * lock during driver calls. */
+  /* A callback that adds a segment to @range, which has no free extent for a request of @size
+   * bytes.  Returns TRUE if the caller should search the range again.  The caller holds the heap's
+   * lock.  The callback releases the lock during driver calls. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
-  /* Returns TRUE if a request should use @extent, which is free and large enough.  If not, the heap
-   * searches elsewhere or grows.  NULL: each large enough extent suits. */
+  /* A callback that returns TRUE if a request should use @extent, which is free and large enough.
+   * If it returns FALSE, the heap searches elsewhere or grows.  NULL: each extent that is large
+   * enough suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
-  /* Returns a segment to upstream.  The caller has removed the segment from its range, and does not
-   * hold the heap's lock. */
+  /* A callback that returns a segment's memory to upstream, and frees the struct.  The caller has
+   * removed the segment from its range, and does not hold the heap's lock. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
-  /* Releases the reserved addresses that a range does not need any more, after the heap has removed
-   * segments.  The caller holds the heap's lock; the function releases the lock during driver
-   * calls. */
+  /* A callback that releases the reserved addresses which a range does not need any more.  The heap
+   * calls it after it has removed segments.  The caller holds the heap's lock.  The callback
+   * releases the lock during driver calls. */
   void (*tidy) (TarnHeapRange *range);
-  /* Releases all reserved addresses of a range.  The range's queue must have no segment, and the
-   * caller has removed the queue's arenas from TarnHeap.arenas.  The caller does not hold the
-   * heap's lock. */
+  /* A callback that releases all reserved addresses of a range.  The caller ensures that the
+   * range's queue has no segment, has removed the queue's arenas from TarnHeap.arenas, and does not
+   * hold the heap's lock. */
   void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
 extern const TarnHeapGrowth _tarn_heap_virtual_growth __attribute__ ((visibility ("hidden")));
 extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility ("hidden")));
 
-/* A heap.  The invariants below hold when a thread has just taken the heap's lock and forbidden
- * read sections.  _tarn_heap_check () checks them, and those of extents, segments, regions, arenas
- * and queues:
+/* A heap.  _tarn_heap_check () checks the invariants below, and those of extents, segments,
+ * regions, arenas and queues.  All of them hold when a thread has just taken the heap's lock and
+ * forbidden read sections:
  *
  *     stats.upstream_bytes == stats.used_bytes + stats.free_bytes + lent_bytes, plus, while
  *                             is_changing is set, bytes on their way to or from upstream
@@ -443,8 +466,8 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  * - To change arenas, or anything else that threads in read sections use, a thread holds the heap's
  *   lock and forbids read sections; or it is in a read section and holds the arena's lock.
  * - To change the table, the queues and their events, a thread holds the heap's lock, but need not
- *   forbid read sections: _tarn_heap_lock_open ().
- * - A thread that adds or removes segments first sets is_changing, and clears it afterwards.  No
+ *   forbid read sections (_tarn_heap_lock_open ()).
+ * - A thread that adds or removes segments sets is_changing before, and clears it afterwards.  No
  *   other thread adds or removes segments meanwhile.
  * - No thread holds the lock while it calls a function of upstream, except backing_stays (). */
 struct _TarnHeap
@@ -454,39 +477,40 @@ struct _TarnHeap
   const TarnHeapGrowth *growth;
   gsize alignment;   /* the alignment of extents' sizes and addresses in bytes: a power of two */
   gsize limit_bytes; /* the limit that the program set for the heap; 0: none */
-  gboolean follows_pool;   /* TRUE: the limit of the pool over the heap (pool_limit) bounds the heap
-                              as well */
-  gboolean has_addresses;  /* TRUE: a user's memory is an address, which the heap computes; FALSE:
-                              the driver makes a sub-buffer of a segment for each extent in use */
-  gboolean frees_in_order; /* TRUE: the heap may return segments to upstream while commands still
+  gboolean follows_pool; /* TRUE if the limit of the pool over the heap (pool_limit) bounds the heap
+                            as well */
+  gboolean has_addresses;  /* TRUE if a user's memory is an address, which the heap computes; FALSE
+                              if the driver makes a sub-buffer of a segment for each extent */
+  gboolean frees_in_order; /* TRUE if the heap may return segments to upstream while commands still
                               use them */
-  gsize growth_bytes;      /* the least size of a segment in bytes; 0: the heap chooses the size */
-  gint64 idle_time;        /* the time for which the heap keeps an idle segment, in microseconds;
-                              G_MAXINT64: for ever */
+  gsize growth_bytes; /* the least size of a segment in bytes, as the program chose; 0: the heap
+                         chooses */
+  gint64 idle_time;   /* the time in microseconds after which the heap returns an idle segment to
+                         upstream; G_MAXINT64: never */
 
   /* Threads in read sections read the fields from door to peak_in_visits.  These fields have their
    * own cache lines, because threads often write other fields of the heap. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
-  gboolean has_visitors; /* TRUE: threads use read sections, so a thread that releases the heap's
-                            lock allows read sections again */
+  gboolean has_visitors; /* TRUE if threads use read sections; a thread that releases the heap's
+                            lock then allows read sections again */
   gsize event_bytes; /* the bytes of segments that must become idle in an arena before a thread in a
                         read section asks the heap to record an event */
   guint n_growths;   /* the number of times that the heap began to grow because a request found no
                         extent */
-  gsize max_unchecked; /* the size of the largest request that may use each free extent that is
-                          large enough (spare.c) */
-  gsize room_bytes;    /* the bytes that the heap may still allocate from upstream before a request
-                          uses the free memory of its queue's other arenas */
+  gsize max_unchecked; /* the size of the largest request that may take any free extent, without
+                          regard to stranded bytes (spare.c) */
+  gsize room_bytes; /* the number of bytes that the heap may still allocate from upstream before a
+                       request uses free memory in an arena that is not its thread's own */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      read sections were last forbidden; 0: no thread has computed them */
 
-  /* The thread that holds the lock usually forbids read sections too. */
+  /* The heap's lock.  A thread that holds it usually forbids read sections too. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
-  TarnCond changed;     /* signalled when is_changing becomes FALSE */
-  gboolean is_changing; /* TRUE: a call that adds or removes segments is in progress */
-  guint n_waiting;      /* the number of threads that wait for the condition changed; if 0, the heap
-                           saves the system call of a broadcast */
+  TarnCond changed; /* the condition variable that is signalled when is_changing becomes FALSE */
+  gboolean is_changing; /* TRUE if a call that adds or removes segments is in progress */
+  guint n_waiting; /* the number of threads that wait for the condition variable changed; if it is
+                      0, the heap saves the system call of a broadcast */
   TarnHeapQueue *nobody;       /* the TarnHeapQueue for requests that name no queue */
   GHashTable *queues;          /* maps TarnHeapQueue.handle to the TarnHeapQueue */
   TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or the heap has
@@ -496,52 +520,54 @@ struct _TarnHeap
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
                               their last events are done */
   GQueue arenas;           /* the arenas of all queues, linked by TarnArena.link */
-  /* Unused TarnHeapQueue structs; the heap frees them only when it ends itself, because pools may
-   * still have references (TarnArenaRef) to them. */
+  /* Unused TarnHeapQueue structs.  The heap frees them only when the heap itself is freed, because
+   * pools may still have references (TarnArenaRef) to them. */
   GSList *dead_queues;
-  GSList *dead_arenas; /* unused TarnArena structs; the heap frees them only when it ends itself,
-                          because other arenas may use TarnExtent structs from their slabs */
-  guint64 last_number; /* the TarnHeapQueue.number of the queue that the heap added last */
+  GSList *dead_arenas; /* unused TarnArena structs; the heap frees them only when the heap itself is
+                          freed, because other arenas may use TarnExtent structs from slabs of these
+                          arenas */
+  guint64 last_number; /* the number (TarnHeapQueue.number) of the queue that the heap added last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
-  /* The number of extents in use that are not in the table: a thread took them in a read section,
-   * or a thread is about to add them to the table or to free them. */
+  /* The number of extents in use that are not in the field table: a thread took the extent in a
+   * read section, or a thread is about to add the extent to the table or to free it. */
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
   gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
-  gsize full_bytes; /* the total size in bytes that the heap failed to reach, because upstream
-                       refused memory; G_MAXSIZE: not set */
+  gsize full_bytes; /* a limit that the heap has learnt: the bytes that it would have had in all if
+                       upstream had not refused memory (spare.c); G_MAXSIZE: none */
   gsize peak_lately; /* the peak of bytes in use since the time peak_at */
   gsize peak_before; /* the peak of bytes in use in the period before peak_at */
   gint64 peak_at;    /* the time when the present period of peak_lately began (spare.c) */
   TarnHeapChurn churn;
-  gboolean refuses_aliases; /* TRUE: upstream failed to map a segment at a second address */
-  gboolean is_short;   /* TRUE: upstream ran out of memory when the heap last grew; if memory is
-                          virtual, the field stays TRUE until a test allocation succeeds */
-  gboolean is_unready; /* TRUE: upstream allocated memory, but the host failed to wait until the
+  gboolean refuses_aliases; /* TRUE if upstream failed to map a segment at a second address */
+  gboolean is_short;   /* TRUE if upstream ran out of memory when the heap last grew; in a heap of
+                          virtual memory, stays TRUE until a test allocation succeeds */
+  gboolean is_unready; /* TRUE if upstream allocated memory, but the host failed to wait until the
                           memory was ready; only the thread that set is_changing uses this field */
   gint64 look_at; /* the time of the next check for segments that have been idle for idle_time */
-  guint64 next_start; /* if segments cannot move: the number that the next segment gets as its
-                         TarnPiece.start */
+  guint64 next_start; /* if segments cannot move: the number that the heap's next segment gets as
+                         its TarnPiece.start */
   guint64 generation TARN_WHOLE; /* atomic: the number of times that the heap began to unmap memory
                                     or to return memory to upstream */
   TarnHeapStats stats;
 };
 
-/* The extra bytes that a heap may have for its arenas.  Arenas that need little memory would
- * otherwise take it from each other again and again.  TARN_ARENA_ROOM is the number of bytes for
- * each arena beyond the first one, not counting an arena of heap->nobody.  In all, the extra bytes
- * are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE. */
+/* Bounds of the extra memory that a heap may have for its arenas.  Without extra memory, arenas
+ * that need little would take memory from each other again and again.  TARN_ARENA_ROOM is the extra
+ * bytes for each arena that _tarn_heap_count_for_room () counts, except the first one and one for
+ * heap->nobody.  In all, the extra bytes are at most the heap's peak of bytes in use divided by
+ * TARN_ARENA_ROOM_SHARE. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* The number of further arenas of queues that count as one arena when the heap computes how much
- * memory it may have.  The first arena of each queue counts in full.  The others count less,
- * because the arenas of a queue can use each other's memory. */
+/* A divisor for the number of arenas, when the heap computes how much memory it may have.  The
+ * first arena of each queue counts in full.  The number of all other arenas is divided by
+ * TARN_FURTHER_ARENAS, because the arenas of a queue can use each other's memory. */
 #define TARN_FURTHER_ARENAS 4
 
-/* Computes the number of arenas for which the heap may have more memory.  Counts one arena for each
- * queue, and one for each TARN_FURTHER_ARENAS of the other arenas. */
+/* Computes the number of arenas for which the heap may have extra memory: one for each queue, plus
+ * the number of the other arenas divided by TARN_FURTHER_ARENAS. */
 static inline guint
 _tarn_heap_count_for_room (const TarnHeap *heap)
 {
@@ -569,8 +595,8 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
 
-/* The divisor that defines a request for much of the limit (spare.c): a request for more bytes than
- * the heap's limit divided by TARN_MUCH_SHARE. */
+/* The divisor that defines a request for much of the heap's limit (spare.c): such a request has
+ * more bytes than the limit divided by TARN_MUCH_SHARE. */
 #define TARN_MUCH_SHARE 512
 
 /* Functions of take.c, which find extents for requests.  The caller holds the heap's lock.
@@ -596,7 +622,8 @@ void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
 void _tarn_arena_count (TarnArena *arena);
 void _tarn_arena_count_unnamed (TarnArena *arena);
-/* The caller holds the heap's lock, or holds the arena's lock in a read section. */
+/* The caller of _tarn_arena_drain () holds the heap's lock, or it holds the arena's lock in a read
+ * section. */
 void _tarn_arena_drain (TarnArena *arena);
 
 /* Functions of arena.c, for the arenas of queues.  The caller holds the heap's lock. */
@@ -610,7 +637,7 @@ void _tarn_arena_relieve (TarnArena *arena);
 TarnExtent *_tarn_range_take_quickly (TarnHeapRange *range, gsize size);
 void _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent);
 
-/* lend.c */
+/* A function of lend.c, for heaps that lend virtual memory. */
 void _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops);
 
 /* Functions of spare.c, which bound stranded memory.  The caller holds the heap's lock. */
@@ -624,7 +651,7 @@ void _tarn_heap_age_peaks (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);
 
-/* free-index.c */
+/* Functions of free-index.c, which finds free extents by size. */
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
 TarnExtent *_tarn_free_index_find (TarnFreeIndex *index, gsize size);
@@ -714,7 +741,7 @@ void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
  * holds the heap's lock. */
 void _tarn_heap_record_piece (const TarnPiece *piece);
 void _tarn_heap_record_part (const TarnExtent *extent);
-/* Callbacks: TarnAllocatorClass describes these four functions. */
+/* The next four functions are callbacks, which TarnAllocatorClass describes. */
 void _tarn_heap_freeze (TarnAllocator *heap);
 void _tarn_heap_thaw (TarnAllocator *heap);
 void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
@@ -725,8 +752,8 @@ void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);
 void _tarn_heap_assert_valid (TarnHeap *heap);
 
-/* Asserts that the caller holds the heap's lock and has forbidden read sections, so that no other
- * thread can use the arenas. */
+/* Asserts that the caller holds the heap's lock and has forbidden read sections.  Then no other
+ * thread can use the heap's arenas. */
 static inline void
 _tarn_heap_assert_closed (const TarnHeap *heap)
 {
@@ -747,10 +774,10 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 #endif
 }
 
-/* Increments the heap's generation, the number of times that the heap began to unmap memory or to
- * return memory to upstream.  The caller holds the heap's lock, and calls this function before it
- * unmaps or returns memory that users may have had.  The caller ensures that no request can get
- * that memory any more. */
+/* Increments the heap's generation: the number of times that the heap began to unmap memory or to
+ * return memory to upstream.  The caller holds the heap's lock.  It calls this function before it
+ * unmaps or returns memory that requests may have used, and ensures that no later request can get
+ * that memory. */
 static inline void
 _tarn_heap_begin_generation (TarnHeap *heap)
 {
@@ -758,8 +785,8 @@ _tarn_heap_begin_generation (TarnHeap *heap)
   __atomic_store_n (&heap->generation, heap->generation + 1, __ATOMIC_RELEASE);
 }
 
-/* Gets the calling thread's own arena of a queue.  Threads share a queue's arenas out by their
- * numbers: the index of a thread's arena is the thread's number modulo the number of arenas. */
+/* Returns the calling thread's own arena of a queue.  The arena's index is the thread's number
+ * modulo the number of the queue's arenas, so that threads are spread over the arenas. */
 static inline TarnArena *
 _tarn_queue_get_arena (const TarnHeapQueue *queue)
 {
@@ -768,7 +795,7 @@ _tarn_queue_get_arena (const TarnHeapQueue *queue)
   return queue->arenas[TARN_LIKELY (n == 1) ? 0 : _tarn_current_thread->number % n];
 }
 
-/* Gets the range of an arena that serves requests of @size bytes. */
+/* Returns the range (set of segments) of an arena that serves requests of @size bytes. */
 static inline TarnHeapRange *
 _tarn_arena_get_range (TarnArena *arena, gsize size)
 {
@@ -780,9 +807,9 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   return &arena->ranges[kind];
 }
 
-/* A fresh segment has as many bytes as its arena already has.  If the heap has more than
- * TARN_FEW_ARENAS arenas, the unused memory of all arenas adds up, so a fresh segment has only
- * these bytes divided by TARN_SHARE_OF_ARENA. */
+/* Constants for the size of a fresh segment.  The usual size is the number of bytes that the
+ * segment's arena already has.  If the heap has more than TARN_FEW_ARENAS arenas, the unused memory
+ * of all arenas adds up, so the size is only that number divided by TARN_SHARE_OF_ARENA. */
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
@@ -795,8 +822,8 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Returns TRUE if upstream forbids for now that the heap unmaps, moves or returns segments that
- * requests have used, even if these segments are idle. */
+/* Returns TRUE if upstream does not allow at present that the heap unmaps, moves or returns
+ * segments that requests have used, even if these segments are idle now. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {

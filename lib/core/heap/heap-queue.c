@@ -1,24 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues for which a heap has ranges.  A heap adds a queue when a request names the queue for
- * the first time.  It keeps the queue as long as the queue has a piece (a segment of memory),
+ * The in-order queues for which a heap has memory.  A heap adds a queue when a request names the
+ * queue for the first time.  It keeps the queue as long as the queue has a segment of memory,
  * unless the program tells the heap to forget the queue.
  *
  * When the heap forgets a queue, it records a last event on the queue, and keeps the queue's
- * memory.  After the last event is done, a new queue can take over the memory with all its extents.
- * So a program that makes a queue for each task needs the memory of one task only, and allocates
- * none from the driver between tasks. */
+ * memory.  After the last event is done, a new queue can take over the memory with all its extents
+ * (ranges in use or free).  So a program that makes a queue for each task needs the memory of one
+ * task only, and allocates none from the driver between tasks. */
 
 #include "heap/heap-private.h"
 
 #include <string.h>
 
-/* The largest number of forgotten queues whose events the heap checks when it adds a queue. */
+/* A bound: when the heap adds a queue, it asks the driver about the last events of at most
+ * MAX_ASKED forgotten queues. */
 #define MAX_ASKED 4
 
-/* Removes an unused struct of @size bytes from a list.  Sets its bytes from @offset on to 0; the
- * fields before keep their values.  Returns NULL if the list is empty. */
+/* Removes an unused struct of @size bytes from a list, so that the caller can reuse the struct.
+ * Sets the struct's bytes from @offset on to 0; the fields before @offset keep their values.
+ * Returns NULL if the list is empty. */
 static gpointer
 take_dead (GSList **dead, gsize offset, gsize size)
 {
@@ -57,16 +59,17 @@ add_arena (TarnHeapQueue *queue)
   __atomic_store_n (&queue->n_arenas, queue->n_arenas + 1, __ATOMIC_RELEASE);
 }
 
-/* Sets the number of a queue.  Threads in read sections compare it with TarnArenaRef.number, to
- * find out whether the arenas still belong to the queue. */
+/* Sets the number of a queue, or 0 while the queue has none.  Threads in read sections compare this
+ * number with TarnArenaRef.number, to find out whether the arenas still belong to the queue. */
 static void
 set_number (TarnHeapQueue *queue, guint64 number)
 {
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes the heap's struct for the backend's queue @handle (NULL: the struct heap->nobody), and
- * takes over the caller's reference to the backend's queue. */
+/* Makes the heap's struct for the backend's queue @handle.  The caller has a reference to that
+ * queue, which the struct takes over.  If @handle is NULL, makes the struct heap->nobody, for
+ * requests that name no queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
@@ -78,7 +81,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
-  queue->n_begun = 1; /* the TarnPiece.idle_since of a fresh piece is 0 */
+  queue->n_begun = 1; /* a fresh segment has 0 as its TarnPiece.idle_since */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
@@ -86,7 +89,8 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Returns TRUE if two of the threads that have used a queue use the same arena of the queue. */
+/* Returns TRUE if two of the threads that have used a queue use the same one of its arenas.  Each
+ * thread uses the arena whose index is the thread's number modulo the number of arenas. */
 static gboolean
 has_shared_arena (const TarnHeapQueue *queue)
 {
@@ -117,7 +121,7 @@ _tarn_queue_note_thread (TarnHeapQueue *queue)
 }
 
 /* Doubles the number of a queue's arenas, up to TARN_QUEUE_ARENAS.  Does nothing if no two of the
- * threads that use the queue share an arena. */
+ * threads that use the queue use the same arena. */
 void
 _tarn_queue_add_arenas (TarnHeapQueue *queue)
 {
@@ -138,8 +142,8 @@ _tarn_queue_has_pieces (const TarnHeapQueue *queue)
   return FALSE;
 }
 
-/* Finds the heap's struct for the backend's queue @handle.  Returns heap->nobody if @handle is
- * NULL, and NULL if the heap does not know the queue. */
+/* Returns the heap's struct for the backend's queue @handle, or NULL if the heap does not know that
+ * queue.  Returns heap->nobody if @handle is NULL. */
 TarnHeapQueue *
 _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
 {
@@ -155,7 +159,8 @@ _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Releases a reference to a queue of the backend.  Releases the heap's lock meanwhile. */
+/* Releases a reference to a queue of the backend.  The caller holds the heap's lock.  The function
+ * releases the lock during the driver call. */
 static void
 unref_handle (TarnHeap *heap, gpointer handle)
 {
@@ -166,11 +171,12 @@ unref_handle (TarnHeap *heap, gpointer handle)
 }
 
 /* Finds a forgotten queue whose last event is done, and removes the queue from the list of
- * forgotten queues.  Increments the queue's n_calls, which the caller must decrement.  Asks the
- * driver only about the MAX_ASKED queues at the head of the list.  Leaves out a queue that another
- * call uses: an event that the other call is recording on the forgotten queue must not count as an
- * event of the new queue.  Returns NULL if it finds none.  Releases the heap's lock during driver
- * calls. */
+ * forgotten queues.  Returns NULL if it finds none.  Increments the queue's n_calls, which the
+ * caller must decrement.  Releases the heap's lock during driver calls.
+ *
+ * Asks the driver only about the first MAX_ASKED queues in the list.  Does not return a queue that
+ * another call uses.  The other call may be recording an event on the forgotten queue, and that
+ * event must not count as an event of the queue that takes over the struct. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {
@@ -183,7 +189,8 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        _tarn_queue_drop_events (queue); /* two forgetting calls may have left some */
+        /* Two calls that made the heap forget the same queue may have left events. */
+        _tarn_queue_drop_events (queue);
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
           if (queue->left != NULL)
@@ -197,9 +204,9 @@ steal_quiet (TarnHeap *heap)
   return NULL;
 }
 
-/* Makes the struct of a forgotten queue, which steal_quiet () returned, the struct of a new queue.
- * The new queue gets the arenas of the forgotten queue, and the caller's reference to the backend's
- * queue @handle.  Decrements n_calls. */
+/* Turns the struct of a forgotten queue, which steal_quiet () has returned, into the struct of the
+ * new queue @handle.  The new queue gets the forgotten queue's arenas, and takes over the caller's
+ * reference to the backend's queue.  Decrements n_calls. */
 static void
 take_over (TarnHeapQueue *queue, gpointer handle)
 {
@@ -209,11 +216,12 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  queue->n_done = ++queue->n_begun; /* so that all pieces that are idle now are quiet */
+  queue->n_done = ++queue->n_begun; /* so that all segments that are idle now count as quiet (used
+                                       by no command) */
 }
 
-/* Moves a queue to the forgotten queues, so that a new queue may take over its arenas.  The caller
- * has recorded the queue's last event. */
+/* Adds a queue to the list of forgotten queues, so that a new queue may take over its arenas.  The
+ * caller has recorded the queue's last event. */
 static void
 make_forgotten (TarnHeapQueue *queue)
 {
@@ -228,9 +236,10 @@ make_forgotten (TarnHeapQueue *queue)
   queue->left = g_steal_pointer (&queue->handle);
 }
 
-/* Adds a queue to the heap, with the caller's new reference to the backend's queue @handle.  If
- * another thread has added that queue meanwhile, returns the struct that the other thread added,
- * and releases the reference.  Releases the heap's lock during driver calls. */
+/* Adds the backend's queue @handle to the heap, and takes over the caller's new reference to that
+ * queue.  Reuses the struct and the arenas of a forgotten queue if possible.  If another thread has
+ * added @handle meanwhile, returns the struct that the other thread made, and releases the caller's
+ * reference.  Releases the heap's lock during driver calls. */
 static TarnHeapQueue *
 meet (TarnHeap *heap, gpointer handle)
 {
@@ -257,10 +266,10 @@ meet (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Gets the heap's struct for the backend's queue @handle (NULL: heap->nobody), and adds the queue
- * if the heap does not know it yet.  Increments the queue's n_calls, which the caller must
- * decrement.  Returns NULL if the backend gives no reference to the queue.  Releases the heap's
- * lock during driver calls. */
+/* Returns the heap's struct for the backend's queue @handle (NULL: heap->nobody).  Adds the queue
+ * if the heap does not know it yet.  Increments n_calls of the struct, which the caller must
+ * decrement.  Returns NULL with an error if the heap cannot get a reference to the backend's queue.
+ * Releases the heap's lock during driver calls. */
 TarnHeapQueue *
 _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
@@ -283,9 +292,10 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
   return queue;
 }
 
-/* Records a queue's last event, and forgets the queue.  The program must keep the queue alive until
- * this returns, and must give the queue no more commands that use the heap's memory.  Returns
- * FALSE, and does not forget the queue, if the heap cannot record the event. */
+/* Records a queue's last event, and makes the heap forget the queue.  The program must keep the
+ * queue alive until the function returns.  It must not give the queue any more commands that use
+ * the heap's memory.  If the heap cannot record the event, returns FALSE, and the heap does not
+ * forget the queue. */
 static gboolean
 forget (TarnHeapQueue *queue, gpointer handle, GError **error)
 {
@@ -295,8 +305,9 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
-  /* From now on no thread can free memory in the queue's order, because the last event does not
-   * cover memory that a thread frees later. */
+  /* While the queue's number is 0, no thread can free memory that commands on the queue may still
+   * use.  The last event would not cover memory that a thread frees after the event was
+   * recorded. */
   set_number (queue, 0);
   is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;
@@ -308,8 +319,10 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   return is_recorded;
 }
 
-/* Forgets the queue @handle, on the conditions of forget ().  Returns TRUE also if the heap does
- * not know the queue.  The caller does not hold the heap's lock. */
+/* Makes the heap forget the queue @handle.  The program must keep the queue alive until the
+ * function returns, and must not give it any more commands that use the heap's memory.  Returns
+ * TRUE also if the heap does not know the queue.  Returns FALSE if the heap cannot record a last
+ * event on the queue.  The caller does not hold the heap's lock. */
 gboolean
 _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
@@ -324,9 +337,9 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
   return is_forgotten;
 }
 
-/* Releases the addresses of an arena, and keeps its struct for reuse.  The arena's queue must have
- * no piece, and the caller must have removed the arena from TarnHeap.arenas.  Releases the heap's
- * lock meanwhile. */
+/* Releases the reserved addresses of an arena, and adds the arena's struct to a list for reuse.
+ * The caller ensures that the arena's queue has no segment, and has removed the arena from
+ * TarnHeap.arenas.  Releases the heap's lock during driver calls. */
 static void
 free_arena (TarnArena *arena)
 {
@@ -339,9 +352,10 @@ free_arena (TarnArena *arena)
   heap->dead_arenas = g_slist_prepend (heap->dead_arenas, arena);
 }
 
-/* Frees a queue with its arenas and events, and keeps the structs for reuse.  The queue must have
- * no piece, no alias and no call that uses it, and the caller must have removed it from all of the
- * heap's lists and tables except all_queues.  Releases the heap's lock meanwhile. */
+/* Frees a queue with its arenas and events.  Keeps the structs of the queue and of the arenas for
+ * reuse.  The queue must have no segment and no alias (a mapping of a segment at an old address),
+ * and no call may use the queue.  The caller has removed the queue from all lists and tables of the
+ * heap except all_queues.  Releases the heap's lock during driver calls. */
 void
 _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -362,7 +376,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
 }
 
 /* Removes a queue from the heap's lists and tables, and frees the queue.  The queue must have no
- * piece, and no call may use it.  Releases the heap's lock meanwhile. */
+ * segment, and no call may use the queue.  Releases the heap's lock during driver calls. */
 static void
 drop (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -375,11 +389,12 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_heap_free_queue (heap, queue);
 }
 
-/* Frees the queues that have no piece and that no call uses, except heap->nobody.  The caller must
- * have set is_changing, so that no other thread removes a queue from all_queues meanwhile.
- * Releases the heap's lock for each queue, and other threads may then add queues at the end of
- * the list.  The loop leaves out added queues.  If it did not, it would never end with a backend
- * that names a new queue to the heap in each call that releases a reference. */
+/* Frees the queues that have no segment and that no call uses, except heap->nobody.  The caller has
+ * set is_changing, so no other thread removes a queue from all_queues meanwhile.
+ *
+ * Releases the heap's lock for each queue that it frees.  Other threads may then add queues at the
+ * end of the list, and the loop does not visit these.  Otherwise it might never end: a backend may
+ * name a new queue to the heap in each call that releases a reference. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {

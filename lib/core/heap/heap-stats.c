@@ -7,7 +7,7 @@
 #include "common/struct-private.h"
 #include "heap/heap-private.h"
 
-/* Gets the size of the largest free extent of a range in bytes. */
+/* Returns the size in bytes of the largest free extent (contiguous range of memory) of a range. */
 static gsize
 get_largest (const TarnHeapRange *range)
 {
@@ -16,7 +16,7 @@ get_largest (const TarnHeapRange *range)
   return extent != NULL ? extent->size : 0;
 }
 
-/* Gets the size of the largest free extent of a heap in bytes. */
+/* Returns the size in bytes of the largest free extent (contiguous range of memory) of a heap. */
 static gsize
 get_largest_of_all (const TarnHeap *heap)
 {
@@ -29,8 +29,9 @@ get_largest_of_all (const TarnHeap *heap)
   return largest;
 }
 
-/* Adds the number of the heap's free bytes, and the size of the largest free extent, to the message
- * of *error.  Does so only if *error says that memory has run out, and if the heap has segments. */
+/* Adds two numbers to the message of the error *error: the heap's free bytes, and the size of its
+ * largest free extent.  Does nothing if *error does not say that memory has run out, or if the heap
+ * has no segments. */
 void
 _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
 {
@@ -47,8 +48,8 @@ _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
                          heap->stats.pieces == 1 ? "" : "s", get_largest_of_all (heap));
 }
 
-/* Gets the number of times that a heap has begun to unmap memory, or to return memory
- * to upstream. */
+/* Returns the heap's generation: the number of times that the heap has begun to unmap memory, or to
+ * return memory to upstream. */
 guint64
 _tarn_heap_get_generation (const TarnHeap *heap)
 {
@@ -70,7 +71,8 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
     return FALSE;
   if (_tarn_forked ())
     {
-      now = known->stats; /* another thread may have been changing the counters */
+      now = known->stats; /* at the time of the fork, another thread may have been changing the
+                             counters */
       lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }

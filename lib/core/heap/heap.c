@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator functions of a heap: they allocate and free memory for pools and other callers.  A
- * heap divides pieces (segments of memory from its upstream allocator) into extents.  A user gets
- * the address of an extent in virtual memory.  In other memory, a user gets a part of the piece,
- * such as a sub-buffer of OpenCL, which the backend's function part_new () makes for the extent. */
+ * The functions by which pools and other callers allocate and free memory of a heap.  A heap
+ * divides segments of memory, which come from its upstream allocator, into extents.  In a heap of
+ * virtual memory, a user gets the address of an extent.  In other heaps, the backend's function
+ * part_new () makes a part of a segment for each extent in use, and the user gets this part: for
+ * example, an OpenCL sub-buffer, or an address. */
 
 #include "common/argument-private.h"
 #include "heap/heap-private.h"
@@ -15,19 +16,20 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* The alignment of extents in bytes, if neither the program nor the backend asks for another one.
- * CUDA's own allocations have the same alignment. */
+/* The default alignment of extents in bytes.  The program may ask for another one, and the backend
+ * for a larger one.  CUDA's own allocations have the same alignment as this default. */
 #define USUAL_ALIGNMENT 512
 
-/* Returns TRUE if the backend makes a part of a piece for each extent in use. */
+/* Returns TRUE if the backend makes a part, such as an OpenCL sub-buffer, for each of the heap's
+ * extents in use. */
 static gboolean
 makes_parts (const TarnHeap *heap)
 {
   return heap->growth == &_tarn_heap_parts_growth;
 }
 
-/* Stores the user's memory in an extent in use, and adds the extent to the heap's table.  The
- * caller holds the heap's lock. */
+/* Stores in an extent in use the memory (address or sub-buffer) that the user gets, and adds the
+ * extent to the heap's table of extents in use.  The caller holds the heap's lock. */
 void
 _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
 {
@@ -43,8 +45,9 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Asks the backend for the part of a piece that has the bytes of an extent, and stores the part in
- * *memory.  The extent must be in use, and the caller must not hold the heap's lock. */
+/* Makes the backend create the part (such as an OpenCL sub-buffer) for an extent in use, and stores
+ * the part in *memory.  The part consists of the extent's bytes in their segment.  The caller does
+ * not hold the heap's lock. */
 gboolean
 _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -65,8 +68,8 @@ _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memo
   return FALSE;
 }
 
-/* Releases the part that _tarn_heap_make_part () made for an extent.  The extent must still be in
- * use, and the caller must not hold the heap's lock. */
+/* Releases the part (such as an OpenCL sub-buffer) that _tarn_heap_make_part () made for an extent.
+ * The caller frees the extent only afterwards, and does not hold the heap's lock. */
 void
 _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory)
 {
@@ -77,8 +80,9 @@ _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory me
     _tarn_call (direct, part_release, memory, extent->size);
 }
 
-/* Makes a part for an extent, and adds the extent to the heap's table.  Frees the extent if the
- * part cannot be made.  The caller does not hold the heap's lock. */
+/* Makes the part (such as an OpenCL sub-buffer) for an extent, and adds the extent to the heap's
+ * table of extents in use.  If the backend cannot make the part, frees the extent and returns
+ * FALSE.  The caller does not hold the heap's lock. */
 static gboolean
 name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -93,9 +97,10 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return is_made;
 }
 
-/* Ends a request: stores the memory of @extent (NULL: the request failed) in *memory, decrements
- * the queue's n_calls, and releases the heap's lock, which the caller holds.  Sets *owner to the
- * queue's number if the extent is in an arena of that queue, or else to 0. */
+/* Finishes a request with the extent that it got (NULL: the request failed).  Stores the extent's
+ * memory in *memory.  Sets *owner to the queue's number if the extent is in an arena of that queue,
+ * or else to 0.  Decrements n_calls, the number of calls that use the queue.  Releases the heap's
+ * lock, which the caller holds. */
 static gboolean
 hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
           GError **error)
@@ -119,9 +124,10 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Computes the number of bytes that a request of @size bytes needs.  Returns 0 if @size is too
- * large.  If the backend makes parts, does not round the size up to the alignment, because the
- * request may get a piece of exactly its size. */
+/* Computes how many bytes an extent for a request of @size bytes must have: at least 1, and a
+ * multiple of the heap's alignment.  In a heap whose backend makes parts (such as sub-buffers),
+ * does not round up, because the request may get a segment of exactly its size.  Returns 0 if @size
+ * is too large. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -132,10 +138,10 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
-/* Allocates memory for commands on the queue @handle (NULL: no queue).  @alignment: a power of two,
- * or 0 for the heap's alignment.  Sets *owner to the number that the caller passes to
- * _tarn_heap_free_for (), to free the memory while commands of that queue may still use it.  Sets
- * *owner to 0 if the memory cannot be freed in that way: because the request names no queue, or the
+/* Allocates memory for commands on the queue @handle (NULL: no queue).  @alignment is a power of
+ * two, or 0 for the heap's alignment.  Sets *owner to the queue's number, with which the caller can
+ * later call _tarn_heap_free_for () while commands on that queue still use the memory.  Sets *owner
+ * to 0 if that function cannot free the memory, because the request names no queue, or because the
  * memory is in an arena of another queue. */
 gboolean
 _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
@@ -162,7 +168,7 @@ _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer h
   return hand_out (queue, extent, memory, owner, error);
 }
 
-/* This is TarnAllocatorOps.allocate of a heap. */
+/* The function TarnAllocatorOps.allocate of a heap. */
 static gboolean
 heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -189,9 +195,9 @@ heap_get_alignment (const TarnAllocator *allocator)
   return self->alignment;
 }
 
-/* Allocates memory as _tarn_heap_allocate_for () does, but only from the arenas of the queue: the
- * heap does not grow, and takes nothing from other queues.  Returns FALSE if no free extent in
- * these arenas suits the request. */
+/* Allocates memory as _tarn_heap_allocate_for () does, but only from the arenas of the queue
+ * @handle: the heap neither grows nor takes memory from another queue.  Returns FALSE without an
+ * error if no free extent in these arenas suits the request. */
 gboolean
 _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                          guint64 *owner)
@@ -215,8 +221,9 @@ _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory
   return hand_out (queue, extent, memory, owner, NULL);
 }
 
-/* Releases the part of an extent, if it has one, and frees the extent.  The caller holds the heap's
- * lock, and has removed the extent from the heap's table.  Releases the lock meanwhile. */
+/* Frees an extent that the caller has removed from the heap's table of extents in use.  First
+ * releases the extent's part (such as an OpenCL sub-buffer) if there is one.  The caller holds the
+ * heap's lock.  The function releases the lock during the driver call. */
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)
 {
@@ -234,9 +241,9 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_put (heap, extent);
 }
 
-/* Frees memory while commands of one queue may still use it.  @owner is the queue's number, from
- * _tarn_heap_allocate_for ().  Returns FALSE, and does nothing, if the memory is in an arena of
- * another queue, or the heap has forgotten the queue. */
+/* Frees memory although commands of one queue may still use it.  @owner is that queue's number,
+ * from _tarn_heap_allocate_for ().  Returns FALSE, and does nothing, if the memory is in an arena
+ * of another queue, or if the heap has forgotten the queue. */
 gboolean
 _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
 {
@@ -255,8 +262,8 @@ _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
   return is_owner;
 }
 
-/* Returns TRUE if @owner is still the number of the queue @handle.  If so, _tarn_heap_free_for ()
- * accepts the memory that the heap allocated with this number. */
+/* Returns TRUE if the queue @handle still has the number @owner.  Then _tarn_heap_free_for () can
+ * free memory that the heap allocated with that number. */
 gboolean
 _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
 {
@@ -272,7 +279,8 @@ _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
   return knows;
 }
 
-/* This is TarnAllocatorOps.free of a heap.  No command may use the memory any more. */
+/* The function TarnAllocatorOps.free of a heap.  The caller ensures that no command uses the memory
+ * any more. */
 static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -290,7 +298,7 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
                 heap->base.label, memory.address, size);
 }
 
-/* Counts memory that its user will never free. */
+/* Counts memory as lost: its user will never free it. */
 static void
 heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -307,7 +315,9 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 
 static gsize heap_trim (TarnAllocator *allocator, gsize keep_bytes);
 
-/* Returns the heap's idle pieces to upstream.  If there are none, makes upstream reclaim memory. */
+/* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
+ * If there are none, makes the upstream allocator reclaim memory.  Returns TRUE if memory was
+ * returned or reclaimed. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {
@@ -329,9 +339,10 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   return bytes;
 }
 
-/* Gives a heap with TarnHeapOptions.follows_pool_limit the limit of the pool over it (0: no limit).
- * Rounds the limit up to a multiple of the granularity of virtual memory, because the heap
- * allocates such multiples only.  Returns TRUE if the heap now has more bytes than its limit. */
+/* Sets the limit of the pool over the heap (0: no limit) as a limit of the heap too.  Does nothing
+ * unless the program set TarnHeapOptions.follows_pool_limit.  Rounds the limit up to a multiple of
+ * the granularity of virtual memory, because the heap allocates only such multiples.  Returns TRUE
+ * if the heap now has more bytes than its limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {
@@ -349,8 +360,8 @@ _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
   return has_more;
 }
 
-/* Frees the structs of all idle pieces, but does not return their memory to upstream, because
- * commands may still use it.  The caller must ensure that no other thread uses the heap. */
+/* Frees the structs of all idle segments, but does not return the segments' memory to upstream,
+ * because commands may still use it.  The caller ensures that no other thread uses the heap. */
 static void
 lose_idle (TarnHeap *heap)
 {
@@ -371,8 +382,8 @@ lose_idle (TarnHeap *heap)
                    heap->base.label, bytes);
 }
 
-/* Frees all extents in use, so that their pieces become idle.  Call this only if all these extents
- * were lost: their users will never free them. */
+/* Frees all extents in use, so that their segments become idle.  Call this only if the users of all
+ * these extents will never free them. */
 static void
 put_lost (TarnHeap *heap)
 {
@@ -388,8 +399,9 @@ put_lost (TarnHeap *heap)
     }
 }
 
-/* Frees all queues with their arenas, events and addresses, at the end of the heap.  Does nothing
- * if an extent is in use that is not lost. */
+/* Frees all queues of a heap that is about to be freed, with their arenas, events and reserved
+ * addresses.  Does nothing if any extent in use is not lost (an extent is lost if its user will
+ * never free it). */
 static void
 free_queues (TarnHeap *heap)
 {
@@ -411,7 +423,8 @@ free_queues (TarnHeap *heap)
   g_hash_table_unref (heap->queues);
 }
 
-/* Frees a heap.  The program must have freed all of the heap's memory, except lost memory. */
+/* Frees a heap.  The program must have freed all memory from the heap before, except memory that
+ * heap_lose () has counted as lost. */
 static void
 heap_finalize (TarnAllocator *allocator)
 {
@@ -435,8 +448,8 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The class of heaps.  A heap makes, frees and references blocks by the same functions as an
- * allocator that calls the driver directly. */
+/* The class of heaps.  Its functions that allocate, free and reference blocks are the same as those
+ * of an allocator that calls the driver directly. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,
@@ -448,7 +461,7 @@ static const TarnAllocatorClass heap_class = {
   .get_alignment = heap_get_alignment,
   .allocate_aligned = heap_allocate_aligned,
   .lose_memory = heap_lose,
-  .dispose = heap_finalize, /* no block is left then: each has a reference to the heap */
+  .dispose = heap_finalize, /* no block exists then, because each has a reference to the heap */
   .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -468,24 +481,25 @@ _tarn_heap_of (TarnAllocator *allocator)
   return allocator->klass == &heap_class ? heap : NULL;
 }
 
-/* Returns TRUE if a user's memory is an address (TarnMemory.address), which the heap computes.
- * Returns FALSE if it is a part of a piece, which the backend makes and releases. */
+/* Returns TRUE if a user's memory is an address (TarnMemory.address), which the heap computes
+ * without the backend.  Returns FALSE if the backend makes a part of a segment for each extent in
+ * use, such as an OpenCL sub-buffer. */
 gboolean
 _tarn_heap_has_addresses (const TarnHeap *heap)
 {
   return heap->has_addresses;
 }
 
-/* Gets the alignment of all blocks in bytes: of their addresses, or, if the heap has no addresses,
- * of their offsets in their pieces. */
+/* Returns the alignment of all extents in bytes.  In a heap that has no addresses, the extents'
+ * offsets in their segments have this alignment. */
 gsize
 _tarn_heap_get_alignment (const TarnHeap *heap)
 {
   return heap->alignment;
 }
 
-/* Gets the size in bytes of the largest block that a pool should cache.  The pool should free a
- * larger block to the heap. */
+/* Returns the size in bytes of the largest block that a pool over the heap should cache.  The pool
+ * should free a larger block to the heap at once. */
 gsize
 _tarn_heap_get_max_held (const TarnHeap *heap)
 {
@@ -504,10 +518,10 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses how a heap gets memory: by virtual memory if upstream has it, or else by allocations of
- * which the backend makes parts.  Returns NULL if upstream offers neither.  Does not choose the
- * virtual memory of an upstream that is a heap itself, because a heap lends virtual memory to
- * adaptors only (lend.c). */
+/* Chooses how a heap gets memory from @upstream: as virtual memory if @upstream has that, or else
+ * as allocations for which the backend can make parts (such as OpenCL sub-buffers).  Returns NULL
+ * if neither is possible.  Does not choose virtual memory if @upstream itself is a heap, because a
+ * heap lends virtual memory only through an adaptor (lend.c). */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {
@@ -516,7 +530,7 @@ choose_growth (const TarnAllocator *upstream)
   return upstream->direct->ops.part_new != NULL ? &_tarn_heap_parts_growth : NULL;
 }
 
-/* Converts TarnHeapOptions.idle_seconds to TarnHeap.idle_time. */
+/* Converts TarnHeapOptions.idle_seconds to microseconds, for TarnHeap.idle_time. */
 static gint64
 get_idle_time (guint64 seconds)
 {
@@ -525,7 +539,8 @@ get_idle_time (guint64 seconds)
   return seconds != 0 ? (gint64) seconds * G_TIME_SPAN_SECOND : TARN_USUAL_IDLE_TIME;
 }
 
-/* Checks the program's options, and stores them in a heap, whose field upstream must be set. */
+/* Checks the options that the program passed, and stores them in a heap.  The caller has set the
+ * field upstream of the heap. */
 static gboolean
 set_options (TarnHeap *heap, const TarnHeapOptions *options, GError **error)
 {

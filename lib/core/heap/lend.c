@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lends virtual memory from one heap, the lender, to a second heap, through an adaptor between the
- * two heaps.  The memory comes from the lender's upstream allocator, and counts as the lender's
- * memory.  So the lender's limit bounds the memory of both heaps, and the lender returns idle
- * memory to upstream if the second heap needs memory.  The user_data of each function here is the
- * lender. */
+ * Lends virtual memory from one heap, the lender, to a second heap.  An adaptor, which is an
+ * allocator between the two heaps, calls the functions here.  The lent memory comes from the
+ * lender's upstream allocator, and the lender counts it as its own.  So the lender's limit bounds
+ * the memory of both heaps.  If memory runs out when the second heap needs some, the lender returns
+ * its own idle memory to upstream.
+ *
+ * The user_data of each callback here is the lender. */
 
 #include "heap/heap-private.h"
 
@@ -47,7 +49,8 @@ lend_stays (gpointer user_data)
   return _tarn_heap_stays (user_data);
 }
 
-/* Adds @bytes to the counters of a lender.  The caller holds the lender's lock. */
+/* Adds @bytes to the lender's counters of lent bytes and of bytes from upstream.  To subtract, the
+ * caller passes a number that wraps around.  The caller holds the lender's lock. */
 static void
 count_lent (TarnHeap *heap, gsize bytes)
 {
@@ -56,8 +59,9 @@ count_lent (TarnHeap *heap, gsize bytes)
   heap->stats.upstream_bytes += bytes;
 }
 
-/* Allocates a backing (physical memory) of @size bytes from upstream, within the lender's limit.
- * The caller holds the lender's lock; the function releases it during the driver call. */
+/* Allocates physical memory (a backing) of @size bytes from upstream.  Returns FALSE if the lender
+ * would then exceed its limit, or if upstream fails.  The caller holds the lender's lock.  The
+ * function releases the lock during the driver call. */
 static gboolean
 take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -76,10 +80,11 @@ take (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
   return has_memory;
 }
 
-/* Allocates a backing (physical memory) from upstream.  If memory has run out, returns the lender's
- * idle pieces to upstream and tries once more.  Returns only pieces that no command uses, and does
- * not make the host wait for the others: the second heap may serve a stream capture, in which the
- * host must not wait. */
+/* Allocates physical memory (a backing) of @size bytes from upstream.  If memory has run out,
+ * returns the lender's idle segments to upstream and tries once more.  Does not return idle
+ * segments that commands may still use, because the host would have to wait for these commands.
+ * The second heap may serve a stream that is being captured, and during a capture the host must
+ * not wait. */
 static gboolean
 take_or_give_back (TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
@@ -124,8 +129,8 @@ lend_backing_release (gpointer user_data, TarnMemory backing, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-/* Stores the functions of this file in the TarnAllocatorOps of a heap over @upstream, so that the
- * heap can lend virtual memory.  Does nothing if @upstream has no virtual memory. */
+/* Makes a new heap over @upstream able to lend virtual memory: stores the functions of this file in
+ * the heap's TarnAllocatorOps.  Does nothing if @upstream has no virtual memory. */
 void
 _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops)
 {

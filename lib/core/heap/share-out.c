@@ -1,22 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Moves pieces (segments of memory) from one arena of a queue to another arena of the same queue.
- * The pieces keep their addresses and their extents, even those in use, and the heap calls no
- * driver function.  This is safe because the queue executes its commands in order, no matter which
- * of the queue's arenas has the memory.
+ * Moves segments of memory from one arena of a queue to another arena of the same queue.  An arena
+ * is a set of segments from which some of the queue's threads allocate.  The segments keep their
+ * addresses and their extents (ranges in use or free), and the heap calls no driver function.
+ * Even extents in use may move, because the queue executes its commands in order, no matter which
+ * of its arenas has the memory.
  *
- * A queue has one arena at first.  When it gets more arenas, all its memory is in the first one.
- * Threads that find no extent in their own arena have to search the others.  If that happens too
- * often, the heap moves pieces to their arena from the arena of the queue that has most bytes,
- * until both have about the same number of bytes.
+ * A queue has one arena at first.  When the heap adds arenas to the queue, all the queue's memory
+ * is in the first arena.  A thread that finds no extent in its own arena has to search the other
+ * arenas.  If threads had to do that too often, the heap moves segments to their arena.  It takes
+ * the segments from the queue's arena that has the most bytes, until both arenas have about the
+ * same number of bytes.
  *
- * The caller of each function here holds the heap's lock and has closed the heap's door. */
+ * The caller of each function here holds the heap's lock and has forbidden read sections, in which
+ * threads use arenas without that lock. */
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if a piece can be separated from the piece after it: no extent in use spans their
- * boundary.  There must be a piece after it. */
+/* Returns TRUE if the heap can separate a segment from the next one: no extent in use has bytes in
+ * both segments.  The caller ensures that there is a next segment. */
 static gboolean
 can_part_behind (const TarnPiece *piece)
 {
@@ -25,11 +28,12 @@ can_part_behind (const TarnPiece *piece)
   return extent->is_free || extent->start == piece->after->start;
 }
 
-/* Finds the longest run of adjacent pieces that begins with @first, has at most @most bytes, and
- * can be separated from the piece after it.  Returns the last piece of the run, and sets *bytes to
- * the bytes of the run.  Returns NULL if there is no such run.  There must be no piece before
- * @first.  The run never includes the last piece of a region, because that piece stays in the range
- * that adds pieces at the region's end. */
+/* Finds the longest run of adjacent segments that can move to another arena.  The run begins with
+ * @first and has at most @most bytes.  The heap must be able to separate the run from the segment
+ * after it.  Returns the run's last segment, and sets *bytes to the bytes of the run.  Returns NULL
+ * if there is no such run.  The caller ensures that no segment is before @first.  The run does not
+ * include the last segment of a region (reserved addresses), because the range that adds segments
+ * at the region's end must have that segment. */
 static TarnPiece *
 find_stretch (TarnPiece *first, gsize most, gsize *bytes)
 {
@@ -49,7 +53,7 @@ find_stretch (TarnPiece *first, gsize most, gsize *bytes)
   return last;
 }
 
-/* Adds up the sizes of a range's pieces in bytes. */
+/* Returns the sum of the sizes of a range's segments in bytes. */
 static gsize
 count_bytes (const TarnHeapRange *range)
 {
@@ -60,8 +64,8 @@ count_bytes (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Finds the range with the most bytes among the ranges of one kind in all arenas of a queue.  Sets
- * *most to the bytes of that range. */
+/* Finds the range that has the most bytes, among the ranges of one kind (for small, large or huge
+ * requests) in all arenas of a queue.  Sets *most to the bytes of that range. */
 static TarnHeapRange *
 find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
 {
@@ -81,9 +85,9 @@ find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
   return richest;
 }
 
-/* Moves pieces to a range from the richest range, which has the most bytes of all ranges of the
- * same kind and queue, until both have about the same number of bytes.  Moves fewer if extents in
- * use span too many boundaries between pieces. */
+/* Moves segments to @range from the range that has the most bytes, among the ranges of the same
+ * kind in all arenas of the queue.  Stops when both ranges have about the same number of bytes.
+ * Stops earlier if extents in use span too many boundaries between segments. */
 static void
 even_out (TarnHeapRange *range)
 {
@@ -105,8 +109,8 @@ even_out (TarnHeapRange *range)
     }
 }
 
-/* Moves pieces from the other arenas of a queue to @arena.  Does nothing while another thread
- * changes the set of pieces.  Call this if @arena had no extent for too many requests. */
+/* Moves segments to @arena from the other arenas of its queue.  Call this after too many requests
+ * have found no extent in @arena.  Does nothing while another thread adds or removes segments. */
 void
 _tarn_arena_share_out (TarnArena *arena)
 {

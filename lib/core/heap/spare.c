@@ -1,40 +1,50 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bounds the memory that may be stranded in a heap that is near its limit.
+ * Bounds the memory that a heap near its limit may strand.  The caller of each function here holds
+ * the heap's lock.
  *
- * A heap divides pieces (segments of memory) into extents.  A free extent is stranded if another
- * extent of its piece is in use, because the heap cannot return that piece to upstream.  If pieces
- * cannot move, a request that is larger than each stranded extent cannot use the stranded bytes.
- * That does not matter as long as the heap is far from its limit.  Near the limit, two numbers of
- * bytes must fit into the limit together: the most bytes in use lately, and the stranded bytes.
- * The rest of the limit are spare bytes, which a request may strand in addition.
+ * A heap divides segments of memory into extents.  A free extent is stranded if another extent of
+ * its segment is in use, because the heap cannot return that segment to upstream.  If segments
+ * cannot move, the heap cannot merge stranded extents of several segments to serve a larger
+ * request.  That does no harm as long as the heap is far from its limit.  Near the limit, the heap
+ * computes its spare bytes:
  *
- * A request for much of the limit can strand many bytes, which are missing when the program later
- * uses more.  So for such a large request the heap assumes that the program will use a quarter more
- * than lately.  Besides, all large requests together may strand only a small share of the limit.
- * Bytes that other requests strand do not count towards this share: usually they are more than the
- * share, so every large request would then need a piece of exactly its size.  If the heap has no
- * spare bytes, a large request does get a piece of exactly its size.  A piece that is in
- * use may serve a large request only if the most bytes in use lately, with this request, are less
- * than a quarter of the limit.  If they are more, the other extents of the piece would strand all
- * bytes of the large extent as soon as the program frees that extent.
+ *     spare bytes = limit - peak - stranded bytes
  *
- * If no limit is set, the heap learns one when upstream refuses memory: the bytes that the heap
- * would have in all with that memory.  The caller of each function here holds the heap's lock. */
+ * The peak is the most bytes in use lately, or the bytes in use with the request if these are more.
+ * A request may strand at most the spare bytes.  If there are none, a request that is not small
+ * gets a segment of exactly its size.
+ *
+ * A request for much of the limit (more than 1/512 of it) can strand many bytes.  So the rules for
+ * such requests are stricter:
+ * - The heap subtracts 1.25 times the peak, because the program may soon use more memory.
+ * - These requests use the segments for huge requests.  Together these segments may strand at most
+ *   1/64 of the limit.  Stranded bytes in other segments do not count here.  They usually exceed
+ *   1/64 of the limit alone, so if they counted, every such request would need a segment of exactly
+ *   its size.
+ * - Such a request may take an extent of a segment in use only if 4 times the peak plus the
+ *   stranded bytes are less than the limit.  After the program frees that extent, the segment's
+ *   other extents strand all its bytes, so the heap must be far from its limit.
+ *
+ * If no limit is set, the heap learns one when upstream refuses memory: the heap's bytes at that
+ * time plus the bytes that upstream refused. */
 
 #include "heap/heap-private.h"
 
-/* All requests for much of the limit together may strand the limit divided by STRANDED_SHARE. */
+/* A divisor: all requests for much of the limit together may strand at most the heap's limit
+ * divided by STRANDED_SHARE. */
 #define STRANDED_SHARE 64
 
-/* A heap is far from its limit if its peak is below the limit divided by FAR_SHARE, and very far if
- * its peak is below the limit divided by VERY_FAR_SHARE. */
+/* Divisors of the heap's limit.  The heap is far from its limit if its bytes and its peak are below
+ * the limit divided by FAR_SHARE, and very far if they are below the limit divided by
+ * VERY_FAR_SHARE. */
 #define FAR_SHARE 6
 #define VERY_FAR_SHARE 16
 
-/* Gets the heap's limit: the most bytes that the heap may have, or can get from upstream as far as
- * is known.  Returns G_MAXSIZE if no limit is set or known. */
+/* Returns the heap's limit in bytes: the limit that the program or the pool has set, or the limit
+ * that the heap has learnt when upstream refused memory, whichever is less.  Returns G_MAXSIZE if
+ * there is no limit. */
 gsize
 _tarn_heap_get_most (const TarnHeap *heap)
 {
@@ -43,7 +53,8 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
-/* Gets the heap's limit divided by @share, or G_MAXSIZE / 2 if no limit is set or known. */
+/* Returns the heap's limit in bytes divided by @share.  Returns G_MAXSIZE / 2 if no limit is set or
+ * known. */
 gsize
 _tarn_heap_get_share (const TarnHeap *heap, gsize share)
 {
@@ -52,8 +63,8 @@ _tarn_heap_get_share (const TarnHeap *heap, gsize share)
   return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
 }
 
-/* Returns TRUE if a request of @size bytes is for much of the limit: more than the limit divided by
- * TARN_MUCH_SHARE. */
+/* Returns TRUE if a request of @size bytes needs much of the heap's limit: more than the limit
+ * divided by TARN_MUCH_SHARE. */
 gboolean
 _tarn_heap_is_much (const TarnHeap *heap, gsize size)
 {
@@ -62,17 +73,17 @@ _tarn_heap_is_much (const TarnHeap *heap, gsize size)
   return most != G_MAXSIZE && size > most / TARN_MUCH_SHARE;
 }
 
-/* Gets the number of stranded bytes: free bytes in pieces that are in use. */
+/* Returns the number of stranded bytes, which are the free bytes in segments that are in use. */
 static gsize
 get_stranded (const TarnHeap *heap)
 {
   return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
-/* Computes the bytes of the heap's limit that are left after a request of @size bytes, if the
- * program then uses as much as the heap expects.  Subtracts from the limit the most bytes in use
- * lately (or the bytes in use with this request, if these are more), @quarters quarters of these
- * bytes, and the stranded bytes. */
+/* Computes the bytes of the heap's limit that remain after a request of @size bytes: the limit -
+ * peak - @quarters * peak / 4 - the stranded bytes; at least 0.  The peak is the most bytes in use
+ * lately, or the bytes in use with this request if these are more.  @quarters allows for a program
+ * that will use more memory than lately. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
@@ -86,7 +97,7 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Gets the number of bytes that a request of @size bytes may strand. */
+/* Computes how many bytes a request of @size bytes may strand. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
@@ -101,8 +112,8 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   return MIN (get_left (heap, size, 1), strandable - MIN (strandable, stranded));
 }
 
-/* Returns TRUE if a request of @size bytes may take a free extent of a piece in which other extents
- * are in use. */
+/* Returns TRUE if a request of @size bytes may take a free extent of a segment that has other
+ * extents in use.  When the program frees the extent later, the extent may be stranded. */
 gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {
@@ -110,10 +121,11 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Gets the size of the largest request that may use any free extent, without a check of the
- * stranded bytes.  If the heap is very far from its limit, every request may.  If the heap is far
- * from its limit, every request may except those for much of the limit.  Otherwise no request may:
- * returns 0. */
+/* Returns the size of the largest request that may take any free extent, without regard to the
+ * stranded bytes:
+ * - G_MAXSIZE if the heap is very far from its limit;
+ * - the limit divided by TARN_MUCH_SHARE if the heap is far from its limit;
+ * - 0 otherwise, which means that no request may do so. */
 gsize
 _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {
@@ -125,9 +137,10 @@ _tarn_heap_get_max_unchecked (const TarnHeap *heap)
   return had < most / FAR_SHARE ? most / TARN_MUCH_SHARE : 0;
 }
 
-/* Begins a new period of the peaks if the current period has lasted for TarnHeap.idle_time.  The
- * heap keeps the peak of the period that ends, and forgets the peak of the period before.  It also
- * forgets that upstream ran out of memory. */
+/* Begins a new period of the heap's recent peak of bytes in use, if the present period has lasted
+ * for TarnHeap.idle_time.  The heap keeps the peaks of the new period and of the period that is
+ * over, and forgets the peak of the period before.  It also forgets the limit that it learnt when
+ * upstream refused memory. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
 {
@@ -142,12 +155,12 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
-  heap->full_bytes = G_MAXSIZE; /* set again if upstream runs out again */
+  heap->full_bytes = G_MAXSIZE; /* the heap sets it again if upstream runs out of memory again */
 }
 
-/* Records that upstream could not allocate @size bytes more for the heap, so the heap can have less
- * than its present bytes plus @size.  The caller has returned all idle pieces that the heap can
- * return. */
+/* Records that upstream refused @size more bytes for the heap.  The heap's present bytes plus @size
+ * become the limit that the heap has learnt, unless it has learnt a lower one.  Before the call,
+ * the caller returns all idle segments that the heap can return. */
 void
 _tarn_heap_note_full (TarnHeap *heap, gsize size)
 {
@@ -157,8 +170,8 @@ _tarn_heap_note_full (TarnHeap *heap, gsize size)
   heap->full_bytes = MIN (heap->full_bytes, all + MIN (size, G_MAXSIZE - all));
 }
 
-/* Forgets that upstream ran out of memory, if the heap has got as many bytes since as upstream
- * refused then.  The heap calls this after it has grown. */
+/* Forgets the limit that the heap learnt when upstream refused memory, if the heap has at least
+ * that many bytes now.  The heap calls this function after it has grown. */
 void
 _tarn_heap_note_growth (TarnHeap *heap)
 {

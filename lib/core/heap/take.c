@@ -1,14 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Gets extents (contiguous parts of the heap's memory) for requests whose thread holds the heap's
- * lock.  Takes an extent from the queue's own ranges if one suits, or else makes a range grow, or
- * else takes an extent from another queue. */
+ * Finds free extents (contiguous ranges of a heap's memory) for requests.  Each in-order queue has
+ * arenas of its own, which are sets of memory segments.  A request first searches the arenas of the
+ * queue that it names.  If it finds no extent there, the heap adds a segment to one of these
+ * arenas.  If the heap cannot add a segment, the request takes an extent from another queue's
+ * arena.  The caller of each function here holds the heap's lock. */
 
 #include "heap/heap-private.h"
 
-/* Frees an extent that a request has taken, but that the heap's table of extents in use does not
- * have yet.  The caller holds the heap's lock. */
+/* Frees an extent in use that is not in the heap's table of extents in use: either the caller has
+ * removed it from the table, or it was never added. */
 void
 _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 {
@@ -18,9 +20,12 @@ _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent of at least @size bytes from the arenas of a queue, and from the calling thread's
- * own arena if possible.  The caller must add the extent to the heap's table.  Returns NULL if no
- * free extent is large enough, or if none suits (TarnHeapGrowth.suits) and @takes_any is FALSE. */
+/* Takes a free extent of at least @size bytes from the arenas of a queue.  Searches the calling
+ * thread's own arena first.  The caller must add the extent to the heap's table of extents in use.
+ * Returns NULL if no free extent is large enough.  Unless @takes_any is TRUE, also returns NULL in
+ * two other cases: if the extents that are large enough do not suit the request
+ * (TarnHeapGrowth.suits), or if the thread's own arena should grow before it uses the queue's other
+ * arenas. */
 TarnExtent *
 _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 {
@@ -30,7 +35,9 @@ _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Takes an extent of at least @size bytes from any range of a queue, whether it suits or not. */
+/* Takes a free extent of at least @size bytes from any arena of a queue.  Does not check whether
+ * the extent suits the request (TarnHeapGrowth.suits).  Returns NULL if no free extent is large
+ * enough. */
 static TarnExtent *
 take_anywhere (TarnHeapQueue *queue, gsize size)
 {
@@ -43,9 +50,10 @@ take_anywhere (TarnHeapQueue *queue, gsize size)
   return extent;
 }
 
-/* Takes an extent of another queue than the request's.  Makes the host wait for all commands of
- * that queue, unless it is heap->nobody.  Frees the extent again and returns NULL if the wait
- * fails. */
+/* Takes a free extent of at least @size bytes from @other, a queue that the request did not name.
+ * Commands on @other may still use the extent's memory, so the host waits for all commands on
+ * @other.  Does not wait if @other is heap->nobody, whose free memory no command uses.  If the wait
+ * fails, frees the extent again and returns NULL.  Releases the heap's lock during the wait. */
 static TarnExtent *
 take_from_other (TarnHeapQueue *other, gsize size)
 {
@@ -57,9 +65,10 @@ take_from_other (TarnHeapQueue *other, gsize size)
   return NULL;
 }
 
-/* Takes any extent of at least @size bytes, from any range of the queue or else from other queues.
- * The heap uses this as the last resort.  Releases the heap's lock while the host waits for another
- * queue; that queue's n_calls keeps the queue in all_queues meanwhile. */
+/* Takes any free extent of at least @size bytes as a request's last resort: first from any arena of
+ * @queue, then from other queues.  Releases the heap's lock while the host waits for the commands
+ * of another queue.  During that wait the other queue's n_calls is not 0, so no thread removes that
+ * queue from the list all_queues. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size)
 {
@@ -79,17 +88,24 @@ take_what_there_is (TarnHeapQueue *queue, gsize size)
   return extent;
 }
 
-/* Gets the range that should grow for a request: one of the calling thread's arena. */
+/* Returns the range (set of segments) that should grow for a request of @size bytes.  The range
+ * belongs to the calling thread's own arena. */
 static TarnHeapRange *
 get_range (const TarnHeapQueue *queue, gsize size)
 {
   return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
 }
 
-/* Takes an extent of at least @size bytes for a request on a queue.  Searches the queue's ranges,
- * makes a range grow, makes the host wait until idle pieces are free, and at last searches other
- * queues.  The caller must add the extent to the heap's table.  The caller holds the heap's lock;
- * the function releases it during driver calls and waits. */
+/* Takes a free extent of at least @size bytes for a request that names @queue.  Tries these steps
+ * in turn:
+ * - It takes an extent from an arena of @queue.
+ * - The heap adds a segment to an arena of @queue, and the search begins again.
+ * - If memory has run out, the host waits once until no command uses the idle segments, and the
+ *   search begins again.
+ * - It takes an extent from the arena of another queue.
+ *
+ * The caller must add the extent to the heap's table of extents in use.  Releases the heap's lock
+ * during driver calls and waits. */
 TarnExtent *
 _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 {
@@ -98,15 +114,17 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
-  guint n_grown = 0; /* how often the heap grew.  After the second time any extent will do, because
-                        other threads may make each extent that suits unsuitable */
+  /* The number of times that the heap grew for this request.  After two times, the request takes
+   * any extent that is large enough, whether the extent suits (TarnHeapGrowth.suits) or not,
+   * because other threads can make each extent unsuitable. */
+  guint n_grown = 0;
 
   _tarn_assert_locked (&heap->lock);
   while ((extent = _tarn_heap_take_own (queue, size, n_grown > 1)) == NULL)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* the queue's other arenas had it, and the heap could not grow */
+      break; /* another arena of the queue had an extent, and the heap could not grow */
     else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
@@ -125,8 +143,9 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
 }
 
 /* Takes an extent of at least @size bytes whose address is a multiple of @alignment.  If the heap
- * has no addresses, the extent's offset in its piece is a multiple of @alignment instead.  The
- * caller holds the heap's lock; the function releases it during driver calls and waits. */
+ * does not know addresses, the extent's offset in its segment is a multiple of @alignment instead.
+ * The caller holds the heap's lock.  The function releases the lock during driver calls and
+ * waits. */
 TarnExtent *
 _tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
 {

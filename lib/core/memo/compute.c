@@ -1,22 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Computes an entry of a memo once.  The first thread that needs the entry adds a computation to
- * the memo's table and computes, while it holds no lock.  Other threads that find the computation
- * in the table wait for it.
+ * Computes the value of a memo's entry once, even if several threads need it at the same time.  The
+ * first thread adds a computation to the memo's table, and computes the value while it holds no
+ * lock.  Other threads find the computation in the table, and wait until it is done.
  *
- * A wait would never end if the computation itself waits, possibly through other threads, for a
- * computation of the waiting thread.  So threads note all waits under one lock, and refuse such a
- * wait. */
+ * Such a wait could last for ever: the computing thread may itself wait, possibly through other
+ * threads, for a computation of the waiting thread.  So each thread stores what it waits for
+ * (TarnComputer.waiting_for), guarded by one lock, and a call that would wait for ever fails with
+ * an error instead. */
 
 #include "memo/memo-private.h"
 
-/* Guards waiting_for of threads, and is_done of computations. */
+/* Guards TarnComputer.waiting_for and TarnComputation.is_done in all memos. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 
 static _Thread_local TarnComputer current; /* the state of the calling thread */
 
-/* Makes a computation of the calling thread.  The caller frees it if no computation is needed. */
+/* Makes a computation for the calling thread.  The caller frees it if the memo has the entry by
+ * now, or if another thread is computing the entry. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -31,7 +33,8 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return computation;
 }
 
-/* Drops a reference to a computation, and with the last one the value that the computation owns. */
+/* Releases a reference to a computation.  With the last one, frees the computation, and releases
+ * its value if the computation owns the value. */
 static void
 computation_unref (TarnComputation *computation)
 {
@@ -49,7 +52,7 @@ computation_unref (TarnComputation *computation)
 
 /* Recursion */
 
-/* Sets the error for a call that would wait for itself, directly or through other threads. */
+/* Sets the error for a call that waits for itself, directly or through other threads. */
 static gboolean
 refuse_recursion (GError **error)
 {
@@ -58,8 +61,9 @@ refuse_recursion (GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if the calling thread is computing the entry of @probe.  Finds the computation even
- * if the program forgot the entry meanwhile, so that the memo's table does not have it any more. */
+/* Returns TRUE if the calling thread is computing the entry of @probe (a first argument and a key).
+ * Does not search the memo's table, because that lacks a computation if the program forgot its
+ * entry meanwhile. */
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -71,8 +75,9 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
   return computation != NULL;
 }
 
-/* Returns TRUE if the end of @computation depends on @thread: @thread computes it, or the computing
- * thread waits, maybe through other threads, for @thread.  The caller holds this file's lock. */
+/* Returns TRUE if @computation cannot end before @thread continues: @thread computes it, or its
+ * computing thread waits, possibly through other threads, for a computation of @thread.  The caller
+ * holds this file's lock. */
 static gboolean
 depends_on (const TarnComputation *computation, const TarnComputer *thread)
 {
@@ -82,7 +87,8 @@ depends_on (const TarnComputation *computation, const TarnComputer *thread)
   return computation != NULL && !computation->is_done;
 }
 
-/* Waits until another thread's computation ends.  Returns FALSE with an error if it never would. */
+/* Waits until another thread's computation is done.  Returns FALSE with an error instead of a wait
+ * that would never end. */
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
@@ -101,8 +107,8 @@ await (const TarnComputation *computation, GError **error)
 
 /* Computing */
 
-/* Releases a value that a function of the program returned together with an error, and logs that: a
- * function may return only one of the two. */
+/* Checks the result of a function of the program.  If the function returned both a value and an
+ * error, logs this mistake, releases the value, and sets *value to NULL. */
 void
 _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                          const GError *error)
@@ -114,8 +120,8 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   *value = NULL;
 }
 
-/* Makes an entry from the value of a computation.  Returns NULL if the program's functions can take
- * no reference to the value or to the first argument. */
+/* Makes an entry from the value of a computation.  Returns NULL if the memo's function ref_value or
+ * ref_first_arg returned NULL, because it could not take a reference. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
@@ -140,8 +146,9 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
   return entry;
 }
 
-/* Adds an entry to the memo's group for its first argument.  If there is none, adds the entry's new
- * group; else returns that group, to be freed.  The caller holds the memo's lock. */
+/* Adds an entry to the memo's group of entries that have the same first argument.  If the memo has
+ * no such group, adds the new group that came with the entry, and returns NULL.  Otherwise returns
+ * that new group, which the caller frees.  The caller holds the memo's lock. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -159,8 +166,8 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   return link != NULL ? fresh : NULL;
 }
 
-/* Removes the least recently used entry of a group that has more than max_entries.  Returns that
- * entry, which the caller frees, or NULL.  The caller holds the memo's lock. */
+/* Removes the least recently used entry of a group if the group has more than max_entries entries.
+ * Returns the removed entry, which the caller frees, or NULL.  The caller holds the memo's lock. */
 static TarnMemoEntry *
 evict (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -175,9 +182,9 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
   return last->data;
 }
 
-/* Removes a computation from the memo's table.  Returns TRUE if the memo should keep the result:
- * there is no error, and the program has not forgotten the entry meanwhile.  The caller holds the
- * memo's lock. */
+/* Removes a computation from the memo's table.  Returns TRUE if the memo should keep the result,
+ * that is, if the computation succeeded and the program has not forgotten the entry meanwhile.  The
+ * caller holds the memo's lock. */
 static gboolean
 end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -203,7 +210,7 @@ finish (TarnComputation *computation)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Ends a computation whose result the memo does not keep. */
+/* Ends a computation without adding its result to the memo. */
 static void
 drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -214,8 +221,9 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   finish (computation);
 }
 
-/* Ends a computation.  Makes an entry from its value, unless the program has forgotten the entry
- * meanwhile.  Frees the unneeded objects after it has woken the waiting threads. */
+/* Ends a successful computation: adds an entry with its value to the memo, unless the program has
+ * forgotten the entry meanwhile, and wakes the waiting threads.  Then frees the objects that are
+ * not needed. */
 static void
 keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -256,7 +264,7 @@ keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
     _tarn_memo_group_free (memo, group);
 }
 
-/* Calls the memo's function for a computation, and ends the computation. */
+/* Calls the program's function that computes the value, and ends the computation. */
 static void
 compute_entry (TarnMemo *memo, TarnComputation *computation)
 {
@@ -276,7 +284,7 @@ compute_entry (TarnMemo *memo, TarnComputation *computation)
     keep_result (memo, computation, elapsed);
 }
 
-/* Gives the caller of the memo a reference to a computation's value, or a copy of its error. */
+/* Stores for the caller a reference to a computation's value in *value, or its error in *error. */
 static gboolean
 take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
              gpointer *value, GError **error)
@@ -300,8 +308,9 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
   return TRUE;
 }
 
-/* If this call has to compute the entry, adds @own to the memo's table and returns it.  Otherwise
- * returns another call's computation, with a reference, or NULL if the memo has the entry. */
+/* Finds out who computes an entry.  If the memo has the entry, returns NULL.  If another call is
+ * computing it, returns that call's computation, with a new reference.  Otherwise adds @own, the
+ * caller's computation, to the memo's table, and returns @own. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
 {
@@ -328,7 +337,7 @@ begin (TarnMemo *memo, TarnComputation *own)
   return computation;
 }
 
-/* Computes an entry, or waits for the call that computes it, and gives the caller the value. */
+/* Gets a value: computes it, or waits for the call that is computing it. */
 static gboolean
 compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {
@@ -340,7 +349,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* Another thread has added the entry meanwhile, so this is a hit. */
+  /* If @computation is NULL, another thread has added the entry meanwhile: a hit. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -350,7 +359,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
   return is_there;
 }
 
-/* Counts a call that was refused, as one that waited. */
+/* Counts a call that failed because of recursion.  It counts as a call that waited. */
 static void
 count_refusal (TarnMemo *memo)
 {
@@ -359,7 +368,7 @@ count_refusal (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Gets the value of an entry that was not found: computes it, or waits for a call that does. */
+/* Gets a value for which the memo has no entry: computes it, or waits for a call that does. */
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {

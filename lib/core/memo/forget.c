@@ -1,22 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Forgets entries of memos.  Functions remove the entries under the memo's lock, and free them
- * after they have released the lock.  They also remove computations in progress from the memo's
- * table: the threads that wait still get the results, but the memo does not keep them. */
+ * Removes (forgets) entries of memos.  The functions remove entries while they hold the memo's
+ * lock, and free them after they have released the lock.  They also remove computations in progress
+ * from the memo's table.  Then the threads that wait for such a computation still get the result,
+ * but the memo does not keep it. */
 
 #include "memo/memo-private.h"
 
 #include "base/fork-private.h"
 
-/* A set of first arguments.  Without a flag, it contains only first_arg with this id. */
+/* A set of first arguments whose entries a call forgets.  If all flags are FALSE, the set contains
+ * only the object at the address first_arg that has this id.  The id tells the object apart from
+ * earlier objects at the same address. */
 typedef struct
 {
   gpointer first_arg;
   guint64 id;
   gboolean is_any;      /* TRUE: the set contains all first arguments */
   gboolean is_any_id;   /* TRUE: the set contains first_arg with any id */
-  gboolean is_other_id; /* TRUE: the set contains first_arg with any id except this one */
+  gboolean is_other_id; /* TRUE: the set contains first_arg with any id except @id */
 } Which;
 
 /* Returns TRUE if a first argument is in the set. */
@@ -51,7 +54,8 @@ _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
-/* Makes a group for a probe's first argument.  Returns NULL if ref_first_arg returns NULL. */
+/* Makes an empty group for a probe's first argument.  Returns NULL if the memo's function
+ * ref_first_arg returns NULL. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -82,8 +86,9 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
-/* Removes the groups of a set of first arguments from a memo, and their entries from its table.
- * Returns the groups as a list.  The caller has called _tarn_memo_close (). */
+/* Removes the groups of all first arguments in a set from a memo, and removes their entries from
+ * the memo's table.  Returns the groups as a list, and the caller frees them.  The caller has
+ * called _tarn_memo_close (). */
 static GSList *
 take_groups (TarnMemo *memo, const Which *which)
 {
@@ -119,8 +124,8 @@ is_of (gpointer key, gpointer unused, gpointer which)
   return matches (which, probe->first_arg, probe->id);
 }
 
-/* Forgets the entries of a set of first arguments, and keeps no results that threads are just
- * computing for these. */
+/* Forgets the entries of a set of first arguments.  If a thread is computing an entry for one of
+ * them, the memo will not keep the result. */
 static void
 forget (TarnMemo *memo, Which *which)
 {
@@ -143,8 +148,8 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for a set of first arguments.  If it has none, the caller need
- * not close the memo. */
+/* Returns TRUE if a memo has entries for a set of first arguments.  Otherwise there is nothing to
+ * forget, so the caller need not call _tarn_memo_close (), which is slow. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
 {
@@ -160,8 +165,9 @@ has_any (TarnMemo *memo, const Which *which)
   return link != NULL;
 }
 
-/* Forgets the entries of destroyed first arguments whose address the probe's first argument has
- * now.  Other addresses are not checked, because first_arg_id needs an object that is alive. */
+/* Forgets entries of a destroyed first argument if the first argument of @probe is a new object at
+ * the same address.  Does not look at other addresses, because that would call first_arg_id, which
+ * returns an object's id, for objects that may be destroyed. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -188,7 +194,8 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (memo->ops.upstream != NULL)
     {
       tarn_memo_forget (memo->ops.upstream, first_arg);
-      /* Threads may have computed results from entries that upstream has only now forgotten. */
+      /* Forget again: meanwhile, threads may have computed results from entries that upstream had
+       * not forgotten yet. */
       forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
     }
   _tarn_memo_end_call (memo, has_begun);
@@ -245,8 +252,9 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Lists all memos of a kind (NULL: of any kind), the one that was made last first, with a reference
- * to each.  The caller frees the list with g_ptr_array_unref (). */
+/* Returns a list of all memos whose first argument has the kind @kind, or of all memos if @kind is
+ * NULL, with a reference to each.  The newest memo is first.  The caller frees the list with
+ * g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {
@@ -261,10 +269,10 @@ list_memos (const gchar *kind)
   return list;
 }
 
-/* Forgets a set of first arguments again in the memos of a list that have an upstream, but not in
- * upstream.  Threads may have computed results after a memo was forgotten, from entries that its
- * upstream forgot later.  The list has later memos first, but here they come last, because they may
- * have earlier ones as their upstream. */
+/* Forgets a set of first arguments a second time in each memo of a list that has an upstream memo.
+ * After the first time, threads may have computed results from entries that the upstream memo had
+ * not forgotten yet.  Goes from the end of the list to its start, that is, from the oldest memo to
+ * the newest, because an upstream memo is older than the memos that use it. */
 static void
 forget_downstream (const GPtrArray *list, Which *which)
 {
@@ -277,7 +285,7 @@ forget_downstream (const GPtrArray *list, Which *which)
     }
 }
 
-/* Clears all memos of a kind (NULL: of any kind). */
+/* Forgets all entries of the memos of a kind, or of all memos if @kind is NULL. */
 static void
 clear_kind (const gchar *kind)
 {

@@ -45,8 +45,8 @@ check_computations (const TarnMemo *memo)
   return NULL;
 }
 
-/* Checks a memo, whose lock the caller holds.  Returns a text about a violated invariant, or
- * NULL. */
+/* Returns a text about a violated invariant of a memo, or NULL.  The caller holds the memo's
+ * lock. */
 static const gchar *
 find_violation (const TarnMemo *memo)
 {
@@ -63,7 +63,7 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* Checks a memo, whose lock it takes.  Returns a text about a violated invariant, or NULL. */
+/* Returns a text about a violated invariant of a memo, or NULL.  Takes the memo's lock. */
 const gchar *
 _tarn_memo_check (TarnMemo *memo)
 {
@@ -75,7 +75,7 @@ _tarn_memo_check (TarnMemo *memo)
   return violation;
 }
 
-/* Ends the program if an invariant of a memo does not hold.  The caller holds the memo's lock. */
+/* Aborts the program if an invariant of a memo is violated.  The caller holds the memo's lock. */
 void
 _tarn_memo_assert_valid (TarnMemo *memo)
 {

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Types and functions that the files of this folder share.  A memo memoizes a function of a first
- * argument (a context, say) and a key: it keeps an entry with the value for each such pair.
+ * Types and functions that the files of this folder share.  A memo caches the results of a function
+ * that the program gives.  The function has two arguments: a first argument (a context, for
+ * example) and a key.  For each such pair, the memo keeps an entry with the value.
  *
- *     memo.c          makes and frees memos; hits; counters
+ *     memo.c          makes and frees memos; finds entries (hits); counts hits and misses
  *     compute.c       computes an entry once, lets other threads wait, refuses recursion
  *     forget.c        forgets the entries of a first argument, or of destroyed first arguments
  *     own.c           values that are different for each thread
@@ -19,11 +20,11 @@
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
-/* A probe: the first argument and the key by which a lookup finds an entry. */
+/* A probe: the first argument and the key with which a caller looks up an entry. */
 typedef struct
 {
   gpointer first_arg;
-  guint64 id; /* the id of first_arg, or 0 if the memo has no first_arg_id function */
+  guint64 id; /* first_arg's id, which no other object gets; 0: no first_arg_id function */
   gconstpointer key;
   GEqualFunc equal; /* the function that compares keys */
   guint hash;       /* the hash of first_arg, id and key */
@@ -31,31 +32,33 @@ typedef struct
 
 typedef struct _TarnComputation TarnComputation;
 
-/* The state of a thread that computes or waits, in all memos together.  A thread that is ending,
- * and has no TarnThread any more, still has this state. */
+/* The computations of one thread that computes or waits, in all memos together.  A thread that is
+ * ending has no TarnThread any more, but still has this struct. */
 typedef struct
 {
-  /* The latest computation that the thread began, and has not ended; only the thread reads this. */
+  /* The thread's computation that began last and is not done yet.  Only this thread reads the
+   * field. */
   TarnComputation *innermost;
-  /* The computation that the thread waits for; guarded by the lock in compute.c. */
+  /* The computation for which the thread waits; NULL: none.  Guarded by the lock in compute.c. */
   const TarnComputation *waiting_for;
 } TarnComputer;
 
-/* A call that computes an entry.  That call and each waiting thread have a reference to the
- * struct. */
+/* A computation: a call that computes the value of an entry.  That call and each thread that waits
+ * for the result have a reference to the struct. */
 struct _TarnComputation
 {
-  /* First: a key of TarnMemo.computations.  probe.key belongs to the caller of tarn_memo_get (). */
+  /* Must be the first field, because the struct is its own key in the table TarnMemo.computations.
+   * probe.key belongs to the caller of tarn_memo_get (). */
   TarnMemoProbe probe;
   gint ref_count;       /* atomic */
-  TarnMemo *memo;       /* without a reference, because the calls that compute or wait have one */
+  TarnMemo *memo;       /* no reference: the calls that compute or wait have one */
   TarnComputer *thread; /* the thread that computes; valid until is_done */
-  /* The computation in which the same thread began this one; NULL: none.  Only that thread reads
-   * it. */
+  /* The computation that the same thread had in progress when it began this one; NULL: none.  Only
+   * this thread reads the field. */
   struct _TarnComputation *outer;
 
-  /* The computing thread writes these fields; they are constant after is_done is set.  The lock in
-   * compute.c guards is_done. */
+  /* The result.  The computing thread writes these fields before it sets is_done, and nobody
+   * changes them afterwards.  The lock in compute.c guards is_done. */
   gpointer value;
   gboolean owns_value; /* TRUE: this struct owns value, or the reference to it */
   GError *error;
@@ -66,39 +69,44 @@ struct _TarnComputation
 /* A group: all entries of one first argument. */
 typedef struct
 {
-  gpointer first_arg; /* with a reference, if the memo has ref_first_arg */
+  gpointer first_arg; /* has a reference if the memo has ref_first_arg */
   guint64 id;
-  /* A list of TarnMemoEntry.  In a memo with max_entries, the most recently used one is first. */
+  /* A list of the group's entries (TarnMemoEntry).  In a memo with max_entries, it is ordered by
+   * last use, the most recently used entry first. */
   GQueue entries;
 } TarnMemoGroup;
 
 typedef struct
 {
-  /* First: a key of TarnMemo.entries.  The entry owns probe.key. */
+  /* Must be the first field, because the entry is its own key in the table TarnMemo.entries.  The
+   * entry owns probe.key. */
   TarnMemoProbe probe;
-  gpointer value; /* a reference to the value, or the value itself if the memo has no ref_value */
-  /* References to the threads' own values, indexed by TarnThread.number; NULL: there are none
-   * yet. */
+  /* The entry's value: a reference to it, or the value itself if the memo has no ref_value. */
+  gpointer value;
+  /* An array of references to each thread's own value, indexed by TarnThread.number.  NULL: no
+   * thread has its own value yet. */
   gpointer *own;
   guint n_own;
   TarnMemoGroup *group;
   GList link; /* the link in group->entries */
 } TarnMemoEntry;
 
-/* A memo's counters for the thread with a certain number, in a cache line of their own. */
+/* A memo's counters for one thread, in cache lines that no other thread writes. */
 typedef struct
 {
   guint64 hits TARN_WHOLE; /* atomic; only that thread writes it */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
-/* A memo.
+/* A memo, which caches the results of a function.
  *
- * A hit is a read section (thread-private.h), which only reads.  The fields that hits read change
- * only while the door is closed: no thread is in a read section then.  In a memo with max_entries
- * each hit changes the order of entries, so the door stays closed, and hits take the lock.  The
- * program's functions hash, equal and ref_value are called in a read section or with the lock held.
+ * To find an entry (a hit), a thread enters a read section (thread-private.h) without a lock, and
+ * only reads.  A thread that changes a field that hits read takes the memo's lock and closes the
+ * door, which is the lock for read sections: then no thread is in a read section, and none can
+ * enter one.  If the memo has max_entries, each hit changes the order of entries.  Then the door is
+ * always closed, and each hit takes the memo's lock.  The program's functions hash, equal and
+ * ref_value are called in a read section or while the memo's lock is held.
  *
- * Invariants, at each moment when no thread holds the lock; _tarn_memo_check () checks them:
+ * Invariants, whenever no thread holds the memo's lock (_tarn_memo_check () checks them):
  *
  *     each entry is in the table entries once, by its probe, and in the queue of its group
  *     no group is empty, and no two groups have the same first argument and id
@@ -106,23 +114,25 @@ typedef struct
  *     no entry has the same probe as a computation in the table computations */
 struct _TarnMemo
 {
-  /* Constant fields */
-  TarnMemoOps ops; /* ops.first_arg_kind is a copy; ops.upstream has a reference */
+  /* Fields that never change */
+  TarnMemoOps ops; /* the memo owns ops.first_arg_kind and a reference to ops.upstream */
   TarnMemoFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
 
-  /* Fields that hits read, and that change only with the lock held and the door closed */
+  /* Fields that hits read.  They change only while the lock is held and the door is closed. */
   TarnDoor door;
   GHashTable *entries; /* a set of TarnMemoEntry, which the memo owns */
   TarnMemoLocal **locals;
   guint n_locals;
 
   TarnMutex lock; /* guards the fields below */
-  /* A set of TarnComputation: those in progress whose results the memo will keep. */
+  /* A set of all TarnComputation in progress whose results the memo will keep. */
   GHashTable *computations;
-  GSList *groups;      /* of TarnMemoGroup */
-  TarnMemoStats stats; /* without the number of entries, and without the hits that took no lock */
+  GSList *groups; /* of TarnMemoGroup */
+  /* The memo's counters.  The field entries is not set, and hits counts only hits that took the
+   * lock. */
+  TarnMemoStats stats;
 
   gint ref_count;            /* atomic; each call that computes or waits has a reference */
   TarnMemo *previous, *next; /* in the list of all memos; guarded by that list's lock */
@@ -130,10 +140,10 @@ struct _TarnMemo
 
 typedef enum
 {
-  TARN_MEMO_ABSENT, /* the memo has no such entry, or a thread is still computing it */
+  TARN_MEMO_ABSENT, /* the memo has no such entry; a thread may be computing it */
   TARN_MEMO_HIT,
   TARN_MEMO_NONE_OF_OWN,  /* the memo has the entry, but no value for this thread */
-  TARN_MEMO_UNREFERENCED, /* the memo has the entry, but ref_value could not reference its value */
+  TARN_MEMO_UNREFERENCED, /* the memo has the entry, but ref_value returned NULL for it */
   TARN_MEMO_NEWCOMER      /* this thread has no TarnMemoLocal in this memo yet */
 } TarnMemoLookup;
 
@@ -146,9 +156,10 @@ gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
-/* Take and drop a reference, which keeps a memo alive during a call of the program's functions: the
- * program may drop its last reference in these.  _tarn_memo_try_ref () returns FALSE if the last
- * reference is already gone; then it takes none. */
+/* _tarn_memo_try_ref () takes a reference, which keeps a memo alive while it calls the program's
+ * functions: these functions may release the program's last reference.  Returns FALSE, and takes no
+ * reference, if the last one was released before.  _tarn_memo_end_call () releases the reference.
+ * @has_begun: the result of _tarn_memo_try_ref (). */
 gboolean _tarn_memo_try_ref (TarnMemo *memo);
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
@@ -176,8 +187,8 @@ gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, 
 const gchar *_tarn_memo_check (TarnMemo *memo);
 void _tarn_memo_assert_valid (TarnMemo *memo);
 
-/* Checks the invariants, but only in builds with --enable-debug=full.  The caller holds the memo's
- * lock.  Every operation except a hit calls this at its end. */
+/* Checks the memo's invariants in builds with --enable-debug=full; does nothing in other builds.
+ * The caller holds the memo's lock.  Each operation except a hit calls this function at its end. */
 static inline void
 _tarn_memo_check_if_full_debug (TarnMemo *memo)
 {

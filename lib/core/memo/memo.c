@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memoized functions: makes and frees memos, serves hits, and counts.  A hit takes no lock, and
- * writes only to its thread's own counter and to the reference count of the value. */
+ * Memos, which cache the results of functions.  This file makes and frees memos, finds entries
+ * (hits), and counts hits.  Usually a hit takes no lock, and writes only to the thread's own
+ * counter and to the reference count of the value. */
 
 #include "common/argument-private.h"
 #include "memo/memo-private.h"
@@ -23,7 +24,7 @@ hash_probe (gconstpointer probe)
   return ((const TarnMemoProbe *) probe)->hash;
 }
 
-/* Returns TRUE if two probes have equal first arguments, ids and keys. */
+/* Returns TRUE if two probes (lookups) have equal first arguments, ids and keys. */
 gboolean
 _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
 {
@@ -33,7 +34,9 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
-/* Takes a memo's lock, and closes its door.  Afterwards no thread is in a read section. */
+/* Begins a change of a memo: takes the memo's lock, and waits until no thread is in a read section.
+ * No thread can enter one before _tarn_memo_open ().  (In a memo with max_entries, nobody enters
+ * read sections.) */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -42,7 +45,7 @@ _tarn_memo_close (TarnMemo *memo)
     _tarn_door_close (&memo->door);
 }
 
-/* Opens a memo's door, and releases its lock. */
+/* Ends a change of a memo: allows read sections again, and releases the memo's lock. */
 void
 _tarn_memo_open (TarnMemo *memo)
 {
@@ -53,9 +56,9 @@ _tarn_memo_open (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Makes a probe. If @first_arg is NULL, and the memo has a current_first_arg function, uses the
- * first argument that this function returns. Returns FALSE with an error if the function returns
- * none, or if the first argument has been destroyed. */
+/* Makes a probe, the first argument and the key of a lookup.  If @first_arg is NULL, and the memo
+ * has a function current_first_arg, calls that function to get the first argument.  Returns FALSE
+ * with an error if that function returns NULL, or if the first argument was destroyed. */
 static gboolean
 make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)
@@ -83,8 +86,8 @@ make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-/* Stores a reference to a value, or the value itself if the memo has no ref_value.  Returns FALSE
- * if ref_value returned NULL. */
+/* Stores a new reference to a value in *ref, or the value itself if the memo has no ref_value.
+ * Returns FALSE if ref_value returned NULL. */
 gboolean
 _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
@@ -94,7 +97,7 @@ _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
   return value == NULL || *ref != NULL;
 }
 
-/* Sets the error for a value to which ref_value took no reference.  Returns FALSE. */
+/* Sets the error if ref_value returned NULL instead of a reference to a value.  Returns FALSE. */
 gboolean
 _tarn_memo_set_unreferenced (GError **error)
 {
@@ -104,7 +107,7 @@ _tarn_memo_set_unreferenced (GError **error)
   return FALSE;
 }
 
-/* Returns TRUE if the first argument that had this id was destroyed. */
+/* Returns TRUE if the first argument with the id @id was destroyed. */
 gboolean
 _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
 {
@@ -112,7 +115,7 @@ _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
          && memo->ops.first_arg_id (memo->user_data, first_arg) != id;
 }
 
-/* Releases a value, or a reference to a value, with the memo's function unref_value. */
+/* Releases a value, or a reference to it, with the program's function unref_value. */
 void
 _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe)
 {
@@ -121,7 +124,7 @@ _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *pro
                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
-/* If the memo has max_entries, makes an entry the most recently used one of its group.  The caller
+/* Makes an entry the most recently used one of its group, if the memo has max_entries.  The caller
  * holds the memo's lock. */
 static void
 touch (const TarnMemo *memo, TarnMemoEntry *entry)
@@ -134,9 +137,10 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference for the caller in *value: to @thread's own value, or to
- * the shared value if there is no own one or @thread is NULL (the calling thread is ending).  The
- * caller is in a read section, or holds the memo's lock. */
+/* Finds an entry, and stores a reference in *value for the caller.  If each thread has its own
+ * value, the reference is to the value of @thread.  If this value does not exist yet, or @thread is
+ * NULL (the calling thread is ending), it is a reference to the shared value.  The caller is in a
+ * read section, or holds the memo's lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -158,7 +162,7 @@ find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe
   return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
 }
 
-/* Finds an entry without the lock, and counts a hit.  The calling thread is in a read section. */
+/* Finds an entry without the lock, and counts the hit, if any.  The thread is in a read section. */
 static TarnMemoLookup
 find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -173,7 +177,7 @@ find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Takes the memo's lock, finds an entry, and counts a hit. */
+/* Takes the memo's lock, finds an entry, and counts the hit, if any. */
 static TarnMemoLookup
 find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -188,7 +192,7 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Makes the counter that a thread needs in a memo to find entries in read sections. */
+/* Makes the counter of hits that a thread needs to find a memo's entries in read sections. */
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
@@ -206,7 +210,7 @@ admit (TarnMemo *memo, const TarnThread *thread)
   _tarn_memo_open (memo);
 }
 
-/* Finds an entry, in a read section if possible, or else with the memo's lock. */
+/* Finds an entry: in a read section if the memo allows it, otherwise with the memo's lock. */
 static TarnMemoLookup
 look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -271,7 +275,9 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
 
 /* Making and freeing memos */
 
-/* Sets the functions for keys in @ops: predefined ones if the type of key has any, or defaults. */
+/* Sets the functions in @ops that hash, compare, copy and free keys, if the type of key has
+ * predefined ones.  If there is then no function to hash or to compare keys, sets one that uses the
+ * pointer. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {
@@ -361,7 +367,7 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* Takes a reference to a memo.  Returns FALSE, and takes none, if the last one is already gone. */
+/* Takes a reference to a memo.  Returns FALSE, and takes none, if the last one is released. */
 gboolean
 _tarn_memo_try_ref (TarnMemo *memo)
 {
@@ -376,7 +382,8 @@ _tarn_memo_try_ref (TarnMemo *memo)
   return FALSE;
 }
 
-/* Drops the reference that _tarn_memo_try_ref () took, if it took one.  @has_begun: its result. */
+/* Releases the reference that _tarn_memo_try_ref () took, if it took one.  @has_begun: the result
+ * of _tarn_memo_try_ref (). */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {
@@ -384,13 +391,14 @@ _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
     tarn_memo_unref (memo);
 }
 
-/* Frees a memo and its entries, after its last reference is gone. */
+/* Frees a memo and its entries after the last reference was released. */
 static void
 memo_free (TarnMemo *memo)
 {
   g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
-  /* The function that releases a value may make the memo compute another one, so check again. */
+  /* Repeat this until no group is left: a function that releases a value may call the memo, which
+   * then computes and keeps another value. */
   while (memo->groups != NULL)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);
@@ -415,7 +423,7 @@ tarn_memo_unref (TarnMemo *memo)
     memo_free (memo);
 }
 
-/* Reads a memo's counters, and adds up the hits of all threads. */
+/* Reads a memo's counters.  The hits are the sum over all threads. */
 static void
 read_stats (TarnMemo *memo, TarnMemoStats *stats)
 {

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Values that are different for each thread.  A memo's entry has an array of these values, indexed
- * by the threads' numbers.  When a thread ends, a later thread gets its number, and so its values.
- * Therefore no driver is called when a thread ends, and an entry has at most as many values as
- * there were threads at the same time. */
+ * Values that are different for each thread.  An entry of a memo has an array of these values,
+ * indexed by the number of the thread.  When a thread ends, a later thread gets the same number,
+ * and so the same value.  So no value has to be freed, with a driver call, when a thread ends.  An
+ * entry has at most as many values as there were threads at the same time. */
 
 #include "memo/memo-private.h"
 
-/* Keeps a value in the entry, for later calls of this thread.  Does nothing if the thread is
- * ending, or if the program has forgotten the entry meanwhile. */
+/* Stores a reference to a thread's own value in the entry, for later calls of this thread.  Does
+ * nothing if the thread is ending, or if the program has forgotten the entry meanwhile. */
 static void
 keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {
@@ -23,8 +23,9 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   number = thread->number;
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
-  /* The caller has a reference to the shared value, so no other value can have its address.  So if
-   * entry->value equals @shared, the caller made @own from that value. */
+  /* The caller's reference keeps the shared value alive, so no new value can get the address
+   * @shared.  So if entry->value equals @shared, the entry still has the value from which the
+   * caller made @own. */
   if (entry != NULL && entry->value == shared)
     {
       if (number >= entry->n_own)
@@ -40,7 +41,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
 }
 
 /* Makes this thread's own value from the shared value, and stores it in *value for the caller.
- * Drops the caller's reference to the shared value.  Returns FALSE with an error if that failed. */
+ * Releases the caller's reference to the shared value.  Returns FALSE with an error if the
+ * program's function fails to make the value. */
 gboolean
 _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                            gpointer *value, GError **error)

@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The predefined types of keys of memos: tuples of several values, strings, numbers and bytes. */
+ * Functions for the predefined types of a memo's keys: strings, numbers, bytes, and tuples of
+ * several values. */
 
 #ifndef TARN_TUPLE_PRIVATE_H
 #define TARN_TUPLE_PRIVATE_H
 
 #include <tarn/memo.h>
 
-/* Hashes bytes.  The upper 32 bits of the hash are better mixed than the lower ones. */
+/* Returns a 64-bit hash of bytes.  Its upper 32 bits are better mixed than its lower ones. */
 guint64 _tarn_hash_data (gconstpointer data, gsize size);
 
-/* Hash a string and a GBytes, faster than g_str_hash () and g_bytes_hash (), which read one byte at
- * a time. */
+/* These functions hash a string, or a GBytes.  They read 8 bytes at a time, so they are faster than
+ * g_str_hash () and g_bytes_hash (), which read one byte at a time. */
 guint _tarn_hash_string (gconstpointer string);
 guint _tarn_hash_bytes (gconstpointer bytes);
 gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);
@@ -20,7 +21,7 @@ gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);
 /* Returns TRUE if all parts of a tuple have valid types. */
 gboolean _tarn_tuple_is_valid (const TarnMemoKeyTuple *tuple);
 
-/* Copy and free keys of the predefined types. */
+/* These functions copy and free keys of the predefined types. */
 gpointer _tarn_copy_string (gconstpointer string);
 gpointer _tarn_copy_int64 (gconstpointer integer);
 gpointer _tarn_copy_bytes (gconstpointer bytes);

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The predefined types of keys of memos: strings, numbers, bytes, and tuples of several values. */
+ * Functions for the predefined types of a memo's keys: strings, numbers, bytes, and tuples of
+ * several values. */
 
 #include "memo/tuple-private.h"
 
 #include <string.h>
 
-/* Mixes two words, so that every bit of each word affects the upper half of the result. */
+/* Hashes two 64-bit words.  Every bit of each word affects the upper half of the result. */
 static guint64
 mix (guint64 a, guint64 b)
 {
@@ -25,7 +26,7 @@ read_word (const guint8 *data)
   return word;
 }
 
-/* Mixes bytes into a hash, one 64-bit word at a time. */
+/* Adds bytes to a hash, one 64-bit word at a time. */
 static guint64
 mix_words (guint64 hash, const guint8 *data, gsize size)
 {
@@ -39,16 +40,18 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
     }
   for (gsize i = 0; i < size - sizeof word; i += sizeof word)
     hash = mix (hash, read_word (data + i));
-  /* The last word overlaps the one before, unless the size is a multiple of a word's size. */
+  /* Mix in the last 8 bytes.  They overlap the word before, unless the size is a multiple of 8. */
   return mix (hash, read_word (data + size - sizeof word));
 }
 
-/* The number of lanes: independent hashes, so that their multiplications run in parallel. */
+/* The number of lanes.  A lane is a hash that does not depend on the other lanes, so the processor
+ * runs the multiplications of all lanes in parallel. */
 #define N_LANES 4
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
-/* Hashes bytes.  Hashes long data in four independent lanes, because each multiplication has to
- * wait for the one before it in the same lane, but not for those in other lanes. */
+/* Returns a 64-bit hash of bytes.  Distributes long data over four hashes (lanes).  Each
+ * multiplication has to wait for the one before it in the same lane, but not for those in other
+ * lanes, so the lanes run in parallel. */
 guint64
 _tarn_hash_data (gconstpointer data, gsize size)
 {
@@ -66,14 +69,15 @@ _tarn_hash_data (gconstpointer data, gsize size)
   return mix_words (hash, bytes, size);
 }
 
-/* The hash of data longer than WHOLE_SIZE bytes covers END_SIZE bytes at each end, and samples in
- * between.  A program may look up an image (a compiled kernel) of a megabyte before every launch,
- * and _tarn_bytes_equal () then compares only its address. */
+/* Data of more than WHOLE_SIZE bytes is not hashed completely: its hash covers END_SIZE bytes at
+ * each end, and N_SAMPLES - 1 words in between.  A program may look up an image (a compiled kernel)
+ * of a megabyte before every launch.  To hash all of it would be slow; the comparison that follows
+ * (_tarn_bytes_equal ()) is fast, because it does not read data that has the same address. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64
 
-/* Hashes the two ends of long data, and samples in between. */
+/* Returns a hash of the two ends of long data, and of samples between them. */
 static guint64
 hash_samples (gconstpointer data, gsize size)
 {
@@ -103,7 +107,8 @@ _tarn_hash_bytes (gconstpointer bytes)
   return (guint) (hash >> 32);
 }
 
-/* Compares the contents of two GBytes, unless they have the same address: then they are equal. */
+/* Returns TRUE if two GBytes have equal contents.  Does not read contents that have the same
+ * address. */
 gboolean
 _tarn_bytes_equal (gconstpointer a, gconstpointer b)
 {
@@ -141,7 +146,7 @@ _tarn_free_bytes (gpointer bytes)
   g_bytes_unref (bytes);
 }
 
-/* Hashes one value of a tuple, as its type requires. */
+/* Returns a hash of one value of a tuple. */
 static guint64
 hash_part (const TarnMemoKeyPart *part)
 {
@@ -163,7 +168,7 @@ hash_part (const TarnMemoKeyPart *part)
     }
 }
 
-/* Compares one value of each of two tuples.  Values of different types are not equal. */
+/* Returns TRUE if two values of two tuples are equal.  Values of different types are not equal. */
 static gboolean
 parts_equal (const TarnMemoKeyPart *a, const TarnMemoKeyPart *b)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds to an error's message the tags (tarn_tag_push ()) whose blocks take most of a pool. */
+ * Adds to an error's message which tags have the most bytes of a pool's blocks in use.  The program
+ * tags blocks with tarn_tag_push (). */
 
 #include "snapshot/snapshot-private.h"
 
@@ -61,8 +62,8 @@ compare_holders (gconstpointer a, gconstpointer b)
   return left->tag < right->tag ? -1 : left->tag > right->tag;
 }
 
-/* Returns a text with the tags whose blocks have the most bytes, such as "'weights' has 300 bytes
- * in 2 blocks".  Returns NULL if no block has a tag. */
+/* Returns a text that names the tags whose blocks have the most bytes, such as "'weights' has 300
+ * bytes in 2 blocks".  Returns NULL if no block has a tag. */
 static gchar *
 name_holders (GHashTable *holders)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Writes snapshots when memory has run out, and when the process receives a signal.  The signal's
- * handler wakes a thread of the library, which writes the snapshot. */
+ * Writes snapshots (files with the memory of all allocators) when memory has run out, and when a
+ * signal arrives.  The signal handler wakes a thread of the library, which writes the snapshot. */
 
 #include "snapshot/snapshot-private.h"
 
@@ -17,7 +17,8 @@
 #include "base/thread-private.h"
 #include "record/record-private.h"
 
-/* The shortest time from one snapshot to the next if memory keeps running out, in nanoseconds. */
+/* The shortest time between two snapshots that are written because memory is short, in
+ * nanoseconds. */
 #define PAUSE G_GUINT64_CONSTANT (1000000000)
 
 static void
@@ -61,8 +62,9 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
 
 /* On a signal */
 
-/* The signal that the library handles, and the thread that writes the snapshots.  watch_lock guards
- * all fields except is_ending.  The thread ends when it is woken and finds is_ending TRUE. */
+/* The signal at which the library writes snapshots, and the thread that writes them.  watch_lock
+ * guards all fields except is_ending.  To end the thread, a caller sets is_ending to TRUE and wakes
+ * the thread. */
 static struct
 {
   gint number; /* the signal; 0: none */
@@ -132,9 +134,9 @@ is_free (gint number, GError **error)
   return FALSE;
 }
 
-/* Ends the watch for a signal, if there is one.  @next: the signal that the library handles from
- * now on; 0: none.  If that is the same signal, its handler stays, because without a handler a
- * signal that comes meanwhile would end the process. */
+/* Stops writing snapshots at a signal.  @next: the signal at which the library will write snapshots
+ * instead; 0: none.  If @next is the same signal, its handler stays installed, because a signal
+ * that arrives while there is no handler would end the process. */
 static void
 end_watch (gint next)
 {

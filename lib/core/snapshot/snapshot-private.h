@@ -14,17 +14,19 @@
 
 #include "allocator/allocator-private.h"
 
-/* Writes a snapshot, with @reason ("asked", "signal" or "out-of-memory") and @message, the error of
- * the failed request or NULL.  The caller holds neither an allocator's lock nor the registry's. */
+/* Writes a snapshot to the file @path.  The snapshot contains @reason ("asked", "signal" or
+ * "out-of-memory") and @message, the error of the failed request or NULL.  The caller holds neither
+ * an allocator's lock nor the lock of the registry, the list of all allocators. */
 gboolean _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *message,
                                GError **error);
 
-/* Writes a snapshot if the environment variable TARN_SNAPSHOT_ON_OOM has the path of a file; at
- * most one each second.  @message: the error of the failed request.  The caller holds no lock. */
+/* Writes a snapshot to the file that the environment variable TARN_SNAPSHOT_ON_OOM names, at most
+ * once a second.  @message: the error of the failed request.  The caller holds no lock. */
 void _tarn_snapshot_note_out_of_memory (const gchar *message);
 
-/* Adds to an error's message the tags (tarn_tag_push ()) whose blocks take most of a pool.  Does
- * nothing if no block has a tag.  The caller does not hold the pool's lock. */
+/* Adds to an error's message which tags have the most bytes of a pool's blocks in use.  The program
+ * tags blocks with tarn_tag_push ().  Does nothing if no block has a tag.  The caller does not hold
+ * the pool's lock. */
 void _tarn_holders_append (TarnAllocator *pool, GError *error);
 
 #endif

@@ -1,10 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Writes a snapshot to a file.  Copies the state of all allocators while they are locked, and makes
- * the text after they are unlocked.  Making the text takes far longer than copying.  It also takes
- * a lock of the dynamic loader, to find the files of stack frames.  A thread with the loader's lock
- * may wait for an allocator's lock, so making the text under allocators' locks could deadlock. */
+ * Writes a snapshot, a description of all allocators and their blocks at one moment, to a file.
+ * Copies the state of all allocators while they are locked, and makes the text from the copy after
+ * they are unlocked, because making the text takes far longer than copying.  It also takes a lock
+ * of the dynamic loader, to find the files of stack frames.  A thread that holds the loader's lock
+ * may wait for an allocator's lock, so making the text while allocators are locked could
+ * deadlock. */
 
 #define _GNU_SOURCE 1 /* program_invocation_short_name */
 
@@ -41,7 +43,9 @@ typedef struct
   guint64 start;
   gsize size;
   guint64 queue; /* for a piece: the handle of its queue; 0: none */
-  guint64 part;  /* for an extent: the address that the program sees; 0: the same as start */
+  /* For an extent (a range of a heap's memory that serves a request): the address or handle that
+   * the program sees; 0: the same as start. */
+  guint64 part;
 } ToldStretch;
 
 typedef struct
@@ -361,8 +365,8 @@ add_modules (Writer *self)
 
 /* The whole text, and the file */
 
-/* Returns the program's name: the one that the program has set with g_set_prgname (), or else the
- * C library's; NULL if there is neither. */
+/* Returns the name that the program has set with g_set_prgname ().  If it has set none, returns the
+ * name that the C library knows.  Returns NULL if there is neither. */
 static const gchar *
 get_program (void)
 {
@@ -417,8 +421,9 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
   return json->text;
 }
 
-/* Writes to an existing device or pipe.  Does not replace the file, because a regular file in place
- * of /dev/null, for example, would harm all programs.  Fails if a pipe has no reader. */
+/* Writes a snapshot to an existing device or pipe.  Does not replace the file, because a regular
+ * file in place of /dev/null, for example, would harm all programs.  Fails if a pipe has no
+ * reader. */
 static gboolean
 write_in_place (const gchar *path, const GString *text)
 {
@@ -444,8 +449,8 @@ write_in_place (const gchar *path, const GString *text)
   return done == text->len;
 }
 
-/* Replaces or creates a regular file.  Only its owner may read the file, because a snapshot
- * describes the program. */
+/* Writes a snapshot to a regular file, which it creates or replaces.  Only the owner may read the
+ * file, because a snapshot describes the program. */
 static gboolean
 replace_file (const gchar *path, const GString *text, GError **error)
 {
@@ -461,8 +466,9 @@ replace_file (const gchar *path, const GString *text, GError **error)
   return FALSE;
 }
 
-/* Writes the text to a file.  Fails if the path is a symbolic link, because in a shared folder such
- * as /tmp another user may have made the link, so that the program overwrites another file. */
+/* Writes the text of a snapshot to a file.  Fails if the path is a symbolic link, because in a
+ * shared folder such as /tmp another user may have made the link, so that the program would
+ * overwrite another file. */
 static gboolean
 write_file (const gchar *path, const GString *text, GError **error)
 {

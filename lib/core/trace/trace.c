@@ -12,8 +12,8 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* Starts or stops tracing of blocks for a recording.  At the start, also describes all allocators
- * and their blocks in the recording. */
+/* Starts or stops tracing of blocks for a recording.  While pools trace, they report each request
+ * and free.  At the start, also describes all allocators and their blocks in the recording. */
 static void
 follow (gboolean follows)
 {

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds blocks by their addresses, because a framework passes only the address when it frees
- * memory.  The blocks are in 64 hash tables, so two threads seldom use the same table at the same
- * time.  A thread holds a table's lock only while it reads or changes the table. */
+ * Finds blocks by their addresses, because a framework (PyTorch or CuPy) passes only the address
+ * when it frees memory.  The blocks in use are in 64 hash tables, so two threads seldom use the
+ * same table at the same time.  A thread holds a table's lock only while it reads or changes the
+ * table. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
@@ -27,7 +28,8 @@ static void __attribute__ ((constructor)) make_tables (void)
     }
 }
 
-/* Returns the table of an address.  Addresses that are 512 bytes apart have different tables. */
+/* Returns the table for the block at an address.  Two addresses that are exactly 512 bytes apart
+ * have different tables. */
 static Table *
 table_of (gconstpointer address)
 {
@@ -71,8 +73,8 @@ take (gconstpointer address)
   return block;
 }
 
-/* Allocates from a shared pool.  Returns NULL with @error set if this fails, or without setting
- * @error if @shared is NULL. */
+/* Allocates from a shared pool.  Returns NULL with an error if this fails.  If @shared is NULL,
+ * because the caller could not get the pool, returns NULL and leaves @error as it is. */
 static TarnBlock *
 allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Allocators for PyTorch and CuPy.  A program can replace the allocator of such a framework by a
- * pair of C functions, to which the framework passes memory only by its address. */
+ * pair of C functions, one that allocates and one that frees.  When the framework frees memory, it
+ * passes only the address. */
 
 #ifndef TARN_CUDA_FRAMEWORKS_PRIVATE_H
 #define TARN_CUDA_FRAMEWORKS_PRIVATE_H
@@ -33,10 +34,10 @@ _tarn_cuda_framework_address (const TarnBlock *block)
 /* Returns TRUE if commands on a stream are being captured into a CUDA graph. */
 gboolean _tarn_cuda_is_capturing (CUstream stream);
 
-/* The hooks in torch.c call these functions, in this order, when PyTorch begins to capture a CUDA
- * graph, when it ends the capture, and when it has destroyed the graph.  @id: the two numbers by
- * which PyTorch names the memory of the capture.  The last two functions do nothing if the first
- * was not called with the same @id. */
+/* The hooks in torch.c call these three functions in this order: when PyTorch begins to capture a
+ * CUDA graph, when it ends the capture, and when it has destroyed the graph.  @id: the two numbers
+ * by which PyTorch names the memory of the capture.  The second and third function do nothing if
+ * the first one was not called with the same @id. */
 gboolean _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error);
 void _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id);
 void _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id);

@@ -26,10 +26,14 @@ typedef struct
 {
   CUdevice device;
   TarnCudaTorchPoolId id;
-  guint n_uses;          /* captures that have begun, minus captures whose graphs are gone */
+  /* the number of captures that began with this store, minus those whose graphs PyTorch has
+   * destroyed */
+  guint n_uses;
   TarnAllocator *pieces; /* with a reference: the allocator below the heaps of the pools */
   GHashTable *pools;     /* CUstream -> TarnPool, with a reference */
-  GPtrArray *kept;       /* of TarnBlock: freed blocks that several streams of a graph use */
+  /* TarnBlocks that the program has freed, and that the store keeps because several streams of a
+   * graph use them */
+  GPtrArray *kept;
 } Store;
 
 /* A capture that PyTorch has begun and not yet ended.  PyTorch does not report that a capture has
@@ -41,12 +45,15 @@ typedef struct
   const GThread *thread; /* the thread that began the capture */
 } Capture;
 
-/* Guards the variables below.  Invariant: the store of each capture is in the list of stores. */
+/* The lock of this file guards the variables below.  Invariant: the store of each capture is in the
+ * list of stores. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static GPtrArray *stores;    /* Stores */
-static GArray *captures;     /* Captures, the oldest first */
-static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
-static guint n_counted;      /* captures->len at the latest call of _tarn_cuda_count_captures () */
+static GPtrArray *stores; /* of Store */
+static GArray *captures;  /* of Capture, the oldest first */
+/* blocks in use that several streams of a graph use: TarnBlock -> the Store of the block */
+static GHashTable *recorded;
+/* the number of captures at the latest call of _tarn_cuda_count_captures () */
+static guint n_counted;
 
 static void __attribute__ ((constructor)) make_lists (void)
 {
@@ -55,8 +62,8 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Passes the change in the number of captures to _tarn_cuda_count_captures ().  The caller holds
- * the lock. */
+/* Reports to graph-pieces.c, by _tarn_cuda_count_captures (), how much the number of captures has
+ * changed since the latest report.  The caller holds the lock. */
 static void
 count (void)
 {
@@ -79,7 +86,8 @@ _tarn_cuda_is_capturing (CUstream stream)
 
 /* Stores */
 
-/* Finds a store by device and PyTorch's name, or returns NULL.  The caller holds the lock. */
+/* Finds a store (the memory of captures) by its device and the two numbers by which PyTorch names
+ * it.  Returns NULL if there is none.  The caller holds the lock. */
 static Store *
 find_store (CUdevice device, TarnCudaTorchPoolId id)
 {
@@ -107,8 +115,8 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that the caller has removed from the list.  If blocks of the store are in use,
- * their memory stays allocated until they are freed. */
+/* Frees a store that the caller has removed from the list of stores.  If the program still uses
+ * blocks of the store, their memory stays allocated until the program frees them. */
 static void
 store_free (Store *store)
 {
@@ -125,8 +133,8 @@ store_free (Store *store)
   g_free (store);
 }
 
-/* Removes the captures of @store from the list.  If @store is NULL, removes the captures that this
- * thread began on @device instead.  The caller holds the lock. */
+/* Removes captures from the list of captures: those of @store, or, if @store is NULL, those that
+ * this thread began on @device.  The caller holds the lock. */
 static void
 end_captures (const Store *store, CUdevice device)
 {
@@ -172,9 +180,9 @@ _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError *
   return TRUE;
 }
 
-/* Returns the index of the capture with a store that ends now: the newest one that this thread
- * began, or else the newest one.  Returns G_MAXUINT if there is none.  The caller holds the lock.
- */
+/* Finds the capture that PyTorch ends now, among the captures of a store.  This is the newest one
+ * that this thread began, or, if it began none, the newest one of any thread.  Returns the index in
+ * the list of captures, or G_MAXUINT if the store has no capture.  The caller holds the lock. */
 static guint
 find_ending (const Store *store)
 {
@@ -284,8 +292,8 @@ pool_new (TarnAllocator *pieces, GError **error)
 }
 
 /* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
- * yet, returns NULL, and sets *pieces to a reference to the allocator from which the caller makes a
- * pool.  If the store of the capture is not known, returns NULL and does not set *pieces. */
+ * yet, returns NULL, and sets *pieces to a reference to the allocator over which the caller makes
+ * the pool.  If the store of the capture is not known, returns NULL and does not set *pieces. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
 {
@@ -304,9 +312,10 @@ get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
   return pool;
 }
 
-/* Makes @fresh, a pool over @pieces, the pool of a stream that is being captured, unless another
- * thread was first; returns a reference to the stream's pool.  Returns NULL if other captures have
- * begun or ended meanwhile, so that the capture has another store now, or an unknown one. */
+/* Makes @fresh, a new pool over @pieces, the pool of a stream that is being captured, unless
+ * another thread has given the stream a pool meanwhile.  Returns a reference to the stream's pool.
+ * Returns NULL if captures have begun or ended meanwhile, so that the store of the stream's
+ * capture is now unknown, or is another one than that of @pieces. */
 static TarnPool *
 add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPool *fresh)
 {
@@ -332,7 +341,7 @@ add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPoo
 static TarnPool *
 get_or_make_pool (CUdevice device, CUstream stream, GError **error)
 {
-  for (;;) /* once more only if captures have begun or ended meanwhile */
+  for (;;) /* repeats only if captures have begun or ended meanwhile */
     {
       g_autoptr (TarnAllocator) pieces = NULL;
       g_autoptr (TarnPool) fresh = NULL;

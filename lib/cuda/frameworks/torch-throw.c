@@ -36,9 +36,10 @@ typedef struct
 /* A class that can be thrown. */
 typedef struct
 {
-  void *type;    /* the class's type_info */
-  void **vtable; /* the table's functions, first the destructor; each object begins with this
-                    address */
+  void *type; /* the class's type_info */
+  /* the class's table of virtual functions, from the destructor on; an object of the class begins
+   * with this address */
+  void **vtable;
 } Class;
 
 typedef struct
@@ -61,7 +62,8 @@ static const gchar *const backends[]
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in libraries of the process.  Logs a debug message if the symbol is missing. */
+/* Finds a symbol in those of @libraries that the process has loaded.  Logs a debug message if the
+ * symbol is missing. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
 {
@@ -87,12 +89,13 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   void **vtable = find (libraries, table);
 
   class->type = find (libraries, type);
-  class->vtable = vtable != NULL ? vtable + 2 : NULL; /* after the offset and the type_info */
+  class->vtable = vtable != NULL ? vtable + 2 : NULL; /* skips the offset and the type_info */
   return class->type != NULL && vtable != NULL;
 }
 
-/* Finds a symbol, and stores its address in a pointer to a function.  Is FALSE if there is no such
- * symbol.  POSIX allows that the pointer which dlsym () returns is used as a function pointer. */
+/* Finds a symbol, and stores its address in a pointer to a function.  The value of this expression
+ * is FALSE if there is no such symbol.  POSIX allows that the pointer which dlsym () returns is
+ * used as a function pointer. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 
@@ -120,7 +123,7 @@ _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
   const Class *class = is_out_of_memory ? &torch.out_of_memory : &torch.error;
   void *object;
   String string;
-  gchar allocator = 0; /* std::allocator is empty */
+  gchar allocator = 0; /* stands for a std::allocator, which has no data */
 
   if (!find_torch (&torch))
     {

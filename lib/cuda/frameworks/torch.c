@@ -23,7 +23,8 @@ format (gsize bytes)
   return g_strdup_printf ("%s %s", text, units[i]);
 }
 
-/* Describes the memory of a device's shared pool.  The caller frees the text. */
+/* Describes the memory of a device's shared pool, for an exception's message.  The caller frees the
+ * text. */
 static gchar *
 describe (CUdevice device)
 {

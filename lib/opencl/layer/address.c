@@ -1,18 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds the device address at which a piece begins.  A piece is a large buffer of the driver; each
- * buffer of the program is a range of one.  A kernel may rely on the alignment that the device
- * states for buffers (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and a range is only as aligned as its piece.
- * rusticl of Mesa 22.3 states 512 bytes but aligns its buffers to 64 bytes.  It also accepts
- * sub-buffers at any offset.  So if a driver accepts a sub-buffer at an unaligned offset, the layer
- * runs a kernel that reads the address of each piece, and the heap uses the piece from its first
- * aligned address on.  A driver that refuses such an offset, as OpenCL 3.0 says in section 5.2.1
- * (CL_MISALIGNED_SUB_BUFFER_OFFSET), aligns its buffers as stated, and the layer runs no kernel. */
+ * Finds the device address of each piece, so that the program's buffers are aligned as the device
+ * states (CL_DEVICE_MEM_BASE_ADDR_ALIGN).  A piece is a large buffer of the driver.  Each buffer of
+ * the program is a sub-buffer of a piece, and is only as aligned as the piece.
+ *
+ * A driver that refuses sub-buffers at unaligned offsets (CL_MISALIGNED_SUB_BUFFER_OFFSET), as
+ * OpenCL 3.0 demands in section 5.2.1, aligns its buffers as stated.  rusticl of Mesa 22.3 accepts
+ * such offsets.  It states 512 bytes, but aligns its buffers to 64 bytes only.  So if a driver
+ * accepts an unaligned offset, the layer runs a kernel that reads the address of each new piece,
+ * and uses the piece only from its first aligned address on. */
 
 #include "layer-private.h"
 
-/* Returns TRUE if the driver makes a sub-buffer at an unaligned offset. */
+/* Returns TRUE if the driver accepts a sub-buffer at an unaligned offset. */
 static gboolean
 takes_any_offset (const LayerContext *context)
 {
@@ -52,8 +53,8 @@ _tarn_layer_address_begin (LayerContext *context)
     _tarn_layer_driver->clReleaseProgram (program);
 }
 
-/* Enqueues the kernel that writes the address of a piece to @answer.  Makes a new kernel object for
- * each call, because threads that shared one would overwrite each other's arguments. */
+/* Enqueues a kernel that writes the device address of @piece to the buffer @answer.  Each call
+ * makes a kernel object, because threads that shared one would overwrite each other's arguments. */
 static gboolean
 enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_mem answer,
          cl_event *event)
@@ -75,7 +76,8 @@ enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_m
   return status == CL_SUCCESS;
 }
 
-/* Reads the device address of a piece.  Returns FALSE if that fails, or takes longer than 0.2 s. */
+/* Reads the device address of a piece, a large buffer of the driver.  Returns FALSE if the driver
+ * fails, or if the kernel that reads the address is not done after 0.2 s. */
 static gboolean
 ask (LayerContext *context, cl_mem piece, cl_mem answer, cl_ulong *address)
 {

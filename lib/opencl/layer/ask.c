@@ -1,29 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Asks the driver how it treats its own buffers, so that the layer can make the program's buffers,
- * which are sub-buffers, behave in the same way.  The layer asks when it first needs to know, in
- * each context, with buffers of a few bytes.
+ * Finds out how the driver treats buffers of its own, so that the layer can make the program's
+ * buffers behave in the same way.  The program's buffers are sub-buffers of pieces, the driver's
+ * large buffers.  The layer uses test buffers of a few bytes, in each context, when it first needs
+ * to know.
  *
- * A context caches the driver's answers about flags.  An answer is the flags that the driver
- * reports, or the fact that the driver refuses them.  Errors other than CL_INVALID_VALUE, such as a
- * lack of memory, are not cached. */
+ * For each set of flags that the program has asked for, a context caches the driver's answer: the
+ * flags that the driver reports for such a buffer (CL_MEM_FLAGS), or the fact that the driver
+ * refuses to make it (CL_INVALID_VALUE).  Other errors, such as a lack of memory, are not cached.
+ */
 
 #include "layer-private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The number of low bits of cl_mem_flags that keys and values of cached answers have. */
+/* The number of low bits of cl_mem_flags that a cached answer and its key can store.  The layer
+ * does not cache answers with other flags. */
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
-/* The value of a cached answer.  The lowest bit is set, so that no answer is NULL.  The next bit is
- * set if the driver refused the flags.  Otherwise the bits above them are flags. */
+/* The value of a cached answer: bits in a pointer.  Bit 0 is always set, so that no answer is NULL.
+ * Bit 1 is set if the driver refused to make the buffer.  If the driver made it, bit 1 is clear,
+ * and the flags begin at bit 2. */
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
-/* The region of the smallest sub-buffer. */
+/* The region of the smallest sub-buffer: the first byte of its buffer. */
 static const cl_buffer_region least = { 0, 1 };
 
 /* Looks up a cached answer.  Returns FALSE if there is none. */
@@ -44,7 +48,8 @@ cache_answer (LayerContext *context, gsize key, gpointer answer)
   g_hash_table_insert (context->answers, GSIZE_TO_POINTER (key), answer);
 }
 
-/* Reads the flags from a cached answer.  Returns CL_INVALID_VALUE if the driver refused them. */
+/* Sets *flags from a cached answer of the driver.  If the answer is that the driver refused to make
+ * the buffer, returns CL_INVALID_VALUE instead. */
 static cl_int
 read_answer (gpointer answer, cl_mem_flags *flags)
 {
@@ -76,8 +81,8 @@ make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
                                              status);
 }
 
-/* Makes a buffer with the flags @asked, and gets the flags that the driver then says the buffer
- * has. */
+/* Makes a test buffer with the flags @asked, sets *flags to the flags that the driver reports for
+ * this buffer, and releases it. */
 static cl_int
 ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -87,8 +92,8 @@ ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
   return buffer != NULL ? get_flags (buffer, flags) : status;
 }
 
-/* Makes a buffer with the flags @whole and a sub-buffer of it with the flags @asked, and gets the
- * flags that the driver then says the sub-buffer has. */
+/* Makes a test buffer with the flags @whole, and a sub-buffer of it with the flags @asked.  Sets
+ * *flags to the flags that the driver reports for the sub-buffer, and releases both. */
 static cl_int
 ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -105,7 +110,9 @@ ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_
   return status;
 }
 
-/* Caches the driver's answer, if the driver would give the same answer again.  Returns @status. */
+/* Caches the driver's answer about flags, and returns @status, the result of asking.  If it is
+ * CL_SUCCESS, caches *flags.  If it is CL_INVALID_VALUE, caches that the driver refuses.  Otherwise
+ * caches nothing, because the driver may answer differently the next time. */
 static cl_int
 note_answer (LayerContext *context, gsize key, cl_int status, const cl_mem_flags *flags)
 {
@@ -143,8 +150,8 @@ _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_fl
   return note_answer (context, key, ask_part (context, whole, asked, flags), flags);
 }
 
-/* Returns the driver's reference count of a buffer while the buffer has a sub-buffer.  Returns 0 if
- * the driver makes no buffer or no sub-buffer. */
+/* Makes a test buffer with a sub-buffer, and returns the reference count that the driver then
+ * reports for the buffer.  Returns 0 if the driver makes no buffer or no sub-buffer. */
 static cl_uint
 count_with_part (LayerContext *context)
 {
@@ -167,9 +174,10 @@ count_with_part (LayerContext *context)
   return references;
 }
 
-/* Returns TRUE if sub-buffers, or maps, add to a buffer's reference count.  @kept: the cached
- * answer; negative while it is unknown.  @count: makes a buffer with a sub-buffer or a map, and
- * returns its reference count, or 0 if that fails. */
+/* Returns TRUE if the driver's reference count of a buffer includes the buffer's sub-buffers, or
+ * its maps.  @count decides which: this function makes a test buffer with one sub-buffer or one
+ * map, and returns the buffer's reference count, or 0 if that fails.  @kept: the place of the
+ * cached result, which is negative while the result is unknown. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -190,20 +198,21 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* The value of an answer that the layer does not know. */
+/* The value of an answer that the layer does not know, or that did not come within 0.2 s. */
 #define UNKNOWN (-1)
 
-/* Waits for one of the layer's commands, but not for long, and releases its event.  @status: the
- * driver's result when it got the command.  Returns the command's state: more than CL_COMPLETE if
- * it is not done, or an error if it failed or the driver refused it. */
+/* Waits at most 0.2 s for a command of the layer's own, and releases the command's event.  @status:
+ * the result of the call that enqueued the command.  If it is an error, returns it.  Otherwise
+ * returns the state of the command: CL_COMPLETE, a larger value if the command is not done, or a
+ * negative error if the command failed. */
 static cl_int
 await_soon (cl_command_queue queue, cl_int status, cl_event event)
 {
   return status == CL_SUCCESS ? _tarn_layer_wait_briefly (queue, event) : status;
 }
 
-/* Returns the driver's reference count of a buffer while the buffer is mapped.  Returns 0 if the
- * driver makes no buffer or no map, or does not map soon. */
+/* Makes a test buffer, maps it, and returns the reference count that the driver then reports for
+ * the buffer.  Returns 0 if the driver fails, or if the map command is not done after 0.2 s. */
 static cl_uint
 count_with_map (LayerContext *context)
 {
@@ -222,7 +231,7 @@ count_with_map (LayerContext *context)
                       : NULL;
   if (map != NULL)
     {
-      /* Before the command is done, it may have a reference, too. */
+      /* Until the map command is done, the command may have a reference to the buffer, too. */
       if (await_soon (queue, status, event) == CL_COMPLETE)
         _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
                                                 &references, NULL);
@@ -241,7 +250,7 @@ _tarn_layer_ask_map_references (LayerContext *context)
 
 /* The device */
 
-/* Returns a string that the device reports; empty if the query fails. */
+/* Returns a string that the device reports, or an empty string if the query fails. */
 static gchar *
 get_text (cl_device_id device, cl_device_info name)
 {
@@ -268,7 +277,8 @@ get_number (cl_device_id device, cl_device_info name)
   return size == sizeof number.narrow ? number.narrow : number.wide;
 }
 
-/* Makes an image of one pixel over the start of a buffer.  Returns NULL if the driver refuses. */
+/* Makes an image of one pixel whose memory is the first byte of @buffer
+ * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  Returns NULL if the driver refuses. */
 static cl_mem
 make_image (const LayerContext *context, cl_mem buffer)
 {
@@ -284,7 +294,8 @@ make_image (const LayerContext *context, cl_mem buffer)
 /* The bytes that the layer writes to buffers and reads again. */
 static const guchar patterns[] = { 0xA5, 0x5A, 0x3C };
 
-/* Enqueues a command that writes a byte to a buffer, and waits for it as await_soon () does. */
+/* Enqueues a command that writes a byte to a buffer, and waits at most 0.2 s for the command.
+ * Returns the command's state, as await_soon () does. */
 static cl_int
 write_byte (cl_command_queue queue, cl_mem buffer, const guchar *byte)
 {
@@ -295,7 +306,7 @@ write_byte (cl_command_queue queue, cl_mem buffer, const guchar *byte)
   return await_soon (queue, status, event);
 }
 
-/* Keeps a byte for ever, because a late command may still write it. */
+/* Keeps an allocated byte for ever, because a command that is not done may still write to it. */
 static void
 keep_for_ever (guchar *byte)
 {
@@ -306,9 +317,9 @@ keep_for_ever (guchar *byte)
   kept = g_slist_prepend (kept, byte);
 }
 
-/* Compares the byte that a command read with the byte that was written before.  @state: the state
- * of the last command.  @if_failed: the result if this command failed.  Returns UNKNOWN if the
- * command is not done. */
+/* Returns TRUE if *read, a byte that a command has read from a buffer, equals *written, which an
+ * earlier command wrote there.  @state: the state of the last of these commands.  If this command
+ * failed, returns @if_failed.  If it is not done, returns UNKNOWN.  Takes over @read. */
 static gint
 compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
 {
@@ -323,8 +334,8 @@ compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
   return are_equal;
 }
 
-/* Returns TRUE if a byte that is written to a buffer can be read from its image.  Returns TRUE as
- * well if a command fails, and UNKNOWN if a command is not done soon. */
+/* Writes a byte to @buffer, and reads a byte from @image, which is made of @buffer.  Returns TRUE
+ * if the bytes are equal or a command fails, and UNKNOWN if a command is not done after 0.2 s. */
 static gint
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
@@ -342,8 +353,8 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
   return compare (read, patterns, state, TRUE);
 }
 
-/* Returns TRUE if the driver makes an image of @buffer, and the image shows the buffer's bytes.
- * Returns UNKNOWN if a command is not done soon. */
+/* Returns TRUE if the driver makes an image of @buffer, and a byte that is written to the buffer
+ * can be read from the image.  Returns UNKNOWN if a command is not done after 0.2 s. */
 static gint
 makes_image (LayerContext *context, cl_mem buffer)
 {
@@ -354,15 +365,16 @@ makes_image (LayerContext *context, cl_mem buffer)
   if (image == NULL)
     return FALSE;
   makes = queue != NULL ? reads_image (queue, buffer, image) : TRUE;
-  /* PoCL 3.1 uses an image in a command after the image was released, so a late command loses it.
-   */
+  /* PoCL 3.1 uses an image in a command even after the image was released.  So if the command that
+   * reads the image is not done yet, this function never releases the image. */
   if (makes != UNKNOWN)
     _tarn_layer_driver->clReleaseMemObject (image);
   return makes;
 }
 
-/* Returns TRUE if the driver makes an image of a sub-buffer of @buffer, and the image shows the
- * sub-buffer's bytes.  Returns UNKNOWN if a command is not done soon. */
+/* Makes a sub-buffer of @buffer, and returns TRUE if the driver makes an image of the sub-buffer,
+ * and a byte that is written to the sub-buffer can be read from the image.  Returns UNKNOWN if a
+ * command is not done after 0.2 s. */
 static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
@@ -379,8 +391,9 @@ makes_image_of_part (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes images of sub-buffers, or if it makes no images of buffers at
- * all.  Returns UNKNOWN if a command is not done soon. */
+/* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if it makes no
+ * images of whole buffers either, because then no program can expect images of buffers.  Returns
+ * UNKNOWN if a command is not done after 0.2 s. */
 static gint
 makes_images_of_parts (LayerContext *context)
 {
@@ -404,8 +417,9 @@ makes_images_of_parts (LayerContext *context)
   return makes;
 }
 
-/* Returns TRUE if a byte that is written to the buffer @from can be read from the buffer @to, and
- * UNKNOWN if a command is not done soon. */
+/* Writes a byte to the buffer @from, and reads a byte from the buffer @to.  Returns TRUE if the
+ * bytes are equal, FALSE if they differ or a command fails, and UNKNOWN if one is not done after
+ * 0.2 s. */
 static gint
 hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *byte)
 {
@@ -422,8 +436,9 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *b
   return compare (read, byte, state, FALSE);
 }
 
-/* Returns TRUE if each of two buffers gets the bytes that are written to the other one, and UNKNOWN
- * if a command is not done soon.  Writes the last byte to @one. */
+/* Returns TRUE if two buffers share their memory: each byte that is written to one of them can be
+ * read from the other.  Returns UNKNOWN if a command is not done after 0.2 s.  Writes the last of
+ * these bytes to @one, not to @other. */
 static gint
 hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
 {
@@ -435,8 +450,9 @@ hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
   return hand_over;
 }
 
-/* Keeps a buffer in the driver until all commands are done that the queue has now: the driver keeps
- * it for a last command. */
+/* Makes the driver keep @buffer until all commands that @queue has now are done, even if the caller
+ * releases the buffer.  For that, enqueues a last command that reads the buffer, because the driver
+ * keeps each buffer until the commands that use it are done. */
 static void
 keep_until_done (cl_command_queue queue, cl_mem buffer)
 {
@@ -446,9 +462,9 @@ keep_until_done (cl_command_queue queue, cl_mem buffer)
   _tarn_layer_driver->clFlush (queue);
 }
 
-/* Returns TRUE if @buffer shares its memory with a buffer that is made over the host address of
- * @buffer, and UNKNOWN if a command is not done soon.  The caller ensures that no command uses
- * @buffer yet. */
+/* Returns TRUE if @buffer shares its memory with a second buffer that this function makes over the
+ * host address of @buffer (CL_MEM_USE_HOST_PTR), and UNKNOWN if a command is not done after 0.2 s.
+ * The caller ensures that no command uses @buffer yet. */
 static gint
 shares_address (LayerContext *context, cl_mem buffer)
 {
@@ -490,10 +506,11 @@ _tarn_layer_ask_addresses (LayerContext *context)
   return known == TRUE;
 }
 
-/* PoCL up to 7.0 makes images of buffers, but not of sub-buffers (seen).  rusticl of Mesa 22.3
- * makes images of sub-buffers that begin where the whole buffer begins (seen).  Call this only for
- * programs that want images of buffers, because PoCL 3.1 never frees a context that had such an
- * image. */
+/* Finds out whether the driver makes correct images of sub-buffers.  Two drivers do not (seen).
+ * PoCL up to 7.0 makes images of whole buffers, but none of sub-buffers.  rusticl of Mesa 22.3
+ * makes an image of a sub-buffer, but the image begins where the whole buffer begins.  Call this
+ * function only for programs that want images of buffers, because it makes such an image, and PoCL
+ * 3.1 never frees a context in which one was made. */
 gboolean
 _tarn_layer_ask_images (LayerContext *context)
 {
@@ -509,8 +526,8 @@ _tarn_layer_ask_images (LayerContext *context)
   return known == TRUE;
 }
 
-/* Returns TRUE if a device is PoCL's.  @version: set to PoCL's major version, or to 0 before PoCL
- * 4.0, which does not report its version. */
+/* Returns TRUE if a device belongs to PoCL, an OpenCL driver.  Sets *version to PoCL's major
+ * version, or to 0 if PoCL is older than 4.0: these versions do not report their number. */
 static gboolean
 is_pocl (cl_device_id device, guint64 *version)
 {
@@ -523,8 +540,8 @@ is_pocl (cl_device_id device, guint64 *version)
   return pocl != NULL;
 }
 
-/* Returns TRUE if the driver cannot copy boxes or images from or to a sub-buffer.  PoCL 3.1 to 6.0
- * crash when they try (seen). */
+/* Returns TRUE if the driver can copy neither boxes (clEnqueueCopyBufferRect ()) nor images from or
+ * to a sub-buffer.  PoCL 3.1 to 6.0 crash when they try (seen). */
 static gboolean
 copies_by_pieces (cl_device_id device)
 {
@@ -533,10 +550,10 @@ copies_by_pieces (cl_device_id device)
   return is_pocl (device, &version) && version < 7;
 }
 
-/* Returns TRUE if the layer should record the host addresses of pieces, the driver's buffers that
- * contain the program's.  PoCL makes no images of sub-buffers, but on a device that is the host's
- * processor it makes an image of the sub-buffer's host address.  For other devices it would copy
- * the memory. */
+/* Returns TRUE if the layer should record the host addresses of pieces, the driver's large buffers.
+ * PoCL makes no images of sub-buffers.  So the layer makes a buffer over the host address of the
+ * sub-buffer's memory, and an image of this buffer, but only if the device is the host's processor:
+ * for other devices PoCL would copy the memory. */
 static gboolean
 notes_addresses (cl_device_id device)
 {
@@ -546,7 +563,7 @@ notes_addresses (cl_device_id device)
          && (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Returns TRUE if the driver cannot copy from a sub-buffer to an image.  rusticl of Mesa 22.3
+/* Returns TRUE if the driver cannot copy between a sub-buffer and an image.  rusticl of Mesa 22.3
  * copies from the beginning of the whole buffer, wherever the sub-buffer begins (seen). */
 static gboolean
 copies_images_by_pieces (cl_device_id device)
@@ -571,8 +588,9 @@ has_markers (cl_device_id device)
   return sscanf (version, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
 }
 
-/* Returns the alignment that sub-buffers need, in bytes.  For images that are made of buffers, the
- * device states an alignment in pixels; a pixel has up to 16 bytes. */
+/* Returns the alignment that sub-buffers need, in bytes: the alignment of buffers, or that of
+ * images made of buffers if it is larger.  The device states the alignment of images in pixels,
+ * which have up to 16 bytes. */
 static gsize
 get_alignment (cl_device_id device)
 {
@@ -596,8 +614,8 @@ count_references (const LayerContext *context)
   return n;
 }
 
-/* Returns TRUE if a buffer adds to the reference count of its context.  The context must be new: no
- * other thread may change its reference count meanwhile. */
+/* Returns TRUE if the driver's reference count of a context includes the context's buffers.  The
+ * context must be new, so that no other thread changes its reference count meanwhile. */
 static gboolean
 counts_objects (const LayerContext *context)
 {
@@ -613,8 +631,9 @@ counts_objects (const LayerContext *context)
   return with_buffer > before;
 }
 
-/* Prepares the reading of addresses in address.c.  With some drivers, the objects made for that add
- * to the context's reference count; sets own_references to their number. */
+/* Makes the objects with which address.c finds the device addresses of pieces (the driver's large
+ * buffers).  With some drivers these objects add to the context's reference count, which the
+ * program can query.  Sets own_references to the number of references that they added. */
 static void
 begin_address (LayerContext *context)
 {

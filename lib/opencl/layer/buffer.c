@@ -1,9 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Buffers: OpenCL 3.0 specification, sections 5.2.1, "Creating Buffer Objects", and 5.5.1,
- * "Retaining and Releasing Memory Objects".  A buffer from a pool is a sub-buffer of a piece, a
- * large buffer that the layer got from the driver. */
+ * Buffers and sub-buffers of the program: OpenCL 3.0 specification, sections 5.2.1, "Creating
+ * Buffer Objects", and 5.5.1, "Retaining and Releasing Memory Objects".  A buffer from a pool has a
+ * block of the pool's memory, and is a sub-buffer of a piece, a large buffer that the layer got
+ * from the driver.  A buffer has ended, and is called released, when the program has dropped its
+ * last reference.  The layer destroys a released buffer when the commands that use it are done, or
+ * need not be waited for. */
 
 #include "layer-private.h"
 
@@ -32,7 +35,8 @@ buffer_finalize (gpointer record)
   g_free (self);
 }
 
-/* Makes the record of a handle, with one reference, which destroy () drops. */
+/* Makes the record of a buffer or image that has the driver's handle @handle.  Returns the record
+ * with one reference, which destroy () drops. */
 static LayerBuffer *
 buffer_new (cl_mem handle, LayerContext *context, gsize offset, gsize size, cl_mem_flags asked)
 {
@@ -58,11 +62,12 @@ _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset)
   return piece;
 }
 
-/* The end */
+/* The end of a buffer */
 
 static void end_buffer (LayerBuffer *self);
 
-/* Drops one of the program's references to a buffer.  Ends the buffer if that was the last. */
+/* Drops one of the program's references to a buffer.  If it was the last, ends the buffer: the
+ * layer destroys it now, or after the commands that use it. */
 static void
 release (LayerBuffer *self)
 {
@@ -98,8 +103,8 @@ call_back (LayerBuffer *self)
     }
 }
 
-/* Releases the handle of a sub-buffer, or of an image that is made of a buffer, and its reference
- * to the buffer that it is made of. */
+/* Destroys a sub-buffer of the program's, or an image that is made of a buffer: releases its
+ * handle, and drops its reference to the buffer that it is made of. */
 static void
 destroy_part (LayerBuffer *self)
 {
@@ -112,8 +117,8 @@ destroy_part (LayerBuffer *self)
   release (self->whole);
 }
 
-/* Releases the handle and frees the memory of a buffer or an image from a pool.  Drops a reference
- * to its record. */
+/* Frees the memory of a buffer or an image from a pool, releases a buffer's sub-buffer to the
+ * driver, and drops a reference to the record @data. */
 static void
 free_memory (gpointer data)
 {
@@ -130,11 +135,13 @@ free_memory (gpointer data)
     _tarn_layer_context_trim (self->context);
 }
 
-/* Destroys a buffer or an image from a pool.  Keeps a buffer's sub-buffer as a spare for the next
- * buffer, except in two cases.  If the buffer is still mapped, the driver may know the map by the
- * sub-buffer.  If the layer is blind, because the program uses functions of extensions, commands
- * that the layer did not see may use the sub-buffer; serve () gives such memory to no other
- * buffer. */
+/* Destroys a buffer or an image from a pool.  Keeps a buffer's sub-buffer as a spare for a later
+ * buffer, except in three cases:
+ * - TARN_DEBUG checks the context's buffers: the debug thread then releases the sub-buffer.
+ * - The buffer is still mapped.  The driver may know the map by the sub-buffer.
+ * - The layer is blind: the program uses functions of extensions that the layer does not know.
+ *   Commands that the layer did not see may use the sub-buffer.  serve () gives such memory to no
+ *   other buffer. */
 static void
 destroy_whole (LayerBuffer *self)
 {
@@ -149,8 +156,8 @@ destroy_whole (LayerBuffer *self)
     free_memory (_tarn_layer_ref (self));
 }
 
-/* Destroys a buffer that has ended.  The caller makes sure that the buffer's commands are done, or
- * that nobody needs to wait for them. */
+/* Destroys a buffer to which the program has no reference.  The caller makes sure that the commands
+ * that use the buffer are done, or that nobody needs to wait for them. */
 static void
 destroy (LayerBuffer *self)
 {
@@ -179,9 +186,10 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   g_assert (n > 0);
 }
 
-/* Makes the end of a buffer wait for one command that uses the buffer, by the command's event.
- * Returns FALSE if the use has no event, or if the command is known to be done.  Then the caller
- * calls wait_for_queue () instead. */
+/* Postpones the destruction of a released buffer until one command that uses it is done, which the
+ * command's event tells.  Returns FALSE, and does nothing, if @use has no event, or if the command
+ * is known to be done.  Then the caller calls wait_for_queue () instead.  @notify: the driver shall
+ * call back when the command is done. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
@@ -192,13 +200,14 @@ wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
   return TRUE;
 }
 
-/* Makes the buffer wait for all commands of a use's queue, if those up to the use are not done. */
+/* Postpones the destruction of a released buffer until all commands are done that the queue of @use
+ * has had so far.  Does nothing if the commands up to the number of @use are done already. */
 static void
 wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use))
-    /* The count stays above 0: destroy_after_commands () holds 1. */
+    /* @waits stays above 0, because destroy_after_commands () has added 1 to it. */
     __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
     _tarn_layer_queue_put_marker (use->queue, TRUE);
@@ -206,7 +215,8 @@ wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
     _tarn_layer_queue_put_marker_if_many (use->queue);
 }
 
-/* Makes a buffer that has ended wait for the commands of all its uses, and then destroys it. */
+/* Destroys a released buffer as soon as all commands that use it are done: at once, or later, when
+ * the layer sees that the last of them is done. */
 static void
 destroy_after_commands (LayerBuffer *self)
 {
@@ -228,8 +238,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* Records the uses of a sub-buffer or image as uses of the buffer that it is made of, because its
- * commands use that buffer's memory. */
+/* Records each command that uses @self, a sub-buffer or an image that is made of a buffer, as a use
+ * of that buffer, because the command uses the buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {
@@ -241,7 +251,7 @@ pass_uses_to_whole (LayerBuffer *self)
     }
 }
 
-/* Marks a buffer as ended.  Returns TRUE if it has destructor callbacks. */
+/* Marks a buffer as ended, that is, released by the program.  Returns TRUE if it has callbacks. */
 static gboolean
 set_ended (LayerBuffer *self)
 {
@@ -252,9 +262,10 @@ set_ended (LayerBuffer *self)
   return self->callbacks != NULL;
 }
 
-/* Returns TRUE if a buffer or image that ends may be destroyed before its commands are done.  A
- * disguised image may not: the driver does not know that its commands use the memory of the piece,
- * and PoCL 3.1 reads the image's object in a kernel after the object was released. */
+/* Returns TRUE if a released buffer or image may be destroyed before the commands that use it are
+ * done.  An image that the layer made over the host address of a buffer (is_disguised) may not.
+ * The driver does not know that the image's commands use the buffer's memory, and PoCL 3.1 reads
+ * the image's object in a kernel even after the object was released. */
 static gboolean
 may_end_early (const LayerBuffer *self)
 {
@@ -262,7 +273,7 @@ may_end_early (const LayerBuffer *self)
                              : _tarn_layer_context_try_early_reuse (self->context);
 }
 
-/* Ends a buffer to which the program has dropped its last reference. */
+/* Destroys a buffer that the program has released, now or after the commands that use it. */
 static void
 end_buffer (LayerBuffer *self)
 {
@@ -279,10 +290,11 @@ end_buffer (LayerBuffer *self)
     destroy (self);
 }
 
-/* The beginning */
+/* The beginning of a buffer */
 
-/* Allocates a block.  If the pool has no memory, polls and retries; then waits for commands,
- * returns cached memory to the driver, and retries again. */
+/* Allocates a block from a pool.  If the pool has no memory, asks the driver which commands of
+ * released buffers are done, and retries.  If that fails, too, waits for commands, returns cached
+ * memory to the driver, and retries again. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
@@ -290,7 +302,7 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
   if (block != NULL)
     return block;
-  /* The commands of some released buffers may be done already: retry without a wait first. */
+  /* The commands of some released buffers may be done already, so retry once without a wait. */
   _tarn_layer_context_poll (context);
   block = tarn_pool_allocate (pool, size, NULL);
   if (block != NULL)
@@ -299,13 +311,15 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* The smallest request that always polls for released buffers, in bytes.  Such a request takes long
- * anyway, and without a poll, released buffers of this size would keep their memory for longer. */
+/* The size in bytes from which on each request for a buffer polls, that is, asks the driver whether
+ * the commands of released buffers are done.  Such a request takes long anyway, and without a poll,
+ * released buffers of this size would keep their memory for longer. */
 #define LARGE ((gsize) 256 << 10)
 
-/* The largest size that the layer rounds up, in bytes.  By rounding, small buffers of nearly equal
- * size get blocks of equal size, at most an eighth or 511 bytes larger than asked.  The fewer sizes
- * there are, the more often a cached block already has a spare sub-buffer. */
+/* The size in bytes of the largest buffers whose size the layer rounds up.  Buffers of nearly equal
+ * size then get blocks of equal size, at most an eighth or 511 bytes larger than the program asked
+ * for.  The fewer sizes there are, the more often a cached block still has the sub-buffer of an
+ * earlier buffer, so that the layer need not make a new one. */
 #define MAX_ROUNDED ((gsize) 64 << 10)
 
 /* Returns the size of the block for a buffer of @size bytes. */
@@ -319,8 +333,9 @@ round_size (gsize size)
              : (size + step - 1) / step * step;
 }
 
-/* Polls for released buffers, returns to the driver the memory that the pool caches without need,
- * and allocates a block for a buffer of @size bytes.  @memory: the pool's kind of memory. */
+/* Allocates a block for a buffer of @size bytes.  Before that, looks for released buffers whose
+ * commands are done, and returns to the driver the memory that the pool has cached without need.
+ * @memory: the kind of memory that @pool has. */
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, LayerMemory memory, gsize size, GError **error)
 {
@@ -336,7 +351,7 @@ get_block (LayerContext *context, TarnPool *pool, LayerMemory memory, gsize size
   return allocate (context, pool, round_size (size), error);
 }
 
-/* Writes the bytes at @host into a new buffer, and waits for that.  Returns FALSE if it fails. */
+/* Writes the bytes at @host into a new buffer's block, and waits.  Returns FALSE if that fails. */
 static gboolean
 set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
 {
@@ -353,8 +368,8 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
                 == CL_SUCCESS;
 }
 
-/* Gets the sub-buffer for a block, and writes the bytes at @host to it if @host is not NULL.
- * Returns NULL if that fails. */
+/* Returns the driver's sub-buffer for a block, after it has written the bytes at @host to the block
+ * if @host is not NULL.  Returns NULL if one of the two fails. */
 static LayerSub *
 get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
@@ -366,9 +381,9 @@ get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpo
   return NULL;
 }
 
-/* Serves a buffer from a pool.  If it returns NULL and leaves *status as CL_SUCCESS, the driver is
- * to make the buffer.  If it returns NULL and sets *status to an error, the program gets that
- * error. */
+/* Makes a buffer of the program's with memory from a pool, and returns its handle.  If it returns
+ * NULL and leaves *status as CL_SUCCESS, the driver is to make the buffer.  If it returns NULL and
+ * sets *status to an error, the program gets that error. */
 static cl_mem
 serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl_int *status)
 {
@@ -404,7 +419,7 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
   return got->handle;
 }
 
-/* Returns @buffer and its status, as clCreateBuffer () returns them. */
+/* Returns @buffer, and sets *status_ret to @status if @status_ret is not NULL. */
 static cl_mem
 answer (cl_mem buffer, cl_int status, cl_int *status_ret)
 {
@@ -428,8 +443,8 @@ _tarn_layer_try_make_room (cl_context handle, cl_int status)
   return TRUE;
 }
 
-/* Counts a request that was passed on to the driver.  If the driver refused it, and @buffer is
- * NULL, counts no reason and no bytes. */
+/* Counts a request for a buffer that the layer passed on to the driver.  @reason: why it did.
+ * @buffer: NULL if the driver refused; then counts neither the reason nor the bytes. */
 static void
 count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
 {
@@ -478,9 +493,10 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   return answer (buffer, status, status_ret);
 }
 
-/* Parts: sub-buffers of a program's buffer, and images made of it */
+/* Parts: sub-buffers of a program's buffer, and images made of one */
 
-/* Connects a part, which is a sub-buffer or an image, with the buffer that it is made of. */
+/* Makes the new record @part, of a sub-buffer or image that is made of a buffer, refer to the
+ * record @whole of that buffer, and adds @part to the table of records. */
 static void
 add_part (LayerBuffer *whole, LayerBuffer *part)
 {
@@ -490,8 +506,9 @@ add_part (LayerBuffer *whole, LayerBuffer *part)
   _tarn_layer_list (part);
 }
 
-/* Checks the arguments of clCreateSubBuffer () against the program's buffer.  Finds the flags that
- * the driver would report for the sub-buffer. */
+/* Checks the arguments of clCreateSubBuffer () for a buffer from a pool.  Returns CL_SUCCESS, or
+ * the error that the program gets.  Sets *flags to the flags that queries report for the
+ * sub-buffer. */
 static cl_int
 check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type type,
             const cl_buffer_region *region, cl_mem_flags *flags)
@@ -505,9 +522,10 @@ check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type 
   return _tarn_layer_ask_part_flags (whole->context, whole->asked, asked, flags);
 }
 
-/* Returns the flags for the driver's clCreateSubBuffer ().  A sub-buffer that the program makes
- * without access flags inherits those of its buffer.  The driver would make it inherit those of the
- * piece. */
+/* Returns the flags for the driver's clCreateSubBuffer () when the program makes a sub-buffer of
+ * @whole.  If the program gives no access flags, the sub-buffer has to inherit those of @whole.
+ * But the driver makes the sub-buffer from the piece, a large buffer that contains @whole, so the
+ * sub-buffer would inherit the flags of the piece. */
 static cl_mem_flags
 inherit (const LayerBuffer *whole, cl_mem_flags asked)
 {
@@ -518,7 +536,7 @@ inherit (const LayerBuffer *whole, cl_mem_flags asked)
   return asked;
 }
 
-/* Makes a sub-buffer of a program's buffer that is from a pool. */
+/* Makes a sub-buffer of @whole, a buffer of the program's from a pool, and its record. */
 static cl_mem
 make_part (LayerBuffer *whole, cl_mem_flags asked, const cl_buffer_region *region,
            cl_mem_flags flags, cl_int *status)
@@ -549,7 +567,8 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_typ
   cl_mem part = NULL;
   cl_int status;
 
-  /* The driver refuses a sub-buffer of a sub-buffer or of an image. */
+  /* The driver makes the sub-buffers of buffers that are not from a pool.  It refuses to make
+   * sub-buffers of sub-buffers and of images. */
   if (whole == NULL || whole->whole != NULL || whole->is_image)
     return _tarn_layer_driver->clCreateSubBuffer (buffer, asked, type, info, status_ret);
   status = check_part (whole, asked, type, info, &flags);
@@ -579,8 +598,8 @@ _tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image)
   return part;
 }
 
-/* Passes clSVMAlloc () on to the driver.  If it fails, returns cached memory to the driver, and
- * retries. */
+/* Passes clSVMAlloc () on to the driver.  If it fails, returns memory that pools cache to the
+ * driver, and retries. */
 void *CL_API_CALL
 layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
 {

@@ -1,16 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands whose call names the buffers that they use.  Kernel launches are in kernel.c.  The layer
- * records a command as a use of its buffers after the driver has accepted the command.  Until then
- * the layer retains the buffers.  If another thread waits for the queue to finish during the
- * driver's call, that wait may or may not include the command. */
+ * OpenCL commands whose call names the buffers that they use.  (Kernel launches are in kernel.c.)
+ * After the driver has accepted a command, the layer gives it a number, and records it as a use of
+ * each of its buffers.  During the driver's call, the layer has references to the buffers, so they
+ * do not end before the command is recorded.  If another thread calls clFinish () during the
+ * driver's call, clFinish () may or may not wait for the command.  So when clFinish () returns, the
+ * layer counts only those commands as done that had a number before it was called. */
 
 #include "layer-private.h"
 
-/* Returns TRUE if the layer needs the command's event.  It does if the queue is out of order,
- * because then only the event tells when the command is done.  It also does if one of the command's
- * buffers has destructor callbacks. */
+/* Returns TRUE if the layer needs the command's event.  It needs the event if the queue is out of
+ * order, because then nothing else tells when the command is done.  It also needs the event if one
+ * of the command's buffers has destructor callbacks, which must not come late. */
 static gboolean
 wants_event (LayerCommand *self)
 {
@@ -25,9 +27,10 @@ wants_event (LayerCommand *self)
   return wants;
 }
 
-/* Stores where a command's event will be: in the program's *event, or in the layer's own event if
- * the program wants none and the layer needs one.  Stores the number of the queue's latest
- * command, too.  Call this after the layer has taken references to the command's buffers. */
+/* Stores the place to which the driver will write the command's event: the program's *event, or
+ * self->own if the program wants no event but the layer needs one.  Also stores the number of the
+ * queue's latest command.  Call this after the layer has taken references to the command's buffers.
+ */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {
@@ -61,8 +64,8 @@ _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
   prepare (self, event);
 }
 
-/* Records the command as a use of each of its buffers.  The last buffer takes over self->own, the
- * layer's own event. */
+/* Records the command as a use of each of its buffers.  The last buffer takes over the reference
+ * self->own, the event that only the layer wanted. */
 static void
 note_uses (LayerCommand *self)
 {
@@ -108,10 +111,11 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 
 #define SPLICE(...) __VA_ARGS__
 
-/* The layer checks ranges because the driver's sub-buffer may be larger than the program's buffer,
- * and because some drivers do not check ranges.  After a buffer from a pool comes the memory of
- * other buffers.  After a sub-buffer of the program's comes more of the same buffer, so there the
- * layer checks only the end of that buffer, and leaves the rest to the driver. */
+/* Checks that the range that a command uses is within a buffer.  The driver's check does not
+ * suffice: the driver's sub-buffer may be larger than the program's buffer, and some drivers do not
+ * check ranges.  Beyond a buffer from a pool is the memory of other buffers.  Beyond a sub-buffer
+ * that the program made is more of the program's buffer, so there the layer checks only that the
+ * range ends within that buffer, and leaves the rest to the driver. */
 gboolean
 _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 {
@@ -126,8 +130,9 @@ _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 #define IS_WITHIN(i, offset, size)                                                                 \
   _tarn_layer_is_within (_tarn_layer_command_get (&command, i), offset, size)
 
-/* Defines a command that uses the objects named last.  The command fails with CL_INVALID_VALUE if
- * @right is FALSE. */
+/* Defines the layer's function for a command that uses the memory objects in the last arguments.
+ * If @right is FALSE, the function returns CL_INVALID_VALUE and does not call the driver.
+ * @blocking: the driver's call waits for the command. */
 #define COMMAND(name, right, blocking, parameters, arguments, ...)                                 \
   cl_int CL_API_CALL layer_##name (cl_command_queue queue, SPLICE parameters, cl_uint n_waits,     \
                                    const cl_event *waits, cl_event *event)                         \
@@ -171,7 +176,7 @@ COMMAND (clEnqueueCopyImage, TRUE, FALSE,
           const size_t *region),
          (from, to, from_origin, to_origin, region), from, to)
 
-/* Returns TRUE if the layer has a record of one of the objects. */
+/* Returns TRUE if one of @objects is from a pool, or is made of an object from a pool. */
 static gboolean
 has_ours (const cl_mem *objects, guint n)
 {
@@ -186,9 +191,10 @@ has_ours (const cl_mem *objects, guint n)
   return found;
 }
 
-/* Migrates objects.  If one is from a pool, drops CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, because
- * the driver might apply that flag to the whole piece, with other buffers of the program in it.
- * The flag is only a hint. */
+/* Passes clEnqueueMigrateMemObjects () on to the driver.  If an object is from a pool, drops the
+ * flag CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, because the driver might apply it to the whole
+ * piece, a large buffer that contains other buffers of the program, too.  To drop the flag is
+ * allowed, because it is only a hint. */
 cl_int CL_API_CALL
 layer_clEnqueueMigrateMemObjects (cl_command_queue queue, cl_uint n, const cl_mem *objects,
                                   cl_mem_migration_flags flags, cl_uint n_waits,

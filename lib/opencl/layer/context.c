@@ -1,16 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts.  If a context has several devices, the driver, not a pool, makes the context's buffers.
- * The reason is that a driver may move a whole piece (a large buffer that contains buffers of the
- * program) to another device, although only one buffer in the piece is used there. */
+ * The program's contexts: their pools, and the order of their queues.  If a context has several
+ * devices, the driver makes its buffers, not a pool.  The reason: a buffer from a pool is a range
+ * of a piece, a large buffer of the driver.  When one buffer is used on a device, the driver may
+ * move the whole piece there, together with buffers that are used on another device. */
 
 #include "layer-private.h"
 
 #include <string.h>
 
-/* The flags of buffers that may come from a pool.  clCreateSubBuffer () accepts each of these
- * flags, or a sub-buffer inherits it from its piece. */
+/* The flags that a buffer from a pool may have.  A buffer from a pool is the driver's sub-buffer of
+ * a piece, a large buffer.  So each of these flags is one that clCreateSubBuffer () accepts, or one
+ * that the sub-buffer inherits from the piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
 /* Pools, and which buffers may come from them */
@@ -133,9 +135,9 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
   }
 }
 
-/* Returns an event that is done when the commands of @queue up to @number are done, and later
- * commands as well.  Returns NULL if the commands up to @number are known to be done.  @queue: the
- * context's only queue until now. */
+/* Enqueues a marker on @queue, the context's only queue until now.  Returns the marker's event,
+ * which is done when all commands are done that the queue has had so far.  Returns NULL if the
+ * commands up to @number are known to be done. */
 static cl_event
 record_event (LayerQueue *queue, guint64 number)
 {
@@ -146,12 +148,12 @@ record_event (LayerQueue *queue, guint64 number)
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
     {
-      /* Another queue will wait for the marker, which runs only after a flush. */
+      /* Another queue will wait for the marker, which may run only after a flush. */
       _tarn_layer_driver->clFlush (queue->base.handle);
       return event;
     }
-  /* clFinish () cannot hang: no command waits for the program, because every user event is
-   * complete. */
+  /* This call of clFinish () cannot hang: commands can wait for the program only by user events,
+   * and all of these are complete. */
   _tarn_layer_driver->clFinish (queue->base.handle);
   return NULL;
 }
@@ -166,10 +168,11 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
   self->only_queue = only_queue;
 }
 
-/* Ends the time in which a context has only one queue.  If memory was reused before the commands on
- * that queue were done, new queues must wait for these commands.  In this case, sets
- * LAYER_BECOMING_MANY and returns a reference to the queue; the caller must set LAYER_MANY_QUEUES
- * later.  Otherwise returns NULL.  @queue: as for _tarn_layer_context_end_one_queue (). */
+/* Ends the state LAYER_ONE_QUEUE, in which released memory is reused at once because the context
+ * has only one queue.  If memory was reused before the commands that used it were done, new queues
+ * have to wait for these commands.  In this case, sets the state LAYER_BECOMING_MANY and returns a
+ * reference to the queue that has these commands; the caller must set LAYER_MANY_QUEUES later.
+ * Otherwise returns NULL.  @queue: as for _tarn_layer_context_end_one_queue (). */
 static LayerQueue *
 begin_many_queues (LayerContext *self, LayerQueue *queue)
 {
@@ -214,9 +217,9 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
     _tarn_layer_release_event (before);
 }
 
-/* Makes the only queue of a context its only_queue, if the queue is in order, every user event is
- * complete, and the commands of earlier queues are done.  Does nothing while the context has its
- * only_queue, or has had no queue. */
+/* Enters the state LAYER_ONE_QUEUE, in which released memory is reused at once, if the context has
+ * exactly one queue, this queue is in order, every user event is complete, and the commands of
+ * earlier queues are done.  Does nothing unless the state is LAYER_MANY_QUEUES. */
 static void
 begin_one_queue (LayerContext *self)
 {
@@ -231,8 +234,10 @@ begin_one_queue (LayerContext *self)
   set_order_locked (self, LAYER_ONE_QUEUE, queue);
 }
 
-/* Makes a new queue wait for only_event, if it is not NULL.  The caller has added 1 to n_joining,
- * so the event does not change. */
+/* Makes a new queue wait for only_event, if that is not NULL.  While the context had only one
+ * queue, memory was reused before the commands that used it were done.  The event is done when
+ * these commands are done.  The caller has added 1 to n_joining, so no other thread replaces the
+ * event. */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -249,8 +254,9 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
     _tarn_layer_driver->clWaitForEvents (1, &event);
 }
 
-/* Adds a queue to the context's list.  If it is the context's first queue and in order, also makes
- * it the only queue, and returns TRUE.  Otherwise adds 1 to n_joining. */
+/* Adds a queue to the context's list.  If the queue is in order and the context's first, makes it
+ * the only queue (LAYER_ONE_QUEUE), and returns TRUE.  Otherwise adds 1 to n_joining, because the
+ * caller has to make the queue wait for only_event, and returns FALSE. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -349,8 +355,8 @@ _tarn_layer_context_end_await (LayerContext *self)
 
 /* Waiting for commands */
 
-/* Returns a reference to the queue that is polled next, in turn.  Returns NULL if the context has
- * no queue. */
+/* Returns a reference to the next of the context's queues to poll; each call returns another queue,
+ * in turn.  Returns NULL if the context has no queue. */
 static LayerQueue *
 next_queue (LayerContext *self)
 {
@@ -363,7 +369,7 @@ next_queue (LayerContext *self)
 }
 
 /* The shortest time between two polls by _tarn_layer_context_poll_if_due (), in microseconds.  A
- * poll asks the driver, which may take longer than the rest of an allocation. */
+ * poll asks the driver about commands, which may take longer than the rest of an allocation. */
 #define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
 void
@@ -408,8 +414,8 @@ _tarn_layer_context_may_wait (LayerContext *self)
   return __atomic_load_n (&self->n_user_events, __ATOMIC_ACQUIRE) == 0;
 }
 
-/* The longest time that _tarn_layer_context_finish () polls, in microseconds.  Commands that wait
- * for the program may never be done. */
+/* The longest time for which _tarn_layer_context_finish () polls, in microseconds.  It needs a
+ * limit, because a command may wait for a user event that the program never completes. */
 #define MAX_FINISH G_TIME_SPAN_SECOND
 
 void
@@ -443,9 +449,10 @@ _tarn_layer_context_wait (LayerContext *self)
   return waited;
 }
 
-/* The longest time that a request for memory waits while the debug thread checks freed buffers, in
- * microseconds.  A check waits for commands of the driver.  If the request comes from a callback of
- * the program, the driver may run no command until the callback returns. */
+/* The longest time for which a request for memory waits while the debug thread checks released
+ * buffers (TARN_DEBUG), in microseconds.  It needs a limit: a check waits for commands of the
+ * driver, but if the request comes from a callback that the driver called, the driver may run no
+ * command until the callback returns. */
 #define MAX_DRAIN G_TIME_SPAN_SECOND
 
 void
@@ -464,7 +471,8 @@ _tarn_layer_context_make_room (LayerContext *self)
 
 /* The program's contexts */
 
-/* Frees a context after its last user.  The context's pools are gone. */
+/* Frees the record of a context that has no user any more.  Its users were the context itself and
+ * the allocators of its pools, so the pools are freed already. */
 static void
 free_rest (LayerContext *self)
 {
@@ -503,8 +511,8 @@ _tarn_layer_context_drop_user (LayerContext *self)
     free_rest (self);
 }
 
-/* Releases a context's pools and drops the context as its own user.  Another thread that runs
- * tarn_debug_check () may use an allocator, and so the context, for longer. */
+/* Releases a context's pools, and drops the context as its own user.  That frees the record, unless
+ * another thread that runs tarn_debug_check () still uses an allocator of the context. */
 static void
 finalize_now (gpointer data)
 {
@@ -517,8 +525,8 @@ finalize_now (gpointer data)
   _tarn_layer_context_drop_user (self);
 }
 
-/* Frees a context whose record has no reference.  If the context is debugged, the debug thread
- * frees it, after it has checked the buffers that were freed. */
+/* Frees a context whose record has no reference any more.  If TARN_DEBUG checks the context's
+ * buffers, the debug thread frees the context, after it has checked the released buffers. */
 static void
 context_finalize (gpointer record)
 {
@@ -547,8 +555,8 @@ get_only_device (cl_context handle)
   return *devices;
 }
 
-/* Makes the record of a context that the driver has made.  @handle: NULL if the driver failed.
- * Returns @handle. */
+/* Makes the record of a context that the driver has made.  @handle: the driver's handle, or NULL if
+ * the driver failed; then makes no record.  Returns @handle. */
 static cl_context
 add_context (cl_context handle)
 {
@@ -607,8 +615,8 @@ layer_clRetainContext (cl_context handle)
   return status;
 }
 
-/* Returns the number of the driver's objects that the layer made in a context as pieces and as its
- * own queue. */
+/* Returns the number of the driver's objects that the layer has made in a context for itself: its
+ * pieces, large buffers that contain the program's buffers, and a queue for its own commands. */
 static cl_uint
 count_pieces (LayerContext *self)
 {
@@ -620,8 +628,8 @@ count_pieces (LayerContext *self)
   return n;
 }
 
-/* Returns the number of references to the context that the layer's own objects hold in the
- * driver. */
+/* Returns the number of references to the context that the driver counts for objects which the
+ * layer has made for itself.  The program must not see these references. */
 static cl_uint
 count_own (LayerContext *self)
 {
@@ -642,10 +650,11 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
   return status;
 }
 
-/* Prepares the record of a context that the program has released.  Frees the memory that the layer
- * has cached for it, and makes the driver call back when the commands of its queues are done,
- * because maybe no later call of the program polls them.  Its buffers keep the context alive in
- * the driver, so its record stays until they are gone. */
+/* Prepares the record of a context for the time after the program has released the context.  The
+ * context's buffers keep the context alive in the driver, so the layer keeps its record until they
+ * are gone.  Frees the sub-buffers and images that the layer has cached for the context.  Makes the
+ * driver call back when the commands of the context's queues are done, because the program may make
+ * no more calls in which the layer could poll them. */
 static void
 end_context (LayerContext *self)
 {

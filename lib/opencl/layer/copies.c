@@ -5,16 +5,16 @@
  * OpenCL 3.0 specification, sections 5.2.2, "Reading, Writing and Copying Buffer Objects", and
  * 5.3.5, "Copying between Image and Buffer Objects".
  *
- * A buffer of the program is a sub-buffer of a piece, a large buffer of the driver.  Some drivers
- * check that a box is within the piece, but not that it is within the sub-buffer.  After the
- * sub-buffer come other buffers of the program, so the layer checks that itself.  Some drivers
- * cannot copy boxes of sub-buffers at all; for these, the layer enqueues a copy within the
- * pieces. */
+ * A buffer of the program is the driver's sub-buffer of a piece, a large buffer of the driver.
+ * Some drivers check that a box is within the piece, but not that it is within the sub-buffer.
+ * Other buffers of the program come after the sub-buffer, so the layer checks itself that the box
+ * is within the program's buffer.  Some drivers cannot copy boxes of sub-buffers at all.  For
+ * these, the layer enqueues a copy from piece to piece. */
 
 #include "layer-private.h"
 
-/* A box in a buffer.  The members @row and @slice are the row pitch and the slice pitch, in bytes;
- * they are not 0 unless the box is empty. */
+/* The place of a box in a buffer.  @row and @slice are the row pitch and the slice pitch in bytes,
+ * also if the program passed 0 for them: they are 0 only if the box is empty. */
 typedef struct
 {
   cl_mem object;
@@ -44,8 +44,8 @@ ends_within (gsize size, const Box *box, const size_t *region)
          && add_product (&end, region[2] - 1, box->slice) && end <= size;
 }
 
-/* Sets @box from the arguments of a command.  Returns FALSE if they are invalid; then the driver is
- * to report what is wrong. */
+/* Sets @box from the arguments of a command.  Returns FALSE if the arguments are invalid.  Then the
+ * caller passes the command to the driver, which returns the error. */
 static gboolean
 read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, size_t row,
           size_t slice)
@@ -60,11 +60,12 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Returns TRUE if a box is within a buffer from a pool, or if the driver is to check that.  The
- * driver checks objects that are not from a pool.  More bytes of its buffer come after a sub-buffer
- * of the program's.  So for a sub-buffer the layer checks only that the box ends within that
- * buffer, except if the layer will copy within the piece, where the driver cannot check the
- * sub-buffer. */
+/* Returns TRUE if the layer finds no fault with the place of a box in @buffer:
+ * - An image, or an object that is not from a pool (NULL): the driver checks it.
+ * - A buffer from a pool: returns TRUE if the box is within the buffer.
+ * - A sub-buffer that the program made: returns TRUE if the box ends within the buffer of which the
+ *   sub-buffer is made.  The driver checks the rest.  If the layer has to copy within the piece
+ *   instead (copies_by_pieces), the driver cannot check the sub-buffer, so the layer does. */
 static gboolean
 is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 {
@@ -77,8 +78,8 @@ is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
   return ends_within (buffer->whole->size - buffer->offset, box, region);
 }
 
-/* Returns TRUE if the box of a program's command is within its buffer, or if the driver is to check
- * that. */
+/* Returns TRUE if the layer finds no fault with the box of a program's command, as is_within ()
+ * does, or if the arguments are invalid: then the driver returns the error. */
 static gboolean
 box_is_within (const LayerBuffer *buffer, const size_t *origin, const size_t *region, size_t row,
                size_t slice)
@@ -156,10 +157,10 @@ get_row_start (const Box *box, gsize y, gsize z)
   return box->origin[0] + (box->origin[1] + y) * box->row + (box->origin[2] + z) * box->slice;
 }
 
-/* Enqueues the copy of row @i of @n.  The command for the last row waits for those of the other
- * rows, and its event is the event of the whole copy.  For a copy within one buffer, a driver may
- * refuse a box that begins after the end of a row.  So the row and slice pitches that this function
- * passes are larger than the offsets of both boxes. */
+/* Enqueues a command that copies row @i of the @n rows of a box.  The command for the last row
+ * waits for the commands of the other rows, so its event is the event of the whole copy.  If a copy
+ * is within one buffer, a driver may refuse a box that begins after the end of a row.  So this
+ * function passes row and slice pitches that are larger than the offsets of both boxes. */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
 {
@@ -183,8 +184,8 @@ copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
   return copy_box (&row);
 }
 
-/* Copies a box by one command for each of its rows.  @has_begun: set to TRUE when the driver has
- * accepted a command. */
+/* Copies a box by one command for each of its rows.  Sets *has_begun to TRUE if the driver has
+ * accepted one of the commands, even if it refuses a later one. */
 static cl_int
 copy_rows (const BoxCopy *copy, gboolean *has_begun)
 {
@@ -202,8 +203,9 @@ copy_rows (const BoxCopy *copy, gboolean *has_begun)
   return status;
 }
 
-/* Replaces the buffer of a box by the buffer's piece, if the driver cannot copy boxes of
- * sub-buffers. */
+/* If the driver cannot copy boxes of sub-buffers, replaces the buffer of a box by the buffer's
+ * piece, the driver's large buffer, and adds the buffer's offset in the piece to the box's origin.
+ */
 static void
 move_to_piece (const LayerBuffer *buffer, Box *box)
 {
@@ -215,12 +217,15 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies a box between two buffers, which may have the same piece.  For a copy within one buffer,
- * OpenCL wants equal row and slice pitches at both ends.  A driver may also report an overlap
- * of boxes that begin at different places in a row, although they do not overlap.  In these two
- * cases, copies row by row.
+/* Copies a box from one buffer to another.  Usually enqueues one command.  If the buffers are in
+ * the same piece, and the copy is done within this piece, there are two cases in which the function
+ * copies row by row:
+ * - The row or slice pitches of the two boxes differ.  OpenCL does not allow that within one
+ *   buffer.
+ * - The driver reports an overlap, although the caller knows that the boxes do not overlap
+ *   (@apart).  A driver may do so if the boxes begin at different places in a row.
  *
- * @apart: the caller knows that the boxes do not overlap.  @has_begun: as for copy_rows (). */
+ * @has_begun: as for copy_rows (). */
 static cl_int
 copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 {
@@ -235,7 +240,8 @@ copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
   return status;
 }
 
-/* Returns the buffer that @buffer is made of.  Returns @buffer itself if it is made of no other. */
+/* Returns the buffer of which @buffer, a sub-buffer or an image, is made.  Returns @buffer itself
+ * if it is made of no other object. */
 static const LayerBuffer *
 get_whole (const LayerBuffer *buffer)
 {
@@ -280,8 +286,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
 
 /* Copies between buffers and images */
 
-/* Computes the number of bytes that a region of an image takes in a buffer to which it is copied.
- * Returns FALSE if the arguments are invalid; then the driver is to report what is wrong. */
+/* Computes the number of bytes that a region of an image takes in a buffer.  Returns FALSE if the
+ * arguments are invalid.  Then the driver gets the command, and returns the error. */
 static gboolean
 get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
 {
@@ -297,9 +303,10 @@ get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
          && !__builtin_mul_overflow (n, region[2], &n) && add_product (bytes, n, size);
 }
 
-/* Replaces a sub-buffer by its piece if the driver cannot copy between sub-buffers and images.
- * Returns FALSE if the region ends after the end of the program's buffer.  The driver cannot tell:
- * the driver's sub-buffer may be larger than the program's buffer. */
+/* Checks and prepares the buffer of a copy between a buffer and an image.  Returns FALSE if the
+ * copied region ends after the program's buffer: the driver might not see that, because its
+ * sub-buffer may be larger.  If the driver cannot copy between sub-buffers and images, replaces
+ * *object by the buffer's piece, the driver's large buffer, and adjusts *offset. */
 static gboolean
 place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
 {

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TARN_DEBUG in the layer.  The layer checks the contents of freed buffers by commands on its own
- * queue, for which the host waits.  But a buffer may end in a callback from the driver, which must
- * not wait.  So a thread of the layer, the debug thread, checks and frees buffers.  The program's
- * commands never delay that thread, because no command uses these buffers any more.
+ * Checks of the program's buffers, if TARN_DEBUG is set.  After a buffer was released, the layer
+ * checks its contents by commands on a queue of the layer's own, and waits for these commands.  But
+ * the layer may learn in a callback from the driver that a buffer is no longer used, and a callback
+ * must not wait.  So a thread of the layer, the debug thread, checks and frees the buffers.  The
+ * program's commands never delay this thread, because no command uses these buffers any more.
  *
- * The lock of this file guards all its variables.  Invariant: n_left is the number of tasks in
- * @tasks, plus 1 while the thread runs a task. */
+ * The mutex @lock guards all static variables of this file.  Invariant: n_left is the number of
+ * tasks in @tasks, plus 1 while the debug thread runs a task. */
 
 #include "layer-private.h"
 
@@ -50,7 +51,7 @@ note_done (void)
   _tarn_cond_broadcast (&changed);
 }
 
-/* Runs all tasks, one after the other: the function of the debug thread. */
+/* The function of the debug thread: waits for tasks, and runs each. */
 static gpointer G_GNUC_NORETURN
 do_tasks (gpointer unused)
 {
@@ -114,8 +115,9 @@ _tarn_layer_debug_drain (gint64 max_wait)
   return TRUE;
 }
 
-/* New buffers wait, for at most MAX_WAIT, while there are more than FEW_TASKS tasks.  The reason is
- * that several threads release buffers faster than one thread checks them. */
+/* The number of tasks of the debug thread above which a request for a buffer waits, for at most
+ * MAX_WAIT microseconds.  Without this wait, several threads could release buffers faster than the
+ * debug thread checks and frees them. */
 #define FEW_TASKS 32
 #define MAX_WAIT (G_TIME_SPAN_SECOND / 10)
 
@@ -148,7 +150,8 @@ list_contexts (void)
   return list;
 }
 
-/* Checks all buffers at exit, those in use as well, before Tarn reports leaks. */
+/* Checks all buffers at exit, also those that are still in use, before Tarn reports leaks.  First
+ * waits for all commands and for the debug thread. */
 static void
 look_at_exit (void)
 {
@@ -178,8 +181,8 @@ _tarn_layer_debug_begin (LayerContext *context)
   static TarnOnce once = TARN_ONCE_INIT;
   LAYER_LOCKED (&lock);
 
-  /* Exit functions run in the reverse order of their registration.  This one is registered after
-   * those of the driver and of Tarn, so it runs before them. */
+  /* Exit functions run in the reverse order of their registration.  The driver and Tarn have
+   * registered theirs before, so look_at_exit () runs before those. */
   _tarn_once (&once, watch_exit);
   if (_tarn_layer_is_debugged (context))
     return;
@@ -197,8 +200,8 @@ _tarn_layer_debug_end (LayerContext *context)
   g_ptr_array_remove_fast (contexts, context);
 }
 
-/* After a check that took N microseconds, there is no other check for CHECK_SHARE * N microseconds.
- * So checks take less than one part in CHECK_SHARE of the program's time. */
+/* The ratio of the pause after a check of all guard bytes to the time that the check took.  So
+ * checks take less than one part in CHECK_SHARE of the program's time. */
 #define CHECK_SHARE 8
 
 void

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Answers the program's queries about its buffers, so that the program does not see that these are
- * sub-buffers of larger buffers: OpenCL 3.0 specification, section 5.5.5, "Memory Object
- * Queries". */
+ * Answers the program's queries about its buffers: OpenCL 3.0 specification, section 5.5.5, "Memory
+ * Object Queries".  The driver made the program's buffers as sub-buffers of larger buffers.  The
+ * answers hide that from the program. */
 
 #include "layer-private.h"
 
-/* Returns the reference count that the driver would report for a buffer of its own. */
+/* Returns the reference count that the driver would report for a buffer that is no sub-buffer. */
 static cl_uint
 get_references (const LayerBuffer *self)
 {

@@ -1,15 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Ended contexts: contexts that the program has released, but that have records of queues or
- * buffers left.  The driver keeps such a context alive, so the program may still make queues and
- * user events in it.  The context is not in the table of contexts, because the driver may give its
- * handle to a new context as soon as the old one is gone. */
+ * Ended contexts: contexts that the program has released, but in which the layer still has records
+ * of queues or buffers.  The driver keeps such a context alive, so the program may still make
+ * queues and user events in it, and the layer then needs the context's record.  The record is not
+ * in the table of contexts, where a context's handle is its key, because the driver may give the
+ * handle to a new context as soon as the ended one is gone. */
 
 #include "layer-private.h"
 
 static TarnMutex lock;
-static GPtrArray *ended; /* borrowed; NULL: none yet */
+static GPtrArray *ended; /* the records of ended contexts, borrowed; NULL: none yet */
 
 void
 _tarn_layer_list_ended (LayerContext *self)
@@ -30,8 +31,8 @@ _tarn_layer_unlist_ended (LayerContext *self)
     g_ptr_array_remove (ended, self);
 }
 
-/* Finds the newest of the contexts that ended with a handle, and returns a reference to it.
- * Returns NULL if there is none. */
+/* Finds the ended context that had the handle @handle, the newest if there are several, and returns
+ * a reference to its record.  Returns NULL if there is none. */
 static LayerContext *
 find_ended (cl_context handle)
 {

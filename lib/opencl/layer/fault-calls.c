@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions that fault injection puts in place of OpenCL's.  Most can be made to fail; those
- * that retain or release objects never fail here, but count references. */
+ * Fault injection: for each OpenCL call, the function that the program reaches instead.  Most of
+ * these functions return an error if TARN_LAYER_FAULTS says so.  The functions that retain or
+ * release objects return no such errors, but count the program's references. */
 
 #include "faults-private.h"
 
@@ -12,7 +13,8 @@ cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* Functions and macros that many calls use */
 
-/* Counts a call.  Returns FALSE, and sets the error, if the call is to fail. */
+/* Counts a call.  Returns TRUE if the call shall go on to the layer or the driver.  Returns FALSE,
+ * and sets *errcode_ret, if fault injection makes the call fail. */
 static gboolean
 let_pass (FaultCall call, cl_int *errcode_ret)
 {
@@ -23,8 +25,9 @@ let_pass (FaultCall call, cl_int *errcode_ret)
   return status == CL_SUCCESS;
 }
 
-/* Counts the object that a call has made, and returns it.  If the object exceeds the budget,
- * releases it, sets the error and returns NULL.  @object: NULL if the call failed. */
+/* Counts the object that a call has made, and returns it.  If the program's memory, with this
+ * object, exceeds the budget, releases the object, sets *errcode_ret and returns NULL.  @object:
+ * NULL if the call failed. */
 static gpointer
 accept (FaultCall call, gpointer object, cl_int *errcode_ret)
 {
@@ -44,8 +47,8 @@ accept (FaultCall call, gpointer object, cl_int *errcode_ret)
   return object;
 }
 
-/* Counts the event of a command, if the driver accepted the command and the program wants the
- * event. */
+/* Counts the event of a command as an object of the program's.  @was_made: the driver accepted the
+ * command.  @event: NULL if the program wants no event. */
 static void
 note_event (gboolean was_made, const cl_event *event)
 {
@@ -518,8 +521,8 @@ fault_clSVMFree (cl_context context, void *address)
   BEHIND (clSVMFree) (context, address);
 }
 
-/* Counts SVM that a command frees.  If the program passes a function, that function frees the SVM
- * by clSVMFree (), which counts it. */
+/* Counts the allocations of SVM that a command frees.  If the program passes a function @func, that
+ * function frees them by clSVMFree (), and so fault_clSVMFree () counts them. */
 static cl_int CL_API_CALL
 fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),

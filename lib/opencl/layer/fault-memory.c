@@ -1,22 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The memory that a program has, and the budget for it.  A program has the memory objects to which
- * it holds references.  Memory that it has released does not count, because the time at which the
- * driver frees it differs from run to run. */
+ * The memory that the program has, and the budget for it (the word budget=BYTES of
+ * TARN_LAYER_FAULTS): a request that would exceed the budget fails.  Memory counts as long as the
+ * program has references to it.  Released memory does not count, even if the driver has not freed
+ * it yet, because the time at which the driver frees memory differs from run to run. */
 
 #include "faults-private.h"
 
-/* A memory object, or an allocation of SVM.  It is in the table as long as the program has
- * references to it, or as long as something that is made of it is in the table.  Invariant: @used
- * is the sum of the sizes of all entries of the table. */
+/* An entry of the table of the program's memory: a memory object, or an allocation of SVM.  The
+ * entry is in the table as long as the program has references to the memory, or the table has an
+ * entry for something that is made of the memory, such as a sub-buffer.  Invariant: @used is the
+ * sum of the sizes of all entries. */
 typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
 {
   gconstpointer handle; /* a cl_mem, or the address of SVM */
   gsize size;           /* bytes; 0: it is made of other memory */
-  guint references;     /* number of the program's references, and of entries that are made of it */
-  FaultMemory *whole;   /* memory that it is made of, a reference; NULL: none is known */
+  guint references;     /* number of the program's references plus number of entries made of this */
+  FaultMemory *whole;   /* memory of which this is made, a reference; NULL: none is known */
 };
 
 static TarnMutex lock;       /* guards the two variables below */
@@ -33,8 +35,9 @@ _tarn_layer_fault_memory_begin (gsize bytes)
   budget = bytes;
 }
 
-/* Records memory with one reference.  Returns FALSE, and does not record it, if it exceeds the
- * budget.  @whole_handle: nullable; the memory that it is made of. */
+/* Adds an entry with one reference for new memory of the program.  Returns FALSE, and adds nothing,
+ * if the memory exceeds the budget.  @whole_handle: nullable; memory of which the new memory is
+ * made. */
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
@@ -53,8 +56,8 @@ add (gconstpointer handle, gsize size, gconstpointer whole_handle)
   return TRUE;
 }
 
-/* Drops a reference.  If it was the last, removes the entry, and drops its reference to the memory
- * that it is made of.  The caller holds the lock.  @memory: nullable. */
+/* Drops a reference to an entry.  If it was the last, removes the entry, and drops its reference to
+ * the memory of which it is made.  @memory: nullable.  The caller holds the lock. */
 static void
 drop_locked (FaultMemory *memory)
 {
@@ -118,8 +121,8 @@ _tarn_layer_fault_charge_svm (gpointer address, gsize size)
   return TRUE;
 }
 
-/* Removes an allocation of SVM.  Does nothing for an address that is not in the table, because it
- * was freed before or is invalid. */
+/* Drops the reference of an allocation of SVM that the program frees.  Does nothing if the table
+ * has no entry for the address, because it was freed before or is invalid. */
 void
 _tarn_layer_fault_release_svm (gpointer address)
 {

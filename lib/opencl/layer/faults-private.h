@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: makes OpenCL calls fail that the driver would not let fail.  It stands between
- * the program and the rest of the layer.  See faults.c. */
+ * Fault injection: makes calls of the program fail that the driver would not let fail.  Each OpenCL
+ * call of the program reaches fault injection first, then the rest of the layer.  See faults.c. */
 
 #ifndef TARN_FAULTS_PRIVATE_H
 #define TARN_FAULTS_PRIVATE_H
@@ -20,8 +20,8 @@ typedef enum
   FAULT_EVENTS /* events of commands on queues, for which the call waits */
 } FaultPlace;
 
-/* A kind of object that a program has to release.  For SVM, allocations are counted; for the other
- * kinds, references. */
+/* A kind of object that the program has to release.  Fault injection counts how many references to
+ * objects of each kind the program has.  SVM has no references, so it counts allocations of SVM. */
 typedef enum
 {
   FAULT_NOTHING,
@@ -38,7 +38,7 @@ typedef enum
 
 #define FAULT_NUMBER(name, place, error, kind) FAULT_##name,
 
-/* The calls that can be made to fail, for example FAULT_clCreateContext. */
+/* The number of an OpenCL call that can be made to fail, for example FAULT_clCreateContext. */
 typedef enum
 {
   FAULT_CALLS (FAULT_NUMBER) FAULT_N_CALLS
@@ -55,27 +55,29 @@ typedef struct
 
 extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
 
-/* The functions that calls reach if they are not made to fail: the layer's or the driver's. */
+/* The functions that get the calls which fault injection does not make fail: the layer's functions,
+ * or the driver's if the layer has none. */
 extern cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* faults.c */
 
-/* Reads TARN_LAYER_FAULTS.  Returns FALSE if it is not set or invalid; then no call is made to
- * fail, and none is counted. */
+/* Reads TARN_LAYER_FAULTS.  Returns FALSE if the variable is not set or is invalid; then there is
+ * no fault injection, and no call is counted. */
 gboolean _tarn_layer_faults_begin (void);
 
-/* Counts a call.  Returns CL_SUCCESS, or the error with which the call is to fail. */
+/* Counts a call of the program.  Returns CL_SUCCESS, or the error with which the call has to fail.
+ */
 cl_int _tarn_layer_fault_strike (FaultCall call);
 
 /* Adds @n, which may be negative, to the number of objects of a kind that the program has. */
 void _tarn_layer_fault_count (FaultKind kind, gint n);
 
-/* Reports that a call fails because its object exceeds the budget. */
+/* Reports that a call fails because the object that it made exceeds the budget. */
 void _tarn_layer_fault_note_refusal (FaultCall call);
 
 /* fault-memory.c */
 
-/* Sets the budget for the program's memory, in bytes.  0: there is no budget. */
+/* Sets the budget: the bytes of memory that the program may have.  0: there is no budget. */
 void _tarn_layer_fault_memory_begin (gsize budget);
 
 /* Charge a new memory object, or @size bytes of SVM, to the budget.  Return FALSE, and record
@@ -83,19 +85,20 @@ void _tarn_layer_fault_memory_begin (gsize budget);
 gboolean _tarn_layer_fault_charge (cl_mem object);
 gboolean _tarn_layer_fault_charge_svm (gpointer address, gsize size);
 
-/* Count one more reference of the program's, or one less.  Call a release before the driver's:
- * after the driver has released the object, it may give the same handle to a new object. */
+/* Record that the program retains or releases memory.  Record a release before the driver releases
+ * the object: afterwards the driver may give the object's handle to a new object. */
 void _tarn_layer_fault_retain (cl_mem object);
 void _tarn_layer_fault_release (cl_mem object);
 void _tarn_layer_fault_release_svm (gpointer address);
 
 /* fault-calls.c */
 
-/* Puts the functions that can be made to fail into @dispatch, in place of those that are there or
- * in @driver.  The caller has filled @dispatch with the layer's functions. */
+/* Replaces functions in @dispatch, the table that the caller has filled with the layer's functions,
+ * by functions of fault injection, which then call the replaced ones.  If the layer has no such
+ * function, they call the driver's, from @driver. */
 void _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driver);
 
-/* Returns the function with a name that can be made to fail.  Returns NULL if there is none. */
+/* Returns fault injection's function for the OpenCL call @name, or NULL if it has none. */
 void *_tarn_layer_find_fault_call (const gchar *name);
 
 #endif

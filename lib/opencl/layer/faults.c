@@ -19,8 +19,9 @@
  * Only the program's calls are counted: fault injection stands between the program and the rest of
  * the layer, which calls the driver directly.
  *
- * Calls on a lost device return the errors that reports about NVIDIA's driver describe: first
- * CL_OUT_OF_RESOURCES, and from then on CL_INVALID_COMMAND_QUEUE for calls on queues. */
+ * Calls on a lost device return the errors that reports about NVIDIA's driver describe.  The first
+ * such call returns CL_OUT_OF_RESOURCES.  After that, calls on queues return
+ * CL_INVALID_COMMAND_QUEUE. */
 
 #include "faults-private.h"
 
@@ -47,7 +48,8 @@ static const gchar *const kind_names[FAULT_N_KINDS] = {
   [FAULT_EVENT] = "cl_event",
 };
 
-/* A word of the list that names a call, and the range of the call's numbers that fail. */
+/* A word CALL=RANGE of TARN_LAYER_FAULTS: a call, and the numbers of this call that fail.  The
+ * first call of a function has number 1. */
 typedef struct
 {
   FaultCall call;
@@ -57,7 +59,7 @@ typedef struct
 /* Constant after _tarn_layer_faults_begin (): */
 static GArray *faults; /* of Fault; NULL: no call is counted */
 static gsize budget;   /* bytes; 0: no budget */
-static guint64 loss;   /* number of the first call that finds the device lost; 0: none */
+static guint64 loss;   /* number of the first device call that finds the device lost; 0: none */
 static pid_t reporter;
 
 /* Atomic: */
@@ -69,7 +71,7 @@ static gint n_left[FAULT_N_KINDS];
 
 /* Reading TARN_LAYER_FAULTS */
 
-/* Finds a call by its function's name.  Returns FALSE if there is none. */
+/* Finds a call by the name of its function.  Returns FALSE if fault injection has no such call. */
 static gboolean
 find_call (const gchar *name, FaultCall *call)
 {
@@ -82,7 +84,7 @@ find_call (const gchar *name, FaultCall *call)
   return FALSE;
 }
 
-/* Handles a word NAME=VALUE of the list.  Returns FALSE if it is invalid. */
+/* Handles a word NAME=VALUE of TARN_LAYER_FAULTS.  Returns FALSE if the word is invalid. */
 static gboolean
 read_fault (const gchar *name, const gchar *value)
 {
@@ -98,7 +100,7 @@ read_fault (const gchar *name, const gchar *value)
   return TRUE;
 }
 
-/* Handles a word of the list, and overwrites its "=".  Returns FALSE if the word is invalid. */
+/* Handles a word of TARN_LAYER_FAULTS, and overwrites its "=".  Returns FALSE if it is invalid. */
 static gboolean
 read_word (gchar *word)
 {
@@ -110,7 +112,7 @@ read_word (gchar *word)
   return read_fault (word, value);
 }
 
-/* Handles all words of the list.  Returns FALSE, after a message, if a word is invalid. */
+/* Handles all words of TARN_LAYER_FAULTS.  Returns FALSE, after a message, if a word is invalid. */
 static gboolean
 read_faults (const gchar *text)
 {
@@ -153,9 +155,9 @@ _tarn_layer_faults_begin (void)
 
 /* The report */
 
-/* Reports counts at the end of the process.  It is a destructor, not a function of atexit ().
- * Functions that the program registered with atexit () before the layer was loaded run after the
- * layer's exit functions, and may still release objects. */
+/* Reports numbers of calls and objects at the end of the process.  This is a destructor, not a
+ * function of atexit (), because functions that the program registered with atexit () before the
+ * layer was loaded run after the layer's exit functions, and may still release objects. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   const gchar *path = _tarn_layer_get_settings ()->report;
@@ -176,7 +178,7 @@ static void __attribute__ ((destructor)) report_end (void)
   _tarn_report_add_line (path, lines->str);
 }
 
-/* Reports that a call failed, if no call of the same function failed before. */
+/* Reports that a call was made to fail, if it is the first failed call of this OpenCL function. */
 static void
 report_failure (FaultCall call, guint64 number)
 {
@@ -192,7 +194,7 @@ report_failure (FaultCall call, guint64 number)
 
 /* Counting calls */
 
-/* Returns TRUE if the list says that the call with this number fails. */
+/* Returns TRUE if TARN_LAYER_FAULTS says that the call with this number fails. */
 static gboolean
 is_chosen (FaultCall call, guint64 number)
 {
@@ -206,8 +208,9 @@ is_chosen (FaultCall call, guint64 number)
   return FALSE;
 }
 
-/* Counts a call that needs @place.  Returns CL_SUCCESS while the device is not lost, or if the call
- * does not need the device.  Otherwise returns the error of the lost device. */
+/* Simulates the loss of the device (the word loss=N): counts the calls that need the device.
+ * Returns CL_SUCCESS while the device is not lost, or if the call needs only the host.  Otherwise
+ * returns the error of a call that needs @place on the lost device. */
 static cl_int
 strike_loss (FaultPlace place)
 {

@@ -2,18 +2,19 @@
  * SPDX-License-Identifier: MIT
  *
  * Returns to the driver the memory that pools cache without need.  The layer lets its pools cache
- * much, because a cached block may already have the driver's sub-buffer, or is an image.  But a
- * cached block also keeps its piece, a large buffer of the driver, from returning to the driver.
- * So the layer looks at the number of cached bytes LOOKS times within MAX_AGE.  In that time no
- * request has needed the least number of bytes that the layer saw cached, so the layer frees that
- * number of bytes. */
+ * much: a cached block is an image, or may have a sub-buffer of the driver's, so its reuse may need
+ * no call of the driver.  But as long as a block is cached, its piece, a large buffer of the
+ * driver, cannot return to the driver.  So the layer looks at the number of cached bytes LOOKS
+ * times within MAX_AGE.  The least number that it saw is a number of bytes that no request needed
+ * in that time, so the layer frees that many cached bytes. */
 
 #include "layer-private.h"
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 #define LOOKS 64 /* looks within MAX_AGE */
 
-/* Returns TRUE if it is time for a look, to only one thread, and sets the time of the next look. */
+/* Returns TRUE if a look at the number of cached bytes is due, and sets the time of the next look.
+ * If several threads ask at once, returns TRUE to only one. */
 static gboolean
 try_begin_look (LayerIdle *self, gint64 now)
 {
@@ -24,8 +25,9 @@ try_begin_look (LayerIdle *self, gint64 now)
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Records the number @held of cached bytes.  At the end of each MAX_AGE, returns the least number
- * that was recorded within it, which no request has needed.  Otherwise returns 0. */
+/* Records @held, the number of bytes that a pool caches now.  When MAX_AGE has passed, returns the
+ * least number that was recorded in that time, and begins anew: no request has needed this number
+ * of bytes.  Before that, returns 0. */
 static gsize
 note_held (LayerContext *context, LayerIdle *self, gsize held, gint64 now)
 {

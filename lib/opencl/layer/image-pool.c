@@ -2,28 +2,29 @@
  * SPDX-License-Identifier: MIT
  *
  * The pool of a context's images.  Each kind of image (its format, size and flags) has its own
- * number of bytes in this pool, and so its own bin (see image-kinds-private.h).  The layer releases
- * images, and records the commands that use them, in the same way as for buffers.
+ * number of bytes in this pool, and so its own bin, a list of cached blocks of one size (see
+ * image-kinds-private.h).  The layer releases images, and records the commands that use them, in
+ * the same way as for buffers.
  *
- * The bytes of all images are charged to the pool of plain buffers, so that one limit holds for
- * both pools.  Near the limit, or when memory runs out, a request for a buffer frees cached images,
- * and a request for an image frees cached buffers.
+ * The bytes of all images count as bytes of the pool of plain buffers, too, so that one limit holds
+ * for both pools.  Near the limit, or when memory runs out, a request for a buffer frees cached
+ * images, and a request for an image frees cached buffers.
  *
- * A block of the pool is a LayerImage.  Its handle may be NULL: for example, if the program left an
- * image mapped, the layer releases the driver's image but keeps the block.  The next allocation of
- * the block makes a new image. */
+ * A block of this pool is a LayerImage, which has the handle of the driver's image.  The handle may
+ * be NULL: for example, if the program left an image mapped, the layer releases the driver's image
+ * but keeps the block.  The next allocation of the block makes a new image. */
 
 #include "layer-private.h"
 
-/* The pool's leading_bits_in_bin_id: enough bits for each size of an image to have its own bin. */
+/* The option leading_bits_in_bin_id of the pool of images: so many bits that each number of bytes
+ * has its own bin, a list of cached blocks. */
 #define LEADING_BITS 26
 
-/* The pool caches at most the device's memory divided by HELD_SHARE. */
+/* The pool of images caches at most the device's memory divided by HELD_SHARE. */
 #define HELD_SHARE 8
 
-/* The flags that an image from the pool may have.  Images with other flags are made by the driver.
- * make_ready () has to read each new image, so an image that the host cannot read is not among
- * them. */
+/* The flags that an image from the pool may have.  The driver makes images with other flags.
+ * make_ready () reads each new image, so flags that forbid the host to read are not here. */
 #define SERVED_FLAGS                                                                               \
   (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
    | CL_MEM_ALLOC_HOST_PTR)
@@ -45,7 +46,7 @@ is_no_memory (cl_int status)
          || status == CL_OUT_OF_HOST_MEMORY;
 }
 
-/* Sets an error which says that the driver failed to make an image.  Returns FALSE. */
+/* Sets @error, which says that the driver failed to make an image.  Returns FALSE. */
 static gboolean
 fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
 {
@@ -57,8 +58,8 @@ fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
   return FALSE;
 }
 
-/* Makes the driver allocate a new image on the device, in the same way as make_ready () in pieces.c
- * does for a buffer. */
+/* Makes the driver allocate the memory of a new image on the device now, and not at the first
+ * command that uses the image, by reading a pixel.  See make_ready () in pieces.c. */
 static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
@@ -73,11 +74,11 @@ make_ready (LayerContext *context, cl_mem image)
                                                      nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = _tarn_layer_wait_briefly (queue, event);
-  return MIN (status, CL_SUCCESS); /* above: it is not done yet */
+  return MIN (status, CL_SUCCESS); /* above: the command is not done yet */
 }
 
-/* Asks the driver for the image of a LayerImage that has none.  Returns FALSE with an error if that
- * fails. */
+/* Creates the driver's image for @image, a block without one.  Returns FALSE with an error on
+ * failure. */
 static gboolean
 make (LayerContext *context, LayerImage *image, GError **error)
 {
@@ -99,8 +100,8 @@ make (LayerContext *context, LayerImage *image, GError **error)
   return fail (status, &image->kind, error);
 }
 
-/* Releases the driver's image, if there is one.  The caller makes sure that the program does not
- * have the image. */
+/* Releases the driver's image of a block, if the block has one.  The caller makes sure that the
+ * program does not use the image. */
 static void
 unmake (LayerContext *context, LayerImage *image)
 {
@@ -184,8 +185,8 @@ reclaim_images (TarnPool *buffers, gsize wanted, gpointer context)
   return TRUE;
 }
 
-/* Undoes pool_new (): drops the references of the images' allocator to the pool of buffers and to
- * the context. */
+/* Drops the references that pool_new () took for the allocator of the images: one to the pool of
+ * buffers, and one to the context. */
 static void
 end_images (gpointer data)
 {
@@ -195,7 +196,7 @@ end_images (gpointer data)
   _tarn_layer_context_drop_user (context);
 }
 
-/* Makes the pool of images, whose bytes are charged to @buffers. */
+/* Makes the pool of images.  Their bytes count as bytes of the pool @buffers, too. */
 static TarnPool *
 pool_new (LayerContext *context, TarnPool *buffers)
 {
@@ -236,7 +237,7 @@ list_pool (LayerContext *context, TarnPool *pool)
   return TRUE;
 }
 
-/* Makes the table of image kinds, if the context has none. */
+/* Makes the table of image kinds (format, size, flags), if the context has none. */
 static void
 make_kinds (LayerContext *context)
 {
@@ -289,8 +290,8 @@ _tarn_layer_images_clear (LayerContext *context)
 
 /* Images */
 
-/* Allocates a block.  If there is no memory, waits for commands, returns cached memory to the
- * driver, and retries. */
+/* Allocates a block from the pool of images.  If there is no memory, waits for commands, returns
+ * cached memory to the driver, and retries. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
 {
@@ -308,8 +309,8 @@ allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
   return tarn_pool_allocate (pool, bytes, error);
 }
 
-/* Returns the driver's image of a block, and makes the image if the block has none.  Returns NULL
- * if the driver refuses. */
+/* Returns the driver's image of a block that the caller has just allocated.  Makes the image if the
+ * block has none.  Returns NULL if the driver refuses. */
 static cl_mem
 take (LayerContext *context, TarnBlock *block)
 {
@@ -321,8 +322,8 @@ take (LayerContext *context, TarnBlock *block)
   return image->handle;
 }
 
-/* Allocates a block with an image of a kind.  @handle: set to the driver's image.  Returns NULL if
- * that fails. */
+/* Allocates a block of the pool that has an image of a kind.  Sets *handle to the driver's image.
+ * Returns NULL if that fails. */
 static TarnBlock *
 get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GError **error)
 {
@@ -340,8 +341,8 @@ get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GEr
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
   if (block == NULL)
     return NULL;
-  /* Check whether the layer is blind after the allocation, not before: see make_new () in
-   * buffer.c. */
+  /* Check only after the allocation whether the layer is blind, that is, has missed commands: see
+   * _tarn_layer_sub_get () in subs.c. */
   *handle = _tarn_layer_is_blind () ? NULL : take (context, block);
   if (*handle != NULL)
     return block;

@@ -3,12 +3,12 @@
  *
  * Images: OpenCL 3.0 specification, section 5.3.1, "Creating Image Objects".
  *
- * The program's buffers are sub-buffers of the driver's.  A driver that makes images of buffers may
- * refuse to make images of sub-buffers, or make images that read the wrong place.  PoCL refuses
- * them.  If PoCL's device is the host's processor, the layer makes a CL_MEM_USE_HOST_PTR buffer at
- * the sub-buffer's host address, which has the same memory, and makes the image of this buffer.  So
- * nothing is copied, and the program's handles stay valid.  Queries do not show this buffer: see
- * describe.c. */
+ * The program's buffers are sub-buffers of the driver's buffers.  A driver that makes images of
+ * buffers may refuse to make images of sub-buffers (PoCL), or make images that read the wrong
+ * place.  If PoCL's device is the host's processor, the layer makes a buffer over the sub-buffer's
+ * host address (CL_MEM_USE_HOST_PTR), and then the image of this buffer.  The buffer has the same
+ * memory as the sub-buffer.  So nothing is copied, and the program's handles stay valid.  Queries
+ * do not show the buffer: see describe.c. */
 
 #include "layer-private.h"
 
@@ -21,7 +21,7 @@ typedef enum
   LAYER_CREATE_3D
 } LayerFunction;
 
-/* The arguments of a call of one of these functions. */
+/* The arguments of a program's call that makes an image. */
 typedef struct
 {
   cl_context context;
@@ -58,7 +58,7 @@ create (const Request *request, const cl_image_desc *desc, cl_int *status)
     }
 }
 
-/* Makes an image.  If the driver has no memory, returns cached memory to the driver, and
+/* Makes an image.  If the driver has no memory, returns memory that pools cache to the driver, and
  * retries. */
 static cl_mem
 create_with_room (const Request *request, const cl_image_desc *desc, cl_int *status)
@@ -72,9 +72,9 @@ create_with_room (const Request *request, const cl_image_desc *desc, cl_int *sta
 
 /* Images of buffers */
 
-/* Makes a buffer that stands in for a sub-buffer from a pool: over the same memory, or, if that is
- * impossible, of the same size and with memory of its own.  @shares: set to TRUE if the memory is
- * the same. */
+/* Makes a buffer of which the driver can make an image, in place of @whole, a sub-buffer from a
+ * pool.  If possible, the new buffer is over the same memory as @whole; then sets *shares to TRUE.
+ * Otherwise it has the same size, but memory of its own. */
 static cl_mem
 make_stand_in (LayerBuffer *whole, gboolean *shares)
 {
@@ -91,7 +91,8 @@ make_stand_in (LayerBuffer *whole, gboolean *shares)
                                              *shares ? address + offset : NULL, &status);
 }
 
-/* Makes the record of an image that was made of a host address.  The record hides that address. */
+/* Makes the record of an image that the layer made over the host address of the program's buffer
+ * @whole.  The flags in the record hide from the program that the image has a host address. */
 static void
 add_disguised (LayerBuffer *whole, cl_mem image)
 {
@@ -104,10 +105,14 @@ add_disguised (LayerBuffer *whole, cl_mem image)
   part->is_disguised = TRUE;
 }
 
-/* Makes an image of a buffer from a pool by a stand-in (make_stand_in ()), because the driver makes
- * no correct images of sub-buffers.  If the driver would refuse an image of a buffer of its own, it
- * refuses the image of the stand-in as well.  @status: the driver's error for the sub-buffer; set
- * to the result. */
+/* Makes an image of a buffer from a pool, if the driver makes no correct images of sub-buffers.
+ * Makes it of another buffer, the stand-in of make_stand_in ():
+ * - If the driver refuses the image, it would refuse an image of any buffer.  Sets *status to the
+ *   error.
+ * - If the stand-in shares the memory of the program's buffer, returns the image.
+ * - Otherwise releases the image and warns.  *status stays the driver's error for the sub-buffer.
+ *
+ * In the last two cases, the driver makes all new buffers of the context from now on. */
 static cl_mem
 create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -153,10 +158,11 @@ is_within (cl_mem image, gsize size)
   return MAX (row, width * element) * MAX (height, 1) <= size;
 }
 
-/* Refuses an image that is larger than the program's buffer: the driver accepted it because its
- * sub-buffer may be larger than the program's buffer.  Sets the driver's error for a sub-buffer of
- * exactly the buffer's size, releases @image and returns NULL.  Returns @image if it is not too
- * large, or if the driver accepts the exact sub-buffer. */
+/* Refuses an image that needs more bytes than the program's buffer @whole has.  The driver accepted
+ * the image, because its sub-buffer may be larger than the program's buffer.  To get the driver's
+ * error, makes a sub-buffer of exactly the buffer's size, and an image of that.  If the driver
+ * fails, sets *status, releases @image and returns NULL.  Otherwise, or if @image is small enough,
+ * returns @image. */
 static cl_mem
 refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_int *status)
 {
@@ -181,7 +187,7 @@ refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_i
   return of_exact != NULL ? image : NULL;
 }
 
-/* Makes an image of an object of which the layer has a record, and makes the image's record. */
+/* Makes an image, and its record, of a memory object that is from a pool or is made of one. */
 static cl_mem
 create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -206,7 +212,7 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 
 /* The functions */
 
-/* Counts an image that the driver was asked for.  @image: NULL if the driver refused. */
+/* Counts an image for which the layer asked the driver.  @image: NULL if the driver refused. */
 static void
 count_passed_on (cl_mem image)
 {
@@ -219,8 +225,8 @@ count_passed_on (cl_mem image)
     LAYER_COUNT_BYTES (image_bytes, bytes);
 }
 
-/* Serves an image from the pool, and counts it.  Returns NULL as _tarn_layer_serve_image ()
- * does. */
+/* Makes an image of the program's from the pool, and counts it.  If it returns NULL, *status is
+ * CL_SUCCESS if the driver is to make the image, or else the error that the program gets. */
 static cl_mem
 serve (const Request *request, cl_int *status)
 {
@@ -236,7 +242,7 @@ serve (const Request *request, cl_int *status)
   return image;
 }
 
-/* Makes an image that is made of no other memory object. */
+/* Makes an image of the program's that is made of no other memory object. */
 static cl_mem
 create_new (const Request *request, cl_int *status)
 {
@@ -252,7 +258,7 @@ create_new (const Request *request, cl_int *status)
   return image;
 }
 
-/* Makes an image for a call of the program, of any kind. */
+/* Makes an image of any kind for a call of the program. */
 static cl_mem
 create_any (const Request *request, cl_int *status_ret)
 {
@@ -327,12 +333,12 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
 
 /* Programs that are likely to make images of buffers */
 
-static gboolean asks_how_large; /* atomic: the program has asked any device for
-                                   CL_DEVICE_IMAGE_MAX_BUFFER_SIZE */
+/* Atomic: TRUE if the program has asked a device for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE. */
+static gboolean asks_how_large;
 
-/* Leaves all new buffers of a context to the driver, if images can be made neither of sub-buffers
- * nor of their host addresses.  Call this before the program makes the buffers of which it will
- * want images. */
+/* Makes the driver, not a pool, make all new buffers of a context, if images can be made neither of
+ * a pool's buffers, which are sub-buffers, nor of buffers over their host addresses.  Call this
+ * when the program seems to want images of buffers, before it makes the buffers for them. */
 static void
 expect_images (LayerContext *context)
 {

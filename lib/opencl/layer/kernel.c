@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kernels: records which of their arguments are buffers from a pool.  If an argument that is no
- * buffer has the same bytes as a buffer's handle, the layer takes it for that buffer.  This mistake
- * only makes the buffer, when it is released, wait for a command that does not use it.  A kernel's
- * record has a reference to a buffer's record, but none to the buffer, because kernels in OpenCL do
- * not retain their arguments (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
+ * Kernels of the program: records which of their arguments are buffers from a pool, so that a
+ * launch is recorded as a use of these buffers.  An argument is a buffer for the layer if it has
+ * the same bytes as a buffer's handle.  If that is a coincidence, the only effect is that the
+ * buffer, when it is released, waits for a command that does not use it.  A kernel's record has a
+ * reference to a buffer's record, but none to the buffer, because kernels in OpenCL do not retain
+ * their arguments (OpenCL 3.0 specification, section 5.9.2, clSetKernelArg). */
 
 #include "layer-private.h"
 
@@ -31,8 +32,8 @@ kernel_finalize (gpointer record)
   g_free (self);
 }
 
-/* Makes the record of a kernel that the driver has made.  @handle: NULL if the driver failed.
- * Returns @handle. */
+/* Makes the record of a kernel that the driver has made.  @handle: the driver's handle, or NULL if
+ * the driver failed; then makes no record.  Returns @handle. */
 static cl_kernel
 add_kernel (cl_kernel handle)
 {
@@ -51,7 +52,7 @@ add_kernel (cl_kernel handle)
 
 /* Programs */
 
-/* Returns TRUE if a program's source contains the type of images of buffers. */
+/* Returns TRUE if an OpenCL program's source contains the type of images of buffers. */
 static gboolean
 names_images_of_buffers (guint n, const gchar *const *strings, const size_t *lengths)
 {
@@ -65,8 +66,9 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
   return FALSE;
 }
 
-/* Passes the call on.  If the program's source uses images of buffers, and the driver makes no
- * images of sub-buffers, the driver makes all new buffers of the context from now on. */
+/* Passes clCreateProgramWithSource () on to the driver.  If the source uses images that are made of
+ * buffers, and the driver makes no such images of sub-buffers, the driver makes all new buffers of
+ * the context from now on. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)
@@ -198,7 +200,8 @@ layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* Begins the command of a kernel launch: retains the buffers among the kernel's arguments. */
+/* Prepares the launch of a kernel: takes references to the buffers among the kernel's arguments, so
+ * that they live until the layer has recorded the launch. */
 static void
 begin_launch (LayerCommand *command, cl_command_queue queue, cl_kernel kernel, cl_event **event)
 {

@@ -1,61 +1,66 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The layer between an OpenCL loader and a driver.  It gives a program's buffers memory from a
- * pool:
+ * The layer is a library between an OpenCL loader and a driver.  It allocates a program's buffers
+ * from a pool.  Its files:
  *
- *     layer.c         the functions that the loader calls, and the table of functions
- *     settings.c      the environment
- *     faults.c        fault injection, in front of all that follows:
- *     fault-calls.c   ... by each call
- *     fault-memory.c  ... beyond a budget
- *     report.c        reports to the program that started this one
- *     table.c         the layer's records of the driver's objects, by handle
- *     context.c       contexts: their pools, and how their queues are ordered
- *     user-event.c    events that the program completes itself
- *     debug.c         checks of buffers with TARN_DEBUG
- *     address.c       addresses of pieces, for drivers that align less than they state
- *     pieces.c        pieces: large buffers of the driver, with the heap and pool over them
- *     queue.c         queues, and which of their commands are done
- *     waiter.c        waits for single commands
- *     subs.c          the driver's sub-buffers for blocks, some of them kept for the next buffers
- *     buffer.c        buffers and sub-buffers, from their beginning to their end
- *     images.c        images, also those that are made of buffers
- *     image-pool.c    the pool of images
- *     idle.c          memory that pools cache without need
- *     uses.c          the commands that use a buffer
- *     describe.c      queries about buffers
- *     ask.c           how the driver treats buffers of its own, for the program to see the same
- *     commands.c      commands that use buffers
- *     copies.c        ... of boxes, and of images, where some drivers fail with sub-buffers
- *     maps.c          ... that map buffers
- *     native.c        ... that call functions of the host
- *     kernel.c        kernels' arguments, and launches
+ *     layer.c           the functions that the loader calls, and the table of functions
+ *     settings.c        the settings, from the environment
+ *     faults.c          fault injection, between the program and the rest of the layer:
+ *     fault-calls.c     ... makes single calls fail
+ *     fault-memory.c    ... makes calls fail that exceed a budget
+ *     report.c          reports to the program that started this one
+ *     table.c           tables that find the layer's record of an object by the driver's handle
+ *     context.c         contexts: their pools, and how their queues are ordered
+ *     ended-contexts.c  contexts that the program has released, but that are still in use
+ *     user-event.c      events that the program completes itself
+ *     debug.c           checks of buffers with TARN_DEBUG
+ *     pieces.c          pieces: the driver's large buffers, divided into blocks by a heap
+ *     address.c         addresses of pieces, for drivers that align less than they state
+ *     queue.c           queues, and which of their commands are done
+ *     waiter.c          waits for single commands
+ *     subs.c            the driver's sub-buffers for blocks, and a cache of them
+ *     buffer.c          buffers and sub-buffers, from creation to destruction
+ *     images.c          images, also those that are made of buffers
+ *     image-pool.c      the pool of images
+ *     idle.c            returns to the driver the memory that pools cache without need
+ *     uses.c            the uses of a buffer: records of the commands that use it
+ *     describe.c        queries about buffers
+ *     ask.c             questions to the driver: how does it treat its own buffers?
+ *     commands.c        commands that use buffers
+ *     copies.c          commands that copy boxes, and some that copy images
+ *     maps.c            commands that map buffers
+ *     native.c          commands that call functions of the host
+ *     kernel.c          kernels' arguments, and launches
  *
- * A buffer of the program is a sub-buffer of a piece, which is a large buffer that the layer got
- * from the driver.  So the program has a real handle of the driver, which works with functions that
- * the layer does not know.  Where the specification treats sub-buffers unlike buffers, the layer
- * makes the program's buffers behave as buffers.  The layer also counts the program's references to
- * each buffer; the driver sees only one reference.
+ * A piece is a large buffer that the layer got from the driver.  A buffer of the program is a
+ * sub-buffer of a piece, so its handle is one of the driver's.  Functions of the driver that the
+ * layer does not know accept this handle, too.  Where the specification treats sub-buffers unlike
+ * buffers, the layer makes the program's buffers behave as buffers.  The layer also counts the
+ * program's references to each buffer; the driver sees only one reference.
  *
- * A buffer's memory is free when the program has no reference to it and the commands that used it
- * are done.  To know these, the layer records each command with the buffers that it uses, after the
- * driver has accepted the command.  Some time after the program released the buffer, the layer puts
- * a marker command on the queue and polls the marker's event.  In two cases the layer keeps the
- * command's own event instead: if its queue is out of order, and if a buffer has destructor
- * callbacks, which must not come late.  Memory need not wait for commands as long as its context
- * has only one queue, in order, and no user event that is not complete: the queue runs the next
- * buffer's commands after the released buffer's.
+ * The layer may reuse the memory of a buffer when the program has no reference to the buffer and
+ * the commands that use it are done.  So the layer records each command with its buffers, after the
+ * driver has accepted the command.  Such a record is called a use.  The layer knows in one of three
+ * ways that the commands of a released buffer are done:
  *
- * Calls that the layer cannot do right are passed on to the driver unchanged: see
+ * - Usually, it puts a marker command on the queue some time after the release, and polls the
+ *   marker's event.
+ * - It polls the command's own event if the queue is out of order, or if the buffer has destructor
+ *   callbacks, which must not come late.
+ * - It need not know while the context has only one queue, in order, and all user events are
+ *   complete.  Then the queue runs the commands of the next buffer in the same memory after those
+ *   of the released buffer, so the memory is reused at once.
+ *
+ * If the layer cannot serve a call correctly, it passes the call on to the driver unchanged: see
  * _tarn_layer_context_find_pool ().  A thread holds no lock while it calls the driver or a function
- * of the program; debug builds check that at each call of the driver. */
+ * of the program.  Debug builds check that at each call of the driver. */
 
 #ifndef TARN_LAYER_PRIVATE_H
 #define TARN_LAYER_PRIVATE_H
 
-/* cl_icd_dispatch has the functions up to OpenCL 3.0.  The layer calls deprecated functions only
- * through that table. */
+/* Selects OpenCL 3.0, so that cl_icd_dispatch, the table of a driver's functions, has all functions
+ * up to that version.  The layer calls deprecated functions only through this table. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 
@@ -87,7 +92,7 @@ typedef struct _LayerBuffer LayerBuffer;
 typedef struct _LayerSub LayerSub;
 typedef struct _LayerUse LayerUse;
 
-/* LAYER_LOCKED holds a mutex until the end of the enclosing block. */
+/* LAYER_LOCKED (mutex) locks a mutex.  At the end of the enclosing block it unlocks the mutex. */
 static inline void
 layer_unlock (TarnMutex **mutex)
 {
@@ -112,10 +117,11 @@ typedef struct
   gboolean uses_pool;
   gchar *limit; /* nullable */
   gboolean prints_stats;
-  gchar *faults;         /* nullable */
-  gchar *report;         /* path of a file; nullable */
-  gboolean may_debug;    /* TARN_DEBUG is set, though perhaps to a value that checks no buffers */
-  gboolean rounds_sizes; /* the layer rounds up the sizes of small buffers */
+  gchar *faults; /* nullable */
+  gchar *report; /* path of a file; nullable */
+  /* TRUE if TARN_DEBUG is set, though perhaps to a value that checks no buffers. */
+  gboolean may_debug;
+  gboolean rounds_sizes; /* TRUE if the layer rounds up the sizes of small buffers */
 } LayerSettings;
 
 void _tarn_layer_read_settings (void);
@@ -123,44 +129,49 @@ const LayerSettings *_tarn_layer_get_settings (void);
 
 /* report.c */
 
-/* The reason why a buffer of the program is not from a pool, but made by the driver. */
+/* The reason why the driver made a buffer that the program asked for, and no pool served it. */
 typedef enum
 {
-  LAYER_OF_HOST,    /* the buffer's memory is the host's, or is filled from the host's */
-  LAYER_OF_DEVICES, /* its context has several devices, or a device older than OpenCL 1.2 */
-  LAYER_FLAGS,      /* the layer does not know the buffer's flags or properties */
+  LAYER_OF_HOST, /* the program asked for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR */
+  /* The buffer's context has several devices, or a device older than OpenCL 1.2. */
+  LAYER_OF_DEVICES,
+  LAYER_FLAGS, /* the layer does not know the buffer's flags or properties */
   LAYER_TOO_LARGE,
-  LAYER_FOR_IMAGES, /* the program makes images of buffers */
-  LAYER_NO_POOL,    /* the context had no pool, or the pool had no memory */
+  /* The program makes images of buffers, and the driver makes none of sub-buffers. */
+  LAYER_FOR_IMAGES,
+  LAYER_NO_POOL, /* the buffer's context had no pool, or its pool had no memory */
   LAYER_N_REASONS
 } LayerReason;
 
-/* Begins the report if TARN_LAYER_REPORT is set: adds the first line, and registers a function that
- * adds the other lines at exit. */
+/* Begins the report if TARN_LAYER_REPORT is set: adds the first line to the file, and registers a
+ * function that adds the other lines at exit. */
 void _tarn_layer_report_begin (void);
 
-/* Returns a text for a reason, which fits after "NUMBER buffers". */
+/* Returns a text that describes a reason.  The text fits after "NUMBER buffers", as in "3 buffers
+ * larger than the device's largest buffer". */
 const gchar *_tarn_layer_describe_reason (LayerReason reason);
 
 /* layer.c */
 
-/* Numbers of calls, made by the program or by the layer.  Every field is atomic. */
+/* Counters for the table of TARN_LAYER_STATS and for reports.  Every field is atomic. */
 typedef struct
 {
-  gsize created;                  /* buffers that the program asked for */
-  gsize served;                   /* buffers in @created with memory from a pool */
-  gsize pieces;                   /* pieces: buffers that the layer asked the driver for */
-  gsize passed_on;                /* requests in @created that were passed on to the driver */
-  gsize reasons[LAYER_N_REASONS]; /* buffers in @passed_on that the driver made, by reason */
-  gsize sub_buffers;              /* sub-buffers that the driver made for the program's buffers */
+  gsize created;   /* buffers that the program asked for */
+  gsize served;    /* buffers in @created with memory from a pool */
+  gsize pieces;    /* pieces, the large buffers that the layer asked the driver for */
+  gsize passed_on; /* requests in @created that were passed on to the driver */
+  gsize reasons[LAYER_N_REASONS]; /* for each reason, the number of buffers in @passed_on that the
+                                     driver made */
+  gsize sub_buffers; /* sub-buffers that the layer had the driver make for blocks of a pool */
 
   gsize images_created;   /* images that the program asked for, except images made of buffers */
   gsize images_served;    /* images in @images_created from a pool */
   gsize images_passed_on; /* requests in @images_created that were passed on to the driver */
   gsize pool_images;      /* images that the pool asked the driver for */
 
-  guint64 buffer_bytes TARN_WHOLE; /* total size of the buffers that the program got */
-  guint64 image_bytes TARN_WHOLE;  /* total size of the images that are made of no buffer */
+  guint64 buffer_bytes TARN_WHOLE; /* total size of the buffers that the program got, in bytes */
+  /* Total size of the images that are not made of a buffer, in bytes. */
+  guint64 image_bytes TARN_WHOLE;
 } LayerCounts;
 
 extern LayerCounts _tarn_layer_counts;
@@ -171,17 +182,17 @@ extern LayerCounts _tarn_layer_counts;
 #define LAYER_COUNT_BYTES(field, bytes)                                                            \
   ((void) __atomic_add_fetch (&_tarn_layer_counts.field, bytes, __ATOMIC_RELAXED))
 
-/* Prints a message to standard error, unless *once is TRUE, and sets *once to TRUE. */
+/* Prints a message to standard error, and sets *once to TRUE.  Does nothing if *once is TRUE. */
 void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
 
 /* Answers a query as OpenCL's clGet...Info () functions do: copies the @from_size bytes at @from to
- * @value, which has @size bytes. */
+ * @value, which has room for @size bytes, and sets *size_ret to @from_size. */
 cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer value,
                            size_t *size_ret);
 
-/* Returns TRUE if the program has asked for an extension's function that may use buffers unseen by
- * the layer.  From then on the driver makes all new buffers, and pools return their memory to the
- * driver. */
+/* Returns TRUE if the layer is blind: the program has asked for an extension's function that may
+ * use buffers, and the layer does not intercept this function.  From then on the driver makes all
+ * new buffers, and pools return their memory to the driver. */
 gboolean _tarn_layer_is_blind (void);
 
 /* table.c */
@@ -195,30 +206,31 @@ typedef enum
   LAYER_N_OBJECT_KINDS
 } LayerKind;
 
-/* The record that the layer keeps of an object of the program's.  It is the first member of the
- * struct of each kind of object. */
+/* The common part of the layer's records.  The layer keeps a record of each context, queue, buffer
+ * and kernel of the program.  This struct is the first member of each kind of record. */
 typedef struct
 {
   LayerKind kind;
   guint references;         /* atomic: references to this record */
-  guint program_references; /* atomic: references to the object, as the program counts them */
+  guint program_references; /* atomic: the program's references to the object */
   gpointer handle;          /* the driver's handle of the object */
   void (*finalize) (gpointer record);
 } LayerObject;
 
-/* Finds the record of a handle, and returns a reference to the record.  Returns NULL if the handle
- * has no record of this kind. */
+/* Finds the record of an object by the driver's handle, and returns a reference to the record.
+ * Returns NULL if no record of this kind has the handle. */
 gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
 
-/* Returns references to all records of a kind.  The caller frees the array. */
+/* Returns an array of references to all records of a kind.  The caller frees the array. */
 GPtrArray *_tarn_layer_list_all (LayerKind kind);
 
-/* Adds a record to the table, which takes a reference of its own.  Replaces an older record with
- * the same handle, whose object is gone. */
+/* Adds a record to the table of its kind.  The table takes a reference of its own.  If the table
+ * has an older record with the same handle, the new record replaces it: the older record's object
+ * is gone, and the driver has reused the handle. */
 void _tarn_layer_list (gpointer record);
 
-/* Removes a record from the table.  Call this before the driver releases the object, because after
- * that another object may have the same handle. */
+/* Removes a record from the table of its kind.  Call this before the driver releases the object,
+ * because afterwards the driver may give the same handle to another object. */
 void _tarn_layer_unlist (gpointer record);
 
 gpointer _tarn_layer_ref (gpointer record);
@@ -226,50 +238,55 @@ gboolean _tarn_layer_try_ref (gpointer record); /* returns FALSE if the record i
 void _tarn_layer_unref (gpointer record);
 void _tarn_layer_clear (gpointer record); /* takes a pointer to a record */
 
-/* Add to the program's references of an object, and drop one of them.  _tarn_layer_release ()
- * returns TRUE if it dropped the last reference. */
+/* Count the program's references to an object.  _tarn_layer_retain () adds one.  Call
+ * _tarn_layer_release () when the program drops one; it returns TRUE if that was the last. */
 void _tarn_layer_retain (gpointer record);
-gboolean _tarn_layer_try_retain (gpointer record); /* returns FALSE if the program has none */
+/* Adds one; returns FALSE if the program has none. */
+gboolean _tarn_layer_try_retain (gpointer record);
 gboolean _tarn_layer_release (gpointer record);
 
-/* A ticket is a number that stands for a record in the argument of a callback.  A driver may never
- * call a callback, so the table of tickets, not the callback, has the reference to the record.
- * _tarn_layer_ticket_take () returns that reference, or NULL if another thread took the ticket
- * before. */
+/* A ticket is a number that stands for a record.  The layer passes a ticket, not the record, to a
+ * driver that will call back.  Because a driver may never call back, the table of tickets has the
+ * reference to the record.  _tarn_layer_ticket_take () removes the ticket from the table, and
+ * returns that reference.  It returns NULL if another thread took the ticket before. */
 gpointer _tarn_layer_ticket_new (gpointer record);
 gpointer _tarn_layer_ticket_take (gpointer ticket);
 
-/* LAYER_AUTO marks a variable whose reference is dropped at the end of the enclosing block. */
+/* LAYER_AUTO marks a variable whose reference to a record is dropped at the end of the block. */
 #define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
 
 /* ended-contexts.c */
 
-/* Add a context that the program is releasing to the list of ended contexts, and remove a context
- * that is being finalized.  The list has no reference to the context. */
+/* The list of ended contexts has the contexts that the program has released, until their records
+ * are freed.  _tarn_layer_list_ended () adds a context when the program releases it.
+ * _tarn_layer_unlist_ended () removes a context whose record is being freed.  The list has no
+ * references to contexts. */
 void _tarn_layer_list_ended (LayerContext *self);
 void _tarn_layer_unlist_ended (LayerContext *self);
 
-/* Finds the record of a context as _tarn_layer_find () does, and also after the program has
- * released the context. */
+/* Finds the record of a context as _tarn_layer_find () does, but also finds a context that the
+ * program has released. */
 LayerContext *_tarn_layer_find_context (cl_context handle);
 
 /* context.c */
 
-/* The time when the memory of a released buffer may be reused. */
+/* The time at which a context may reuse the memory of a released buffer.  It depends on the queues
+ * that the context has had. */
 typedef enum
 {
-  LAYER_NO_QUEUE,  /* at once: no command has used the memory */
-  LAYER_ONE_QUEUE, /* at once: on the one in-order queue, later commands run after earlier ones */
-  LAYER_BECOMING_MANY, /* as for LAYER_MANY_QUEUES; a thread is putting a marker on the only queue,
-                          and threads that add a queue wait for that thread */
-  LAYER_MANY_QUEUES    /* when the commands that used the memory are done */
+  LAYER_NO_QUEUE, /* memory is reused at once: there is no queue, so no command has used it */
+  /* Memory is reused at once: the only queue runs commands in order. */
+  LAYER_ONE_QUEUE,
+  LAYER_BECOMING_MANY, /* as for LAYER_MANY_QUEUES.  A thread is putting a marker on the only queue,
+                          and threads that add a queue wait for that thread. */
+  LAYER_MANY_QUEUES    /* memory is reused after the commands that used it are done */
 } LayerOrder;
 
 /* The flags that the layer may pass to clCreateSubBuffer (). */
 #define LAYER_ACCESS_FLAGS (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
 #define LAYER_HOST_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
-/* A kind of memory.  Each kind has its own pool and its own pieces. */
+/* A kind of memory.  Each kind has its own pool and its own pieces (the driver's large buffers). */
 typedef enum
 {
   LAYER_PLAIN,
@@ -278,146 +295,167 @@ typedef enum
   LAYER_N_KINDS
 } LayerMemory;
 
-/* The user data of the allocator that gets pieces from the driver. */
+/* The user data of an allocator that gets pieces, large buffers, from the driver. */
 typedef struct
 {
   LayerContext *context;
   LayerMemory memory;
 } LayerSource;
 
-/* Tracks how many bytes a pool caches without need: see idle.c. */
+/* The record of how many bytes a pool caches without need: see idle.c. */
 typedef struct
 {
   gint64 look_at TARN_WHOLE; /* atomic: monotonic time of the next look at the cached bytes */
-  gsize least_bytes; /* under the context's lock: the fewest bytes that looks found cached */
-  gint64 since;      /* under the context's lock: monotonic time from which least_bytes counts */
+  /* Guarded by the context's lock: the least number of cached bytes since @since. */
+  gsize least_bytes;
+  gint64 since; /* guarded by the context's lock: monotonic time at which @least_bytes was reset */
 } LayerIdle;
 
-/* A context of the program's.
+/* The record of a context of the program.
  *
  * Invariant, under the lock: only_queue is set exactly if order is LAYER_ONE_QUEUE.  A thread that
- * adds a queue or a user event ends LAYER_ONE_QUEUE before the program gets the object.  A pool,
- * after it is set, stays as long as the context. */
+ * adds a queue or a user event ends the state LAYER_ONE_QUEUE before the program gets the new
+ * object.  A pool, after it is set, stays as long as the context. */
 struct _LayerContext
 {
   LayerObject base;
-  cl_device_id device; /* the only device; NULL: there are several, or the layer cannot serve it */
-  gsize max_bytes;     /* the largest size that a buffer may have, in bytes */
-  gsize alignment;     /* alignment of sub-buffers, in bytes; a power of two */
-  gboolean counts_objects;   /* the driver counts objects in CL_CONTEXT_REFERENCE_COUNT */
-  cl_uint own_references;    /* number of those references that belong to address_program */
-  gboolean copies_by_pieces; /* the driver cannot do clEnqueueCopyBufferRect () on sub-buffers */
-  gboolean copies_images_by_pieces; /* the driver cannot copy between sub-buffers and images */
-  gboolean notes_addresses;   /* the layer keeps the host addresses of pieces, because the driver
-                                 makes no images of sub-buffers: see images.c */
-  cl_program address_program; /* has the kernel that reads addresses of pieces; NULL: not needed */
+  /* The only device; NULL: the context has several devices, or the layer cannot serve it. */
+  cl_device_id device;
+  gsize max_bytes;         /* the largest size that a buffer may have, in bytes */
+  gsize alignment;         /* alignment of sub-buffers, in bytes; a power of two */
+  gboolean counts_objects; /* TRUE if CL_CONTEXT_REFERENCE_COUNT includes the context's objects */
+  cl_uint own_references;  /* number of references in CL_CONTEXT_REFERENCE_COUNT that exist because
+                              of address_program */
+  gboolean copies_by_pieces;        /* TRUE if the driver's clEnqueueCopyBufferRect () fails with
+                                       sub-buffers, so the layer copies between pieces */
+  gboolean copies_images_by_pieces; /* TRUE if the driver's copies between sub-buffers and images
+                                       fail, so the layer copies between pieces and images */
+  gboolean notes_addresses;   /* TRUE if the layer records the host addresses of pieces, because the
+                                 driver makes no images of sub-buffers: see images.c */
+  cl_program address_program; /* the program with the kernel that reads device addresses of pieces
+                                 (address.c); NULL: not needed */
 
-  TarnMutex lock; /* guards all fields from here up to answers */
+  TarnMutex lock; /* guards the fields from here up to @answers */
   TarnCond changed;
-  LayerOrder order;                 /* atomic */
-  LayerQueue *only_queue;           /* borrowed; NULL: order is not LAYER_ONE_QUEUE */
-  guint64 reused_number TARN_WHOLE; /* number of the latest command on only_queue when memory was
-                                       last reused early */
-  gboolean has_reused_early; /* memory was reused before the queue's commands on it were done */
-  cl_event only_event;       /* done when the commands are done whose memory may have been reused
-                                while the context had only one queue; new queues wait for it; NULL:
-                                those commands are done, or there are none */
-  guint n_joining;           /* threads that wait for only_event, or are making a new queue wait */
-  guint n_user_events;       /* atomic: the program's user events that are not complete */
-  gboolean has_lost_queue;   /* a queue was dropped, and its commands are not known to be done */
-  GPtrArray *queues; /* references to the queues that take commands, or have unfinished commands */
-  guint turn;        /* index of the queue that was polled last */
-  GPtrArray *pieces; /* the driver's buffers: piece N is at index N - 1; NULL: N is free */
+  LayerOrder order;       /* atomic */
+  LayerQueue *only_queue; /* the only queue, if @order is LAYER_ONE_QUEUE; borrowed; else NULL */
+  guint64 reused_number TARN_WHOLE; /* number of the command that was the latest on only_queue when
+                                       memory was last reused before its commands were done */
+  gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
+                                that used the memory were done */
+  /* An event that completes after all commands whose memory was reused before they were done.  New
+   * queues wait for it.  NULL: there are no such commands, or they are done. */
+  cl_event only_event;
+  guint n_joining; /* number of threads that wait for only_event, or make a new queue wait for it */
+  guint n_user_events; /* atomic: number of the program's user events that are not complete */
+  /* TRUE if the context dropped a queue whose commands may not be done. */
+  gboolean has_lost_queue;
+  /* References to the queues that still take commands, or that have unfinished commands. */
+  GPtrArray *queues;
+  guint turn;        /* index in @queues of the queue that was polled last */
+  GPtrArray *pieces; /* the pieces (large buffers): number N is at index N - 1; NULL: N is free */
   GHashTable *addresses;          /* piece -> its host address, for pieces whose address is known */
-  guint all_used_before;          /* all indexes of @pieces below this one have a piece */
+  guint all_used_before;          /* an index in @pieces: every lower index has a piece */
   cl_command_queue own_queue;     /* the queue for the layer's own commands; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];
-  TarnOpenclImageKinds *image_kinds; /* sizes for the pool of images; NULL: not made yet */
-  TarnPool *images; /* pool of images, charged to the pool of plain buffers; NULL: not made yet */
-  LayerIdle idle[LAYER_N_KINDS]; /* cached bytes of each of @pools */
-  LayerIdle image_idle;          /* cached bytes of the pool of images */
-  GHashTable *answers;           /* answers of the driver about flags: see ask.c */
+  /* The pooled images' kinds, each with its size in bytes; NULL: not made yet. */
+  TarnOpenclImageKinds *image_kinds;
+  TarnPool *images; /* the pool of images, whose bytes are charged to the pool of plain buffers;
+                       NULL: not made yet */
+  LayerIdle idle[LAYER_N_KINDS]; /* the record of cached bytes of each of @pools */
+  LayerIdle image_idle;          /* the record of cached bytes of the pool of images */
+  GHashTable *answers;           /* the driver's answers to questions about flags: see ask.c */
 
   TarnMutex subs_lock; /* guards the next three fields: see subs.c */
-  GTree *subs;         /* the sub-buffers for blocks: LayerPlace -> LayerSub */
-  GQueue spares;       /* those that no buffer of the program has, the youngest first, owned */
-  gint64 spares_time;  /* monotonic time of the last look at the spares' age */
+  GTree *subs;         /* the sub-buffers of blocks, by place: LayerPlace -> LayerSub */
+  GQueue spares; /* the spares: the sub-buffers in @subs that no buffer of the program has; owned,
+                    the youngest first */
+  gint64 spares_time; /* monotonic time at which the layer last looked at the age of the spares */
 
-  /* Atomic: */
-  gint counts_parts;     /* sub-buffers add to the reference count of their buffer; -1: unknown */
-  gint counts_maps;      /* maps add to the reference count of their buffer; -1: unknown */
+  /* All fields below are atomic. */
+
+  /* TRUE if CL_MEM_REFERENCE_COUNT includes a buffer's sub-buffers; -1: unknown. */
+  gint counts_parts;
+  gint counts_maps;      /* TRUE if CL_MEM_REFERENCE_COUNT includes a buffer's maps; -1: unknown */
   gint has_images;       /* the result of _tarn_layer_ask_images (); -1: unknown */
-  gint shares_addresses; /* a buffer over a piece's host address shares the piece's memory; -1:
-                            unknown */
-  gboolean wants_images; /* the program wants images of buffers, and the driver makes none of
-                            sub-buffers; so the driver makes all new buffers */
-  guint spare_images;    /* driver's images in the pool of images that the program does not have */
+  gint shares_addresses; /* TRUE if a CL_MEM_USE_HOST_PTR buffer at a piece's host address shares
+                            the piece's memory; -1: unknown */
+  gboolean wants_images; /* TRUE if the program wants images of buffers, but the driver makes no
+                            images of sub-buffers.  So the driver makes all new buffers. */
+  guint spare_images;    /* number of the driver's images that the pool of images caches */
   gint64 polled_at;      /* monotonic time of the last poll by _tarn_layer_context_poll_if_due () */
   guint pending;         /* number of released buffers that wait for commands */
-  guint n_users;  /* number of allocators that use the context, plus 1 for the context itself */
-  gboolean ended; /* the program has no reference to the context any more */
-  gboolean is_debugged; /* TARN_DEBUG checks the context's buffers */
+  guint n_users;  /* number of allocators that use the context, plus 1 for the context itself until
+                     its record is freed */
+  gboolean ended; /* TRUE if the program has released the context */
+  gboolean is_debugged; /* TRUE if TARN_DEBUG checks the context's buffers */
 };
 
-/* Add a user of a context, and drop one.  The users are the context itself and the allocators of
- * its memory, which may outlive the context's last reference.  The last user to be dropped frees
- * the context. */
+/* Add a user of a context, and drop one.  A context's users are its record, and the allocators of
+ * its memory.  The allocators may be in use after the record's last reference is gone.  The last
+ * user to be dropped frees the context. */
 LayerContext *_tarn_layer_context_add_user (LayerContext *self);
 void _tarn_layer_context_drop_user (LayerContext *self);
 
-/* Returns the reason why the driver made a buffer that the program asked for with these arguments.
- * The arguments are valid, and the buffer is not from a pool. */
+/* Returns the reason why the driver, not a pool, made a buffer for the program.  The parameters are
+ * the arguments of the program's call, which were valid. */
 LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);
 
 /* Finds the pool for a buffer with these flags and this size.  Returns a reference to the context,
- * or NULL if the driver is to make the buffer.  The driver makes the buffers with
- * CL_MEM_COPY_HOST_PTR, because it may fill them as it allocates them.  If the context's buffers
- * are debugged, those with that flag come from a pool, too. */
+ * or NULL if the driver shall make the buffer.
+ *
+ * The driver makes buffers with CL_MEM_COPY_HOST_PTR, because it may fill them as it allocates
+ * them.  If TARN_DEBUG checks the context's buffers, these buffers come from a pool, too. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
-/* Returns TRUE if memory that is released now may be reused at once, because only one queue, in
- * order, can have commands on it.  If there is a queue, sets has_reused_early. */
+/* Returns TRUE if the context may reuse memory early, before the commands on it are done.  It may
+ * if only one queue, in order, can have commands on the memory.  If the context has that queue,
+ * records that memory is being reused early. */
 gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
 
-/* Ends the state LAYER_ONE_QUEUE: from now on commands may run in another order than that in which
- * the program enqueues them.  @queue: NULL; or a queue that takes no more commands soon, or will
- * run them out of order, and so never is the only queue again.  If it is not the only queue, the
- * state does not end. */
+/* Ends the state LAYER_ONE_QUEUE, in which a context reuses memory before the commands on it are
+ * done.  Call this when the context's commands may begin to run in another order than the one in
+ * which the program enqueues them.  @queue: NULL, or a queue that will soon take no more commands
+ * or run them out of order, and so can never be the only queue again.  If @queue is not NULL and is
+ * not the only queue now, the state does not end. */
 void _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue);
 
-/* _tarn_layer_context_add_queue () adds a new queue.  _tarn_layer_context_drop_queue () drops a
- * queue that takes no more commands; call it when no buffer waits for the queue's commands any
- * more. */
+/* Add a new queue to the context, and drop a queue that takes no more commands.  Drop a queue only
+ * when no released buffer waits for the queue's commands any more. */
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
-/* _tarn_layer_context_add_user_event () counts a user event, before the driver makes it, and ends
- * the state LAYER_ONE_QUEUE.  _tarn_layer_context_drop_user_event () stops counting one, after it
- * is complete. */
+/* Count the user events that are not complete.  _tarn_layer_context_add_user_event () adds one, and
+ * ends the state LAYER_ONE_QUEUE, in which memory is reused before commands are done; call it
+ * before the driver makes the user event.  Call _tarn_layer_context_drop_user_event () after a user
+ * event is complete. */
 void _tarn_layer_context_add_user_event (LayerContext *self);
 void _tarn_layer_context_drop_user_event (LayerContext *self);
 
-/* Returns only_event, which stays as it is until the caller calls _tarn_layer_context_end_await ().
- * Returns NULL if there is no event to wait for; the caller calls that function in either case. */
+/* _tarn_layer_context_begin_await () returns the context's only_event, for which new queues wait,
+ * so that the caller can wait for it, too.  Returns NULL if there is no event to wait for.  In both
+ * cases the caller calls _tarn_layer_context_end_await () afterwards; until then the context keeps
+ * the event. */
 cl_event _tarn_layer_context_begin_await (LayerContext *self);
 void _tarn_layer_context_end_await (LayerContext *self);
 
-/* Poll one or two queues if buffers wait for commands.  _tarn_layer_context_poll_if_due () does
- * nothing if its last poll was less than 0.1 ms ago.  @now: monotonic time. */
+/* Poll one or two of the context's queues if released buffers wait for commands.  The second
+ * function does nothing if its last poll was less than 0.1 ms ago.  @now: monotonic time. */
 void _tarn_layer_context_poll (LayerContext *self);
 void _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now);
 
-/* Returns TRUE if the layer may serve this context's buffers and images from pools. */
+/* Returns TRUE if the layer may serve images, and buffers without regard to their flags, from this
+ * context's pools. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
-/* Makes the driver serve the context's buffers from now on, if the program has asked a device about
- * images of buffers, and the driver makes no such images of a pool's buffers. */
+/* Leaves all new buffers of a context to the driver in one case: the program has asked a device
+ * about images of buffers, and the driver cannot make such images of a pool's buffers. */
 void _tarn_layer_expect_images_if_asked (LayerContext *context);
 
-/* Returns the context's pool for a kind of memory.  The first request makes the pool.  Returns NULL
- * if it cannot be made. */
+/* Returns the context's pool for a kind of memory.  The first call for a kind makes the pool.
+ * Returns NULL if the pool cannot be made. */
 TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
 
 /* Returns to the driver all memory that the context's pools cache. */
@@ -428,54 +466,58 @@ void _tarn_layer_context_trim (LayerContext *self);
 void _tarn_layer_context_make_room (LayerContext *self);
 
 /* Waits for all commands of the context.  If a user event is not complete, does not block in the
- * driver, but polls until no buffer waits for commands, for at most a second. */
+ * driver, but polls for at most a second, until no released buffer waits for commands. */
 void _tarn_layer_context_finish (LayerContext *self);
 
-/* Waits for the commands that released buffers wait for.  Returns FALSE if there are none, if they
- * failed, or if a user event of the context is not complete. */
+/* Waits for the commands of released buffers, so that their memory becomes free.  Returns FALSE if
+ * there are no such commands, if they failed, or if a user event of the context is not complete. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
 
-/* Returns TRUE if the host may wait for the commands that queues have at this moment.  It may not
- * if a user event is not complete, because a command may wait for an event that the waiting thread
- * itself would complete. */
+/* Returns TRUE if the host may wait for the commands that are on the context's queues now.  The
+ * host may not wait if a user event is not complete: a command may depend on a user event that the
+ * waiting thread itself would complete. */
 gboolean _tarn_layer_context_may_wait (LayerContext *self);
 
 /* debug.c */
 
-/* Returns TRUE if TARN_DEBUG checks the context's buffers when they are freed.  In that case each
- * released buffer waits for its commands, and no sub-buffers are kept as spares. */
+/* Returns TRUE if TARN_DEBUG checks the context's buffers when they are freed.  In that case the
+ * layer frees no buffer before its commands are done, and keeps no spare sub-buffers. */
 gboolean _tarn_layer_is_debugged (const LayerContext *context);
 /* Begin and end the TARN_DEBUG checks of a context. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Tells TARN_DEBUG that the calling thread released a buffer's last reference.  Another thread may
- * free the buffer's memory later. */
+/* Tells TARN_DEBUG that the calling thread released a buffer's last reference, because another
+ * thread may free the buffer's memory later. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
-/* Makes the layer's debug thread call a function, after those of earlier calls.  The function may
- * wait, which a callback from the driver must not. */
+/* Adds a function to those that the layer's debug thread calls, one after the other.  The function
+ * may wait, which a callback from the driver must not.  If there can be no debug thread, the
+ * calling thread calls the function. */
 void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
-/* Waits while the debug thread has more than 32 functions to call, but at most 0.1 s, because one
- * of them may depend on the calling thread. */
+/* Waits while the debug thread has more than 32 functions to call.  Waits at most 0.1 s, because
+ * one of these functions may depend on the calling thread. */
 void _tarn_layer_debug_keep_up (void);
-/* Waits until the debug thread has no function to call.  Returns FALSE if it still has one after
- * @max_wait microseconds. */
+/* Waits until the debug thread has no function to call, or for @max_wait microseconds.  Returns
+ * FALSE if it still has one. */
 gboolean _tarn_layer_debug_drain (gint64 max_wait);
-/* Checks the guard bytes of all buffers.  Call it when commands of the context have just been done.
- * Does nothing if the context is not debugged, or if the last check was too recent. */
+/* Checks the guard bytes of all buffers.  Call this after commands of the context have completed.
+ * Does nothing if TARN_DEBUG does not check the context's buffers, or if the last check was too
+ * recent. */
 void _tarn_layer_debug_check_guards (const LayerContext *context);
 
 /* ask.c */
 
-/* Finds the flags that the driver reports for a buffer that is made with the flags @asked.  Returns
- * the driver's error if the driver refuses @asked. */
+/* Finds the flags that the driver reports for a buffer that was created with the flags @asked.
+ * Returns the driver's error if the driver refuses these flags. */
 cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags);
 
-/* Finds the flags that the driver reports for a sub-buffer that is made with @asked, of a buffer
- * that is made with @whole.  Returns the driver's error if the driver refuses them. */
+/* Finds the flags that the driver reports for a sub-buffer.  @whole: the flags with which the
+ * buffer was created.  @asked: the flags with which the sub-buffer was created.  Returns the
+ * driver's error if the driver refuses these flags. */
 cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
                                    cl_mem_flags *flags);
 
-/* Return TRUE if the driver's reference count of a buffer includes its sub-buffers, or its maps. */
+/* Return TRUE if the driver's reference count of a buffer includes the buffer's sub-buffers (the
+ * first function), or the buffer's maps (the second one). */
 gboolean _tarn_layer_ask_part_references (LayerContext *context);
 gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
@@ -487,24 +529,25 @@ gboolean _tarn_layer_ask_images (LayerContext *context);
  * other buffer's memory. */
 gboolean _tarn_layer_ask_addresses (LayerContext *context);
 
-/* Finds out the requirements of a context's device and driver.  No other thread may know the
- * context yet.  Returns FALSE if the layer cannot serve the context. */
+/* Finds out what a context's device and driver require, for example the alignment of sub-buffers.
+ * Call this before other threads know the context.  Returns FALSE if the layer cannot serve it. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* address.c */
 
-/* Finds out whether the driver's buffers may be less aligned than the device states.  No other
- * thread may know the context yet. */
+/* If the driver's buffers may be less aligned than the device states, builds the program that reads
+ * the addresses of pieces.  Call this before other threads know the context. */
 void _tarn_layer_address_begin (LayerContext *context);
 
-/* Returns the offset of the first aligned device address in a piece, in bytes, or 0 if the layer
- * does not know the piece's address. */
+/* Returns the offset of the first aligned device address in a piece (a large buffer of the driver),
+ * in bytes.  Returns 0 if the layer does not know the piece's address. */
 gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
 
 /* idle.c */
 
-/* Returns to the driver the cached memory that no request has needed for ten seconds.  Does nothing
- * if the next look at the pool's cached bytes is not due yet.  @now: monotonic time. */
+/* Returns to the driver the memory that the pool has cached for ten seconds and that no request has
+ * needed.  Does nothing if it is too early to look at the pool's cached bytes again.  @now:
+ * monotonic time. */
 void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self, gint64 now);
 
 /* Returns the number of bytes that a pool caches. */
@@ -512,10 +555,11 @@ gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 
 /* pieces.c */
 
-/* The key of a sub-buffer: its place, and the flags that clCreateSubBuffer () got. */
+/* The key by which the layer finds a sub-buffer: a place in a piece (a large buffer), and flags. */
 typedef struct
 {
-  guint64 address; /* the address of the pool's block: see pieces.c */
+  guint64 address; /* the address of the sub-buffer's block, which names the piece and the offset in
+                      it: see pieces.c */
   gsize size;
   cl_mem_flags asked;
 } LayerPlace;
@@ -523,68 +567,76 @@ typedef struct
 /* Waits for a command for at most 0.2 s, and releases its event.  Returns the command's state. */
 cl_int _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event);
 
-/* Waits for one of the layer's own commands, and releases the command's event.  @status: the result
- * of the call that enqueued the command; if it is an error, returns it at once.
+/* Waits for one of the layer's own commands, and releases the command's event.  @status is the
+ * result of the call that enqueued the command.  If it is an error, returns it at once.
  *
- * Threads that share a queue use this instead of blocking calls.  With blocking calls, on rusticl
- * of Mesa 22.3, TARN_DEBUG sometimes saw guard bytes overwritten, as if a call had returned
+ * Threads that share a queue use this function instead of blocking calls.  With blocking calls, on
+ * rusticl of Mesa 22.3, TARN_DEBUG sometimes saw guard bytes overwritten, as if a call had returned
  * early. */
 cl_int _tarn_layer_await (cl_int status, const cl_event *event);
 
-/* Returns the queue for the layer's own commands, which the first call makes.  Returns NULL if the
- * driver cannot make one. */
+/* Returns the context's queue for the layer's own commands.  The first call makes the queue.
+ * Returns NULL if the driver cannot make one. */
 cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);
 
-/* Makes the pool for a kind of memory.  Returns NULL if it fails. */
+/* Makes the pool for a kind of memory, over an allocator of pieces.  Returns NULL if that fails. */
 TarnPool *_tarn_layer_pool_new (LayerSource *source);
 
-/* Returns the piece that a block is in, and the block's offset from the start of the piece, in
- * bytes. */
+/* Returns the piece (the driver's large buffer) that contains a block.  Sets *offset to the block's
+ * offset from the start of the piece, in bytes. */
 cl_mem _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset);
 
-/* Returns the recorded host address of a piece.  Returns NULL if none is recorded. */
+/* Returns the host address that the layer recorded for a piece, a large buffer of the driver.
+ * Returns NULL if none is recorded. */
 gpointer _tarn_layer_find_address (LayerContext *context, cl_mem piece);
 
-/* Asks the driver for the host address of a buffer, by mapping it.  No command may use the buffer
- * yet.  Returns NULL if the driver fails, or does not answer in time. */
+/* Finds the host address of a buffer by mapping the buffer.  Call this before any other command
+ * uses the buffer.  Returns NULL if the driver fails, or does not answer in time. */
 gpointer _tarn_layer_ask_address (LayerContext *context, cl_mem buffer);
 
-/* Returns the key of the sub-buffer for a block.  @asked: the flags for clCreateSubBuffer (). */
+/* Returns the key by which the layer finds the sub-buffer of a block.  @asked: the flags for
+ * clCreateSubBuffer (). */
 LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
                                   cl_mem_flags asked);
 
 /* subs.c */
 
-/* A sub-buffer that the driver made for a block.  Either a buffer of the program has it, or it is a
- * spare: the layer keeps it for a later buffer with the same key. */
+/* A sub-buffer that the driver made for a block of a pool.  Either it is a buffer of the program,
+ * or it is a spare: the layer keeps it for a later buffer with the same key. */
 struct _LayerSub
 {
   LayerPlace place;   /* the key */
-  cl_mem handle;      /* the driver's handle, a reference */
+  cl_mem handle;      /* the driver's handle; a reference */
   cl_mem_flags flags; /* the flags that the driver reports for a buffer of the program */
   gboolean is_spare;
-  gint64 time;  /* monotonic time at which it became a spare */
-  GList by_age; /* link of a spare in the list of spares */
+  gint64 time;  /* the time at which the sub-buffer became a spare: a monotonic time */
+  GList by_age; /* the link of a spare in LayerContext.spares */
 };
 
 void _tarn_layer_subs_init (LayerContext *context);
 void _tarn_layer_subs_clear (LayerContext *context); /* call it when no sub-buffer is left */
 
-/* Returns the sub-buffer for a block: a spare, or else a new one.  Returns NULL in three cases: the
- * driver refuses it; another thread is releasing a spare of the block's memory; the layer is blind:
- * the program may use buffers by functions of extensions that the layer does not know. */
+/* Returns the sub-buffer for a block: a spare that the layer has kept, or else a new one.  Returns
+ * NULL in three cases:
+ *
+ * - The driver refuses to make the sub-buffer.
+ * - Another thread has yet to release an older sub-buffer of the block's memory.
+ * - The layer is blind, because the program may use buffers by functions of extensions that the
+ *   layer does not know, and there is no spare. */
 LayerSub *_tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags asked);
 
-/* End a sub-buffer of the program, and take @self over: one makes it a spare, the other releases
- * it.  Call them before the buffer's block is freed. */
+/* Take over a sub-buffer that was a buffer of the program, before the buffer's block is freed.  The
+ * first function makes it a spare, which the layer keeps for a later buffer.  The second releases
+ * it. */
 void _tarn_layer_sub_keep (LayerContext *context, LayerSub *self);
 void _tarn_layer_sub_free (LayerContext *context, LayerSub *self);
 
-/* Returns the number of the context's spares. */
+/* Returns the number of the context's spares, the sub-buffers kept for later buffers. */
 guint _tarn_layer_count_spares (LayerContext *context);
 
-/* Release spares: all; those that no buffer has taken for ten seconds (@now: monotonic time); those
- * whose address is at least @start and less than @end. */
+/* Release spares, the sub-buffers that the layer keeps for later buffers.  The first function
+ * releases all, the second those that no buffer has taken for ten seconds (@now: monotonic time),
+ * and the third those whose address is at least @start and less than @end. */
 void _tarn_layer_drop_spares (LayerContext *context);
 void _tarn_layer_drop_old_spares (LayerContext *context, gint64 now);
 void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end);
@@ -594,113 +646,129 @@ void _tarn_layer_release_object (cl_mem handle);
 
 /* uses.c */
 
-/* A use records that commands of a queue use a buffer.  A use with an event stands for one command.
- * A use without an event stands for all commands of the queue up to the use's number.  After the
- * program has released the buffer, each use is in a list of its queue until its commands are
+/* A use: the record that commands of a queue use a buffer.  A use with an event stands for one
+ * command, and a use without one for all commands of the queue up to the use's number.  After the
+ * program has released the buffer, each use is in a list of its queue until the commands are
  * done. */
 struct _LayerUse
 {
-  LayerQueue *queue; /* a reference; NULL: this is no use */
+  LayerQueue *queue; /* the queue of the commands, a reference; NULL: this struct records no use */
   guint64 number;
-  cl_event event; /* the command's event, a reference; NULL: the buffer waits for the queue */
+  cl_event event; /* the command's event, a reference; NULL: the use stands for all commands up to
+                     @number */
 
-  /* Set when the buffer begins to wait: */
-  LayerBuffer *buffer; /* the buffer that has the use, which is not destroyed while a use waits */
-  gpointer ticket;     /* the argument of the driver's callback; NULL: there is no callback */
-  gboolean is_waiter;  /* under the queue's lock: the use is in LayerQueue.waiters */
-  GList link; /* under the queue's lock: in LayerQueue.waiting or .waiters; its data is the use */
+  /* Set after the program has released the buffer, when it begins to wait for the commands: */
+  LayerBuffer *buffer; /* the buffer; it is not destroyed before its uses' commands are done */
+  /* The argument of the driver's callback; NULL: the layer asked for no callback. */
+  gpointer ticket;
+  gboolean is_waiter; /* guarded by the queue's lock: TRUE if the use is in LayerQueue.waiters */
+  /* Guarded by the queue's lock: the link in LayerQueue.waiting or LayerQueue.waiters; its data is
+   * this use. */
+  GList link;
 };
 
-/* Records that a command uses a buffer.  The caller has a reference to the buffer.  @number: the
- * command's number, the latest on the queue.  @event: the command's event; nullable.  @takes: the
- * function takes over the caller's reference to @event. */
+/* Records that a command uses a buffer.  The caller has a reference to the buffer's record.
+ * @number: the command's number, the latest on the queue.  @event: the command's event; nullable.
+ * @takes: TRUE if the function takes over the caller's reference to @event. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
                              gboolean takes);
 
-/* Releases the uses of a buffer whose record is being freed. */
+/* Releases a buffer's uses (records of its commands), when the buffer's record is being freed. */
 void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
 /* queue.c */
 
-/* A queue of the program's.
+/* The record of a queue of the program.
  *
- * The layer numbers the commands that use buffers, in the order in which it counts them, which it
- * does after the driver has accepted each.  @done is a number such that all commands up to it are
- * done.
+ * The layer counts the commands that use buffers, each after the driver has accepted it.  A
+ * command's number is its place in this count.  All commands up to the number @done are done.
  *
- * While a released buffer waits for commands, each of its uses is in a list of a queue: @waiting or
- * @waiters.
+ * While a released buffer waits for commands, each of its uses (the records of these commands) is
+ * in a list of a queue: in @waiting if the buffer waits for all commands up to the use's number, or
+ * in @waiters if it waits for one command.
  *
- * Invariants, under the lock: done <= enqueued.  In @waiting and in @markers, numbers do not
- * decrease from head to tail.  The use at the head of @waiting is not done.  n_behind and
- * bytes_behind count the uses in @waiting whose number is larger than the last marker's, or all
- * uses there if the queue has no marker.  A use is in @waiters exactly if is_waiter is TRUE.  A
- * closed queue stays closed. */
+ * Invariants, under the lock:
+ *
+ * - done <= enqueued.  In @waiting and in @markers, numbers do not decrease from head to tail.  The
+ *   commands of the use at the head of @waiting are not known to be done.
+ * - n_behind and bytes_behind count the uses in @waiting whose number is larger than the last
+ *   marker's number, or all uses in @waiting if the queue has no marker.
+ * - A use is in @waiters exactly if its is_waiter is TRUE.
+ * - A closed queue stays closed. */
 struct _LayerQueue
 {
   LayerObject base;
   LayerContext *context; /* a reference */
-  gboolean in_order;     /* atomic: the driver runs commands in order; may become FALSE */
-  gboolean leaves;       /* guarded by the context's lock: the queue takes no more commands soon,
-                            or will run them out of order */
+  gboolean in_order; /* atomic: TRUE if the driver runs the commands in order; may become FALSE */
+  gboolean leaves;   /* guarded by the context's lock: TRUE if the queue will soon take no more
+                        commands, or run them out of order */
   guint64 enqueued TARN_WHOLE; /* atomic: number of the latest command that uses buffers */
   guint64 done TARN_WHOLE;     /* atomic: all commands up to this number are done */
-  gboolean finishing;          /* atomic: a marker failed, and a thread waits in clFinish () */
+  /* Atomic: TRUE while a thread waits in clFinish (), as a marker failed or was refused. */
+  gboolean finishing;
   gboolean
-      is_stuck; /* atomic: the last wait of a request for memory ended before the commands did */
-  guint users;  /* atomic: users of the driver's queue: calls in progress, and 1 for the context
-                   until it drops the queue */
+      is_stuck; /* atomic: TRUE if the last request for memory that waited for the queue gave up */
+  guint users;  /* atomic: number of users of the driver's queue: calls in progress, and 1 for the
+                   context until the context drops the queue */
 
-  TarnMutex lock;     /* guards all fields below */
-  gboolean closed;    /* atomic: the queue takes no more commands; all are done, or a marker comes
-                         after them */
-  GQueue waiting;     /* of LayerUse, by number: each waits for all commands up to its number */
-  guint n_behind;     /* atomic: number of uses in @waiting that come after the last marker */
-  gsize bytes_behind; /* atomic: size of those uses' buffers, in bytes */
-  GQueue markers;     /* of LayerMarker, by number: markers that are not known to be done */
-  GQueue waiters;     /* of LayerUse: each waits for its own command, by its event */
+  TarnMutex lock;  /* guards all fields below */
+  gboolean closed; /* atomic: TRUE if the queue takes no more commands; all are done, or a marker
+                      comes after them */
+  GQueue waiting;  /* of LayerUse, by number: the uses whose buffer waits for all commands up to the
+                      use's number */
+  guint n_behind;  /* atomic: number of uses in @waiting whose number is larger than the last
+                      marker's */
+  gsize bytes_behind; /* atomic: total size of the buffers of the uses in @n_behind, in bytes */
+  GQueue markers;     /* of LayerMarker, by number: the markers that are not known to be done */
+  GQueue waiters;     /* of LayerUse: the uses whose buffer waits for one command, by the command's
+                         event */
 };
 
-/* Makes a use's buffer wait for all commands that its queue has had so far.  When they are done,
- * the layer calls _tarn_layer_buffer_commands_done ().  Returns FALSE, and does not make the buffer
- * wait, if the use's command is done already. */
+/* Makes a released buffer wait for all commands that the queue of @use (the record of one of the
+ * buffer's commands) has had so far.  When they are done, the layer calls
+ * _tarn_layer_buffer_commands_done ().  Returns FALSE, and does nothing, if the use's command is
+ * done already. */
 gboolean _tarn_layer_queue_add_waiting (LayerUse *use);
 
-/* Puts a marker on the queue, unless a marker comes after all commands that buffers wait for.
- * @notify: the driver shall call back when the marker is done, because no thread may poll any
- * more. */
+/* Puts a marker on the queue, if released buffers wait for commands that come after the last
+ * marker.  @notify: TRUE if the driver shall call back when the marker is done, because perhaps no
+ * thread polls any more.  In this case puts a marker if released buffers wait for any commands of
+ * the queue; if the queue is closed, asks for the call back at its last marker instead. */
 void _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify);
 
-/* Puts a marker on the queue if at least 16 uses, or 16 MiB of buffers, come after the last
- * marker. */
+/* Puts a marker on the queue if many released buffers wait for commands that come after the last
+ * marker: at least 16 uses (records of commands), or buffers of at least 16 MiB. */
 void _tarn_layer_queue_put_marker_if_many (LayerQueue *self);
 
-/* Drops a user of the driver's queue.  When it was the last, releases the queue to the driver. */
+/* Drops a user of the driver's queue.  After the last one, releases the queue to the driver. */
 void _tarn_layer_queue_drop_user (LayerQueue *self);
 
 /* Releases an event. */
 void _tarn_layer_release_event (cl_event event);
 
-/* Returns the state of an event: CL_COMPLETE if its command is done, less if the command failed,
- * more if it has not ended yet. */
+/* Returns the state of an event: CL_COMPLETE if the event's command is done, less than CL_COMPLETE
+ * if the command failed, more if the command has not ended yet. */
 cl_int _tarn_layer_get_state (cl_event event);
 
-/* Makes the context drop the queue, if the queue is closed and nothing waits for its commands. */
+/* Makes the context drop the queue if it is closed and no released buffer waits for its
+ * commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
-/* Asks the driver which markers of the queue are done, and which commands of the uses in @waiters,
- * and ends the waits of buffers for them. */
+/* Polls a queue: asks the driver which markers of the queue are done, and which commands of the
+ * uses in @waiters are done.  Released buffers no longer wait for these commands, and the layer
+ * destroys each buffer that waits for no other command. */
 void _tarn_layer_queue_poll (LayerQueue *self);
 
-/* Waits for the commands that buffers wait for.  Returns FALSE if there are none, if a command
- * failed, or if no command got done for 10 s. */
+/* Waits for the queue's commands that released buffers wait for.  Returns FALSE if there are none,
+ * if a command failed, or if no command completed for 10 s. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
-/* Waits for all commands, also after one has failed.  Returns FALSE if it had nothing to wait for,
- * or if clFinish () failed. */
+/* Waits for all commands of the queue, also after one has failed.  Returns FALSE if there was
+ * nothing to wait for, or if clFinish () failed. */
 gboolean _tarn_layer_queue_finish (LayerQueue *self);
 
-/* Records that all commands up to @number are done, and ends the waits of buffers for them. */
+/* Records that all commands up to @number are done.  Released buffers no longer wait for these
+ * commands, and the layer destroys each buffer that waits for no other command. */
 void _tarn_layer_queue_set_done (LayerQueue *self, guint64 number);
 
 /* Returns the number of the queue's latest command. */
@@ -710,14 +778,14 @@ _tarn_layer_queue_get_enqueued (LayerQueue *self)
   return __atomic_load_n (&self->enqueued, __ATOMIC_ACQUIRE);
 }
 
-/* Counts a command that the driver has accepted.  Returns the command's number. */
+/* Counts a command that the driver has accepted, and returns the command's number. */
 static inline guint64
 _tarn_layer_queue_count (LayerQueue *self)
 {
   return __atomic_add_fetch (&self->enqueued, 1, __ATOMIC_ACQ_REL);
 }
 
-/* Returns TRUE if the command with a number is known to be done. */
+/* Returns TRUE if the queue's command with this number is known to be done. */
 static inline gboolean
 _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 {
@@ -726,33 +794,37 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* waiter.c */
 
-/* Makes a use's buffer wait for the one command of the use, by its event.  When the command is
- * done, the layer calls _tarn_layer_buffer_commands_done ().  @notify: the driver shall call back,
- * because no thread may poll any more.  The caller has a reference to the buffer, because another
- * thread may end the wait at once. */
+/* Makes a released buffer wait for one command, whose record is @use, by the command's event.  When
+ * it is done, the layer calls _tarn_layer_buffer_commands_done ().  @notify: TRUE if the driver
+ * shall call back, because perhaps no thread polls any more.  The caller has a reference to the
+ * buffer's record, because another thread may end the wait at once. */
 void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
 
-/* Takes the waiters with numbers up to @number out of their list, and adds their links to @taken.
- * The caller holds the queue's lock. */
+/* Removes from the queue's @waiters each use whose number is at most @number, and appends the use's
+ * link to @taken.  The caller holds the queue's lock. */
 void _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *taken);
 
-/* Ends the wait of a use.  The caller has taken the use out of its queue's lists.  This may free
- * the use's buffer, and the use with it. */
+/* Records that a buffer need not wait any longer for the commands of one of its uses.  The caller
+ * has removed the use from its queue's lists.  This may free the buffer's record, which contains
+ * the use. */
 void _tarn_layer_use_end_wait (LayerUse *self);
 
-/* Asks the driver about the commands of waiters, in turn, until it has found two that are not
- * done. */
+/* Asks the driver which commands of the uses in @waiters are done, one command after the other,
+ * until two are found that are not done. */
 void _tarn_layer_poll_waiters (LayerQueue *queue);
 
 /* buffer.c */
 
-/* The record of a cl_mem of the program's: a buffer from a pool, a sub-buffer or an image that is
- * made of such a buffer, or an image from a pool.  An object that is made of a buffer counts as one
- * of the program's references to the buffer.
+/* The record of a memory object of the program.  This is one of: a buffer from a pool; a sub-buffer
+ * of such a buffer, or an image that is made of one; an image from a pool.  An object that is made
+ * of a buffer counts as one of the program's references to the buffer.
  *
- * A buffer's end has three steps.  First, the program releases its last reference: the buffer has
- * ended.  Second, the commands that use it are done, or need not be waited for.  Third, the layer
- * destroys it: it releases or keeps the driver's object, and frees the memory.
+ * A buffer's life ends in three steps:
+ *
+ * - The program releases its last reference.  From then on the buffer is called ended.
+ * - The commands that use the buffer complete, or the layer finds that it need not wait for them.
+ * - The layer destroys the buffer: releases the driver's object or keeps it for a later buffer, and
+ *   frees the memory.
  *
  * Invariants: block is set exactly if whole is not.  A buffer is destroyed once, after it has
  * ended, and when it waits for no command. */
@@ -760,131 +832,142 @@ struct _LayerBuffer
 {
   LayerObject base;
   LayerContext *context; /* a reference */
-  LayerBuffer *whole; /* the buffer that this is made of, a reference; NULL: this is a buffer or an
-                         image from a pool */
-  TarnBlock *block;   /* the memory; NULL: this is made of a buffer */
-  LayerSub *sub; /* the driver's sub-buffer for the block, owned; NULL: this is an image, or made of
-                    a buffer */
-  gsize offset;  /* bytes from the start of @whole */
-  gsize size;    /* bytes that the program asked for; 0: this is an image made of a buffer */
-  cl_mem_flags asked; /* flags that the program gave, without those that a sub-buffer inherits */
-  cl_mem_flags flags; /* flags that the driver reports */
+  LayerBuffer *whole; /* the buffer that this object is made of, a reference; NULL: this is a buffer
+                         or an image from a pool */
+  TarnBlock *block;   /* the memory; NULL: this object is made of a buffer */
+  /* The driver's sub-buffer for the block, owned; NULL: this is an image, or is made of a buffer.
+   */
+  LayerSub *sub;
+  gsize offset; /* bytes from the start of @whole */
+  gsize size; /* number of bytes that the program asked for, or that a pooled image has; 0: this is
+                 an image made of a buffer */
+  /* The flags that the program passed, without those that a sub-buffer inherits. */
+  cl_mem_flags asked;
+  cl_mem_flags flags; /* the flags that the driver reports */
   gboolean is_image;
-  gboolean is_disguised; /* this is an image made of a host address: see images.c */
-  gboolean was_mapped;   /* set as the buffer ends: a map of it was left */
-  gboolean is_watched;   /* atomic: the buffer has destructor callbacks, which must not come late */
-  guint parts;           /* atomic: number of objects that are made of this one and not destroyed */
-  guint waits; /* atomic: number of uses that this waits for, plus 1 while the waits begin */
+  gboolean is_disguised; /* TRUE if this is an image made of a host address: see images.c */
+  gboolean was_mapped;   /* TRUE if the buffer was still mapped when it ended */
+  /* Atomic: TRUE if the buffer has destructor callbacks, which must not come late. */
+  gboolean is_watched;
+  guint parts; /* atomic: number of objects that are made of this buffer and not destroyed yet */
+  guint waits; /* atomic: number of uses whose commands the ended buffer waits for, plus 1 while the
+                  layer sets up these waits */
 
   TarnMutex lock; /* guards all fields below */
-  gboolean ended; /* the program has no reference: no field below changes any more */
+  gboolean ended; /* TRUE if the program has no reference any more; then no use is added */
   guint n_uses;
-  LayerUse use;      /* the use, if there is only one */
-  LayerUse *uses;    /* all uses, owned; NULL: there is at most one */
+  LayerUse use;      /* the only use, if n_uses is 1 and @uses is NULL */
+  LayerUse *uses;    /* all uses, owned; NULL: there is at most one, in @use */
   GSList *callbacks; /* of LayerCallback, owned, the latest first */
-  GArray *maps;      /* of LayerMap: maps of this and of objects made of it; NULL: none yet */
+  GArray *maps; /* of LayerMap: the maps of this buffer and of objects made of it; NULL: none yet */
 };
 
-/* Returns the array of a buffer's uses. */
+/* Returns the array of a buffer's uses, the records of its commands. */
 static inline LayerUse *
 _tarn_layer_buffer_get_uses (LayerBuffer *self)
 {
   return self->uses != NULL ? self->uses : &self->use;
 }
 
-/* Returns the piece that a buffer or sub-buffer is in, and its offset there in bytes. */
+/* Returns the piece (the driver's large buffer) that contains a buffer or sub-buffer.  Sets *offset
+ * to the offset from the start of the piece, in bytes. */
 cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 
-/* Returns a reference to the record of a handle, and adds one to the program's references, so that
- * the object lives during a call of the driver: a command may run, and the program may release the
- * command's objects, before the layer has recorded the command.  Returns NULL if there is no
- * record. */
+/* Returns a reference to the record of a memory object, and adds one to the program's references to
+ * the object.  Returns NULL if the handle has no record.  The program's reference makes the object
+ * live during a call of the driver: a command may run, and the program may release the command's
+ * objects, before the layer has recorded the command. */
 LayerBuffer *_tarn_layer_buffer_find_retained (cl_mem handle);
 
-/* Drops both references that _tarn_layer_buffer_find_retained () added. */
+/* Drops both references, to the record and to the object, that _tarn_layer_buffer_find_retained ()
+ * added. */
 void _tarn_layer_buffer_release (LayerBuffer *self);
 
-/* Ends one of the waits of a buffer.  After the last wait, destroys the buffer. */
+/* Ends one of the waits of a buffer that has ended.  After the last wait, destroys the buffer. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
-/* Makes the record of an image from the pool of images, and takes over @block.  Returns a borrowed
- * record. */
+/* Makes the record of an image from the pool of images.  The record takes over @block.  Returns a
+ * borrowed record. */
 LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlock *block,
                                                   cl_mem image);
 
 /* Makes the record of an image that was made of a buffer.  Returns a borrowed record. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
-/* If @status, the result of a call of the driver, says that the driver had no memory, returns
- * cached memory to the driver, and returns TRUE: the caller should repeat the call.  Otherwise
- * returns FALSE. */
+/* Frees memory after a call of the driver failed for lack of memory: returns cached memory to the
+ * driver, and returns TRUE, so that the caller repeats the call.  Returns FALSE if @status, the
+ * result of the call, is not such a failure. */
 gboolean _tarn_layer_try_make_room (cl_context handle, cl_int status);
 
 /* image-pool.c */
 
-/* Serves an image from the pool of images.  If it returns NULL and leaves *status as CL_SUCCESS,
- * the driver is to make the image.  If it returns NULL and sets *status to an error, the program
- * gets that error. */
+/* Serves an image from the pool of images.  Returns NULL and leaves *status as CL_SUCCESS if the
+ * driver shall make the image.  Returns NULL and sets *status to an error if the program shall get
+ * that error. */
 cl_mem _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags,
                                 const cl_image_format *format, const cl_image_desc *desc,
                                 cl_int *status);
 
 /* Returns an image's block to the pool of images.  The caller makes sure that the image's commands
- * are done, or that later commands run after them.  @ends: the driver's image is released, not
- * cached. */
+ * are done, or that later commands run after them.  @ends: TRUE if the driver's image shall be
+ * released, not cached. */
 void _tarn_layer_image_free (LayerContext *context, TarnBlock *block, gboolean ends);
 
 /* Returns all cached images to the driver. */
 void _tarn_layer_trim_images (LayerContext *context);
 
-/* Drops the pool of a context that is being freed. */
+/* Releases the pool of images of a context that is being freed. */
 void _tarn_layer_images_clear (LayerContext *context);
 
 /* commands.c */
 
-#define LAYER_FEW 2 /* most commands use at most this number of objects */
+#define LAYER_FEW 2 /* the number of objects that most commands do not exceed */
 
-/* The state of a command from before the driver's call until after it. */
+/* The layer's data about a command, from before the driver's call to enqueue it until after it. */
 typedef struct
 {
   LayerQueue *queue; /* the command's queue, a reference; NULL: the layer does not know it */
-  guint64 number;    /* the queue's latest number before the call */
+  guint64 number;    /* the number of the queue's latest command before the call */
   guint n;           /* number of objects that the command uses */
-  LayerBuffer *few[LAYER_FEW]; /* the objects, retained; NULL: not the layer's */
-  LayerBuffer **many; /* the objects if more than LAYER_FEW, owned; NULL: they are in @few */
-  cl_event own;       /* the command's event, if the layer wants it and the program does not */
-  cl_event *event;    /* place to which the driver writes the event; NULL: nobody wants it */
+  LayerBuffer *few[LAYER_FEW]; /* the objects, retained; an entry is NULL if the layer has no record
+                                  of the object */
+  /* All objects if there are more than LAYER_FEW, owned; NULL: they are in @few. */
+  LayerBuffer **many;
+  cl_event own;    /* the command's event, if the layer needs it and the program does not */
+  cl_event *event; /* the place to which the driver writes the event; NULL: neither the layer nor
+                      the program needs it */
 } LayerCommand;
 
-/* Begins a command: retains its objects, because the command may run, and the program may release
- * the objects, before the layer has recorded the command.
+/* Begins a command: retains the command's objects, because the command may run, and the program may
+ * release the objects, before the layer has recorded the command.
  *
- * @objects: nullable.  @event: the address of the driver call's argument that says where to write
- * the command's event.  If that argument is NULL, the layer may replace it. */
+ * @objects: nullable.  @event: the address of the argument that tells the driver where to write the
+ * command's event.  If this argument is NULL and the layer needs the event, the layer sets it. */
 void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
                                 guint n, cl_event **event);
 
-/* Begins a command for buffers that the caller has retained.  Takes over @buffers. */
+/* Begins a command whose buffers the caller has retained.  Takes over @buffers, an array, and these
+ * references. */
 void _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
                                          LayerBuffer **buffers, guint n, cl_event **event);
 
-/* Returns a command's object by its index.  Returns NULL if the layer has no record of the
- * object. */
+/* Returns a command's object by its index, or NULL if the layer has no record of the object. */
 static inline LayerBuffer *
 _tarn_layer_command_get (const LayerCommand *self, guint i)
 {
   return self->many != NULL ? self->many[i] : self->few[i];
 }
 
-/* Returns FALSE if @size bytes from @offset on do not end within a buffer from a pool, or, if
- * @buffer is a sub-buffer of the program's, within the buffer that it is made of.  Returns TRUE for
- * an image and for NULL, which stands for an object that is not from a pool: the driver checks
- * these. */
+/* Returns TRUE if a command may access the @size bytes that begin @offset bytes after the start of
+ * @buffer.  Returns FALSE if they exceed a buffer from a pool.  For a sub-buffer of the program,
+ * returns FALSE if they exceed the buffer that it is made of.  Returns TRUE for an image, and for
+ * NULL, which stands for an object without a record, because the driver checks these itself. */
 gboolean _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size);
 
-/* Ends a command, whether the driver accepted it or not: records its uses and releases its objects.
- * @status: the result of the driver's call.  @blocking: the call has waited for the command, so the
- * command is done; on an in-order queue, the commands before it are done as well. */
+/* Ends a command after the driver's call: releases the command's objects, and if the driver has
+ * accepted the command and it may not be done yet, records it as a use of each object.  @status:
+ * the result of the driver's call.  @blocking: TRUE if the call has waited for the command, so that
+ * the command is done.  On an in-order queue, the commands before it are done as well. */
 void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);
 
 /* maps.c */
@@ -892,7 +975,7 @@ void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocki
 /* Returns the number of a buffer's maps (CL_MEM_MAP_COUNT). */
 cl_uint _tarn_layer_count_maps (LayerBuffer *self);
 
-/* Forgets all maps of a buffer that ends.  Returns FALSE if the buffer had none. */
+/* Removes the records of all maps of a buffer that ends.  Returns FALSE if the buffer had none. */
 gboolean _tarn_layer_forget_maps (LayerBuffer *self);
 
 /* The functions that the layer intercepts, by the file that defines them */
@@ -955,7 +1038,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clEnqueueTask)                                                                                \
   F (clGetExtensionFunctionAddressForPlatform) /* layer.c */
 
-/* Declares layer_clCreateBuffer () and so on, with the parameters of the driver's functions. */
+/* Declares functions such as layer_clCreateBuffer (), with the parameters of the driver's. */
 #define LAYER_DECLARE(name) extern __typeof__ (*((cl_icd_dispatch *) NULL)->name) layer_##name;
 
 LAYER_FUNCTIONS (LAYER_DECLARE)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The functions by which an OpenCL loader with layers (cl_loader_layers) starts this layer, the
- * table of functions, and messages. */
+ * The functions by which an OpenCL loader starts this layer (cl_loader_layers, the extension for
+ * layers), the table of the functions that the layer intercepts, and messages. */
 
 #define _GNU_SOURCE /* dladdr () */
 #include "faults-private.h"
@@ -32,15 +32,15 @@ _tarn_layer_warn (gboolean *once, const gchar *format, ...)
   g_printerr ("libtarn-layer: %s\n", message);
 }
 
-/* Reads one of the counts in LayerCounts. */
+/* Returns the value of a counter in LayerCounts. */
 static gsize
 get_count (const gsize *count)
 {
   return __atomic_load_n (count, __ATOMIC_RELAXED);
 }
 
-/* Prints the numbers of images, and the images' share of all bytes that the program has asked
- * for. */
+/* Prints the numbers of images, and the percentage that images have of all bytes of the program's
+ * images and buffers. */
 static void
 print_image_stats (void)
 {
@@ -57,7 +57,8 @@ print_image_stats (void)
               100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
 }
 
-/* Prints why the driver made buffers of the program, unless TARN_LAYER_POOL turns pools off. */
+/* Prints for each reason how many buffers of the program the driver made, not a pool.  Prints
+ * nothing if TARN_LAYER_POOL turns pools off. */
 static void
 print_reasons (void)
 {
@@ -71,7 +72,7 @@ print_reasons (void)
     }
 }
 
-/* Prints the table of TARN_LAYER_STATS, at exit. */
+/* Prints the table of TARN_LAYER_STATS: an exit function.  Prints nothing in a child of fork (). */
 static void
 print_stats (void)
 {
@@ -116,7 +117,7 @@ _tarn_layer_is_blind (void)
 static gboolean has_faults;      /* constant after clInitLayer () */
 static cl_icd_dispatch dispatch; /* constant after clInitLayer () */
 
-/* Returns the layer's function with a name.  Returns NULL if the layer has none. */
+/* Returns the layer's function with this name, or NULL if the layer does not intercept it. */
 static void *
 find_layer_function (const gchar *name)
 {
@@ -129,8 +130,8 @@ find_layer_function (const gchar *name)
   return NULL;
 }
 
-/* Returns the function that the program gets instead of the driver's function with a name: the one
- * that can be made to fail, or else the layer's.  Returns NULL if there is neither. */
+/* Returns the function that the program gets instead of the driver's function with this name: fault
+ * injection's, which may fail, or else the layer's.  Returns NULL if there is neither. */
 static void *
 find_own (const gchar *name)
 {
@@ -142,9 +143,9 @@ find_own (const gchar *name)
   return fault != NULL ? fault : find_layer_function (known);
 }
 
-/* Returns TRUE if an extension's function may use buffers without the layer's knowledge.  It may if
- * it enqueues or records commands, and its name does not say that they use other kinds of
- * memory. */
+/* Returns TRUE if an extension's function with this name may use buffers without the layer's
+ * knowledge.  The name tells: the function enqueues or records commands, and the name does not say
+ * that these use other kinds of memory. */
 static gboolean
 may_use_buffers (const gchar *name)
 {
@@ -206,7 +207,7 @@ keep_loaded (const void *address)
     (void) dlopen (library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* Sets up the layer.  @target: the functions of the loader, which call the driver. */
+/* Sets up the layer, once in a process.  @target: the loader's functions, which call the driver. */
 static void
 begin (const cl_icd_dispatch *target)
 {
@@ -221,17 +222,19 @@ begin (const cl_icd_dispatch *target)
   _tarn_layer_report_begin ();
 }
 
-/* Starts the layer.
+/* Starts the layer: the loader passes its functions as @target, and gets the layer's functions in
+ * *dispatch_ret.
  *
- * A loader's table of functions may have more or fewer entries than the layer's, which depends on
- * the version of the OpenCL headers.  The loader uses its own function if the layer's entry is
- * NULL, or if the layer's table has no such entry.
+ * A loader's table of functions may have more or fewer entries than the layer's, because the number
+ * depends on the version of the OpenCL headers.  The loader uses its own function if the layer's
+ * entry is NULL, or if the layer's table has no such entry.
  *
  * A program may unload the loader while commands still run.  The layer has work to do when these
  * commands are done, so it keeps the loader loaded, and any layer between the loader and this one.
+ *
  * A process may have two loaders, and each calls this function.  The layer calls only the first
- * loader's functions, which work with the handles of both loaders, because each handle refers to
- * its own driver. */
+ * loader's functions.  They work with handles from both loaders, because each handle refers to its
+ * own driver. */
 cl_int CL_API_CALL
 clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
              const cl_icd_dispatch **dispatch_ret)

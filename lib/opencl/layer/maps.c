@@ -1,23 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Maps: OpenCL 3.0 specification, sections 5.2.4, "Mapping Buffer Objects", and 5.5.2, "Unmapping
- * Mapped Memory Objects".
+ * Maps: the regions of buffers and images that the program has mapped (OpenCL 3.0 specification,
+ * sections 5.2.4, "Mapping Buffer Objects", and 5.5.2, "Unmapping Mapped Memory Objects").
  *
- * Some drivers record the maps of a sub-buffer at the buffer that it is made of.  For the program's
- * buffers that is a piece, a large buffer of the driver, so buffers in the same piece would share
- * maps.  Therefore the layer records maps itself.  The record of a program's buffer lists the maps
- * of the buffer and of its sub-buffers, because a program may map a sub-buffer and unmap its
- * buffer, if the driver allows that. */
+ * Some drivers record the maps of a sub-buffer at the buffer that it is made of.  Each buffer of
+ * the program is a sub-buffer of a piece, a large buffer of the driver, so with such a driver all
+ * buffers in a piece would share their maps.  Therefore the layer records maps itself.  The record
+ * of a program's buffer lists the maps of the buffer and of its sub-buffers, because a program may
+ * map a sub-buffer and unmap its buffer, if the driver allows that. */
 
 #include "layer-private.h"
 
-/* A mapped region. */
+/* The record of a mapped region of a buffer or image. */
 typedef struct
 {
   gpointer pointer;     /* the host address */
-  LayerBuffer *buffer;  /* the object that was mapped: a buffer or one made of it; borrowed */
-  gboolean is_retained; /* the map counts as one of the program's references */
+  LayerBuffer *buffer;  /* the mapped object: a buffer, or an object made of one; borrowed */
+  gboolean is_retained; /* TRUE if the map counts as a reference of the program to the object */
 } LayerMap;
 
 /* Returns the buffer that an object is made of.  Returns the object itself if it is made of no
@@ -40,7 +40,8 @@ _tarn_layer_count_maps (LayerBuffer *self)
   return n;
 }
 
-/* Records a map of a buffer or image. */
+/* Records a map of a buffer or image.  The list of maps is in the record of the buffer that the
+ * object is made of, or in the object's own record if it is made of no other. */
 static void
 add_map (LayerBuffer *self, gpointer pointer)
 {
@@ -55,9 +56,10 @@ add_map (LayerBuffer *self, gpointer pointer)
   g_array_append_val (whole->maps, map);
 }
 
-/* Removes a map with a host address from the list, preferably one of @self rather than of another
- * object in the list.  Returns FALSE if there is none.  @taken: set to the map, with a reference to
- * its buffer's record. */
+/* Removes a map with this host address from the list of maps that @self shares with other objects
+ * made of the same buffer.  Prefers a map of @self to a map of another object.  Sets *taken to the
+ * map, and adds a reference to the record of the map's object.  Returns FALSE if the list has no
+ * such map. */
 static gboolean
 take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
@@ -96,7 +98,8 @@ _tarn_layer_forget_maps (LayerBuffer *self)
   return was_mapped;
 }
 
-/* Records a map of the command's only object, if the driver's call succeeded. */
+/* Records the map that a map command made of its only object.  Does nothing if the driver's call
+ * failed, or if the layer has no record of the object. */
 static void
 note_map (LayerCommand *command, cl_int status, gpointer pointer)
 {
@@ -144,8 +147,8 @@ layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_
   return pointer;
 }
 
-/* Ends a map that take_map () removed.  @is_mapped: the driver did not unmap it, so records it
- * again. */
+/* Drops the references of a map that take_map () removed from the list.  @is_mapped: TRUE if the
+ * driver did not unmap the region; then records the map again. */
 static void
 end_map (LayerMap *map, gboolean is_mapped)
 {

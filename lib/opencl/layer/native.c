@@ -2,38 +2,44 @@
  * SPDX-License-Identifier: MIT
  *
  * Native kernels: commands that call functions of the host (OpenCL 3.0 specification, section 5.11,
- * "Executing Native Kernels").
+ * "Executing Native Kernels").  The program's arguments for such a function contain addresses of
+ * buffers.  The program passes a list of buffers, and for each buffer the place in the arguments
+ * where the driver shall write its address (args_mem_loc of clEnqueueNativeKernel ()).
  *
- * The program's buffers are sub-buffers of pieces, the driver's large buffers.  Some drivers pass
- * the address of the piece, not of the sub-buffer, to a native kernel, and confuse buffers: PoCL
- * 3.1 sorts the buffers of a command by the time when they were made and drops duplicates, but does
- * not reorder the places of their addresses.  So for each piece, the layer enqueues a command that
- * has only this piece, and that stores the piece's address.  The command that calls the program's
- * function runs after these commands.  That command names the pieces as well, so that they are on
- * the device, but the layer, not the driver, writes the buffers' addresses into the program's
- * arguments. */
+ * The program's buffers are sub-buffers of pieces, the driver's large buffers.  Some drivers have
+ * two faults with such buffers:
+ *
+ * - They pass the address of the piece instead of the sub-buffer's.
+ * - They write addresses to the wrong places.  PoCL 3.1 sorts the buffers of a command by their age
+ *   and drops duplicates, but leaves the list of places in the old order.
+ *
+ * So the layer, not the driver, writes the addresses into the program's arguments.  For each piece,
+ * it enqueues a native kernel of its own, with this piece as the only buffer, which stores the
+ * piece's address.  Then it enqueues a native kernel that writes the buffers' addresses and calls
+ * the program's function.  The layer passes the pieces to this native kernel as well, so that they
+ * are on the device. */
 
 #include "layer-private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A place in the program's arguments, and the buffer whose address the layer writes there. */
+/* A place in the program's arguments to which the layer writes the address of a buffer. */
 typedef struct
 {
-  gsize place;  /* bytes from the start of the arguments to the pointer */
+  gsize place;  /* bytes from the start of the arguments to the place */
   gsize offset; /* bytes from the start of the piece to the buffer */
-  guint piece;  /* index of the piece in the sorted array of pieces */
+  guint piece;  /* index of the buffer's piece in the sorted array of pieces */
 } Move;
 
-/* The addresses of pieces.  Commands set them when they run. */
+/* The host addresses of pieces.  The layer's native kernels store them when they run. */
 typedef struct
 {
-  guint references; /* atomic: references, one for each command that has not run */
+  guint references; /* atomic: references, one for each native kernel that has not run */
   gchar *of[];
 } Addresses;
 
-/* Makes room for the addresses of @n pieces. */
+/* Allocates an array for the addresses of @n pieces. */
 static Addresses *
 addresses_new (guint n)
 {
@@ -50,8 +56,8 @@ addresses_unref (Addresses *self)
     g_free (self);
 }
 
-/* The arguments of the command that stores the address of a piece.  The driver copies them, and
- * writes the piece's address into the copy. */
+/* The arguments of the layer's native kernel that stores the address of a piece.  The driver copies
+ * them, and writes the piece's address to @address in the copy. */
 typedef struct
 {
   Addresses *addresses; /* a reference */
@@ -59,7 +65,7 @@ typedef struct
   gchar *address;
 } Question;
 
-/* Stores the address of a piece.  This is a native kernel of the layer's. */
+/* Stores the address of a piece in the array of addresses: a native kernel of the layer. */
 static void CL_CALLBACK
 note_address (void *data)
 {
@@ -69,9 +75,9 @@ note_address (void *data)
   addresses_unref (self->addresses);
 }
 
-/* The arguments of the native kernel that calls the program's function.  The driver copies them.
- * After this struct come @n moves, @n pointers that the driver sets and nobody reads, and the
- * program's arguments, which are aligned to 16 bytes as memory from malloc () is. */
+/* The arguments of the layer's native kernel that calls the program's function.  The driver copies
+ * them.  After this struct come: @n structs Move; @n pointers that the driver sets and nobody
+ * reads; the program's arguments, which are aligned to 16 bytes, like memory from malloc (). */
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
@@ -85,23 +91,21 @@ get_moves (Call *call)
   return (Move *) (call + 1);
 }
 
-/* Returns the pointers that the driver sets. */
+/* Returns the array, after a Call, of the pointers that the driver sets and nobody reads. */
 static gchar **
 get_places (Call *call)
 {
   return (gchar **) (get_moves (call) + call->n);
 }
 
-/* Returns the offset of the program's arguments from the start of a Call with @n moves, in
- * bytes. */
+/* Returns the offset in bytes of the program's arguments from the start of a Call with @n moves. */
 static gsize
 get_arguments_offset (gsize n)
 {
   return (sizeof (Call) + n * (sizeof (Move) + sizeof (gchar *)) + 15) / 16 * 16;
 }
 
-/* Writes the addresses into the program's arguments, and calls the program's function.  This is a
- * native kernel of the layer's. */
+/* Writes the buffers' addresses into the program's arguments, and calls the program's function. */
 static void CL_CALLBACK
 run (void *data)
 {
@@ -119,8 +123,9 @@ run (void *data)
   call->function (arguments);
 }
 
-/* Returns the piece that a buffer is in, and sets *offset to the buffer's offset there, in bytes.
- * If @object is not a buffer from a pool, returns @object and sets *offset to 0. */
+/* Returns the piece (the driver's large buffer) that contains a buffer, and sets *offset to the
+ * buffer's offset in the piece, in bytes.  If @object is not a buffer from a pool, returns @object
+ * and sets *offset to 0. */
 static cl_mem
 get_piece (cl_mem object, gsize *offset)
 {
@@ -140,7 +145,7 @@ compare_pieces (const void *a, const void *b)
   return (first > second) - (first < second);
 }
 
-/* Sorts pieces and removes duplicates.  Returns the number of pieces that are left. */
+/* Sorts an array of pieces and removes duplicates.  Returns the number of pieces that are left. */
 static guint
 sort_pieces (cl_mem *pieces, guint n)
 {
@@ -153,7 +158,8 @@ sort_pieces (cl_mem *pieces, guint n)
   return n_sorted;
 }
 
-/* Returns TRUE if the program's arguments are valid as far as this file depends on that. */
+/* Returns TRUE if the program's arguments of clEnqueueNativeKernel () are valid, as far as this
+ * file relies on them.  If not, the layer passes the call on to the driver unchanged. */
 static gboolean
 is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
                const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)
@@ -171,8 +177,8 @@ is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsi
   return TRUE;
 }
 
-/* Sets the moves of a call.  Fills @pieces with the pieces of all objects, sorted and without
- * duplicates, and returns their number. */
+/* Fills a Call's structs Move, the places for the addresses of buffers.  Fills @pieces with the
+ * pieces of all buffers, sorted and without duplicates, and returns the number of pieces. */
 static guint
 set_moves (Call *call, const void *arguments, const cl_mem *objects, const void **places,
            cl_mem *pieces)
@@ -193,8 +199,8 @@ set_moves (Call *call, const void *arguments, const cl_mem *objects, const void 
   return n_pieces;
 }
 
-/* Enqueues a command for each piece that stores the piece's address.  Adds the events of these
- * commands to @events. */
+/* Enqueues, for each piece, the native kernel that stores the piece's address.  Adds the events of
+ * these commands to @events. */
 static cl_int
 ask (cl_command_queue queue, Addresses *addresses, const cl_mem *pieces, guint n, GArray *events)
 {
@@ -218,7 +224,7 @@ ask (cl_command_queue queue, Addresses *addresses, const cl_mem *pieces, guint n
   return CL_SUCCESS;
 }
 
-/* Releases events, and their array. */
+/* Releases all events in an array, and the array. */
 static void
 release_events (GArray *events)
 {
@@ -227,8 +233,9 @@ release_events (GArray *events)
   g_array_unref (events);
 }
 
-/* Enqueues the command that calls the program's function.  The command waits for those that store
- * the addresses, whose events are in @events, and for @waits, the events that the program named. */
+/* Enqueues the native kernel that calls the program's function.  It waits for the commands in
+ * @events, which store the addresses of pieces, and for @waits, the events for which the program
+ * wants it to wait. */
 static cl_int
 enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *pieces, guint n_pieces,
               GArray *events, cl_uint n_waits, const cl_event *waits, cl_event *event)
@@ -244,7 +251,7 @@ enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *piec
       (const cl_event *) (gpointer) events->data, event);
 }
 
-/* Enqueues all commands for a native kernel of the program's. */
+/* Enqueues the layer's native kernels that together execute one native kernel of the program. */
 static cl_int
 enqueue (cl_command_queue queue, void (CL_CALLBACK *function) (void *), const void *arguments,
          gsize size, guint n, const cl_mem *objects, const void **places, cl_uint n_waits,

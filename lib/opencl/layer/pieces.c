@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces: large buffers of the driver, from which a heap allocates blocks.  The program's buffers
- * are sub-buffers of pieces.  A block's address is not the device's, but is made of the number of
- * its piece and the block's offset in the piece. */
+ * Pieces: large buffers of the driver, which a heap divides into blocks.  Each buffer of the
+ * program is a sub-buffer of a piece, at the place of a block.  The address of a block is not a
+ * device address: its high bits are the number of the block's piece, and its low bits the block's
+ * offset in the piece, in bytes. */
 
 #include "layer-private.h"
 
@@ -13,11 +14,11 @@
 #include "common/limit-private.h"
 
 #define OFFSET_BITS                                                                                \
-  44 /* number of low bits of an address that are the offset; above them is the piece's number */
+  44 /* the number of low bits of a block's address that are its offset in the piece, in bytes */
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
-/* Adds a piece to the context's list.  Returns the piece's number, which begins at 1, or 0 if there
- * are too many pieces. */
+/* Adds a piece to the context's array of pieces.  Returns the piece's number, which begins at 1.
+ * Returns 0 if there are too many pieces. */
 static guint64
 add_piece (LayerContext *context, cl_mem piece)
 {
@@ -36,7 +37,7 @@ add_piece (LayerContext *context, cl_mem piece)
   return i + 1;
 }
 
-/* Removes a piece from the context's list, and returns it. */
+/* Removes the piece with this number from the context's array of pieces, and returns the piece. */
 static cl_mem
 remove_piece (LayerContext *context, guint64 number)
 {
@@ -49,7 +50,8 @@ remove_piece (LayerContext *context, guint64 number)
   return piece;
 }
 
-/* Finds the piece that an address is in, and the address's offset there in bytes. */
+/* Returns the piece that contains a block's address, and sets *offset to the address's offset in
+ * the piece, in bytes. */
 static cl_mem
 find_at (LayerContext *context, guint64 address, gsize *offset)
 {
@@ -67,10 +69,10 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return find_at (context, tarn_block_get_memory (block).address, offset);
 }
 
-/* Returns the key of a block's sub-buffer.  The sub-buffer covers the whole block, so that buffers
- * of nearly equal sizes can have it one after another.  It may thus be larger than the program's
- * buffer, whose bounds _tarn_layer_is_within () checks.  With TARN_DEBUG the sub-buffer has the
- * size of the program's buffer, and ends before the guard bytes. */
+/* Returns the key by which the layer finds the sub-buffer of a block.  The sub-buffer covers the
+ * whole block, so that buffers of nearly equal sizes can have it one after another.  So it may be
+ * larger than the program's buffer, whose bounds _tarn_layer_is_within () checks.  With TARN_DEBUG
+ * the sub-buffer has the size of the program's buffer, and ends before the guard bytes. */
 LayerPlace
 _tarn_layer_get_place (LayerContext *context, const TarnBlock *block, cl_mem_flags asked)
 {
@@ -107,7 +109,7 @@ _tarn_layer_context_get_queue (LayerContext *context)
   return context->own_queue;
 }
 
-/* Sets an error which says that the driver has no memory.  Returns FALSE. */
+/* Sets an error which says that the driver has no memory for @size bytes.  Returns FALSE. */
 static gboolean
 fail (cl_int status, gsize size, GError **error)
 {
@@ -118,8 +120,8 @@ fail (cl_int status, gsize size, GError **error)
 
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
-/* Asks the driver for the state of a command until the command is done or has failed, or until
- * @end, a monotonic time.  If the driver does not tell the state, waits for the command instead. */
+/* Polls the state of a command until the command is done or has failed, or until @end, a monotonic
+ * time.  If the driver does not tell the state, waits for the command without a limit. */
 static cl_int
 poll_until (cl_event event, gint64 end)
 {
@@ -137,9 +139,10 @@ poll_until (cl_event event, gint64 end)
   return state;
 }
 
-/* A program expects that clCreateBuffer () does not wait for commands, because these may wait for
- * the thread that calls it: some drivers run no command until a callback of the program returns.
- * So this function waits for at most MAX_WAIT microseconds. */
+/* Waits for a command for at most MAX_WAIT microseconds.  The time is limited because
+ * clCreateBuffer () calls this function, and a program expects that clCreateBuffer () does not wait
+ * for commands.  Some drivers run no command until a callback of the program returns, and that
+ * callback may have called clCreateBuffer (). */
 cl_int
 _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event)
 {
@@ -161,10 +164,11 @@ _tarn_layer_await (cl_int status, const cl_event *event)
   return status;
 }
 
-/* Makes the driver allocate the memory of a new piece on the device.  Some drivers allocate it only
- * at the first command, and that command fails if there is no memory.  It must not be a command of
- * the program's, so the layer enqueues one that reads a few bytes.  It does not write, because a
- * write that runs late could overwrite the program's data. */
+/* Makes the driver allocate the memory of a new piece on the device, by a command that reads a few
+ * bytes of the piece.  Some drivers allocate the memory only at the first command, and that command
+ * fails if there is no memory.  So the first command must not be one of the program.  It does not
+ * write, because a write that runs late could overwrite the program's data.  Returns FALSE with an
+ * error if the command fails. */
 static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
@@ -178,10 +182,10 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
         queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = _tarn_layer_wait_briefly (queue, event);
-  return status >= CL_SUCCESS || fail (status, size, error); /* above: it is not done yet */
+  return status >= CL_SUCCESS || fail (status, size, error); /* above CL_SUCCESS: not done yet */
 }
 
-/* Unmaps a buffer.  Returns FALSE if it may still be mapped after 0.2 s. */
+/* Unmaps a buffer.  Returns FALSE if the buffer may still be mapped after 0.2 s. */
 static gboolean
 unmap (cl_command_queue queue, cl_mem buffer, gpointer address)
 {
@@ -211,8 +215,9 @@ _tarn_layer_ask_address (LayerContext *context, cl_mem buffer)
   return unmap (queue, buffer, address) && is_mapped ? address : NULL;
 }
 
-/* Records the host address of a new piece.  It is too late when the program uses the piece, because
- * the layer's map command could run at the same time as a command of the program. */
+/* Records the host address of a new piece, if images.c needs the address.  To find the address, the
+ * layer enqueues a command that maps the piece.  Call this before the program can use the piece,
+ * because later the map command could run at the same time as a command of the program. */
 static void
 note_address (LayerContext *context, cl_mem piece)
 {
@@ -223,7 +228,7 @@ note_address (LayerContext *context, cl_mem piece)
     g_hash_table_insert (context->addresses, piece, address);
 }
 
-/* Forgets the host address of a piece. */
+/* Removes the record of a piece's host address. */
 static void
 forget_address (LayerContext *context, cl_mem piece)
 {
@@ -240,7 +245,7 @@ _tarn_layer_find_address (LayerContext *context, cl_mem piece)
   return g_hash_table_lookup (context->addresses, piece);
 }
 
-/* Releases a piece to the driver. */
+/* Releases a piece, a large buffer, to the driver. */
 static void
 release_piece (cl_mem piece)
 {
@@ -250,8 +255,9 @@ release_piece (cl_mem piece)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: memory may be lost");
 }
 
-/* Returns the number of bytes to add to a piece of @size bytes, so that its first block can begin
- * at an aligned device address.  Returns 0 if the driver aligns pieces. */
+/* Returns the padding of a piece of @size bytes: the number of bytes to add, so that the first
+ * block can begin at an aligned device address.  Returns 0 if the driver aligns pieces, or if the
+ * piece would become too large. */
 static gsize
 get_padding (const LayerContext *context, gsize size)
 {
@@ -261,7 +267,7 @@ get_padding (const LayerContext *context, gsize size)
              : 0;
 }
 
-/* Allocates a piece for the heap.  See TarnAllocatorOps.allocate. */
+/* Allocates a piece, a large buffer of the driver, for the heap.  See TarnAllocatorOps.allocate. */
 static gboolean
 piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -297,7 +303,7 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
   return TRUE;
 }
 
-/* Releases a piece of the heap.  See TarnAllocatorOps.free. */
+/* Releases a piece of the heap to the driver.  See TarnAllocatorOps.free. */
 static void
 piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -307,7 +313,8 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
   (void) size;
 
-  /* Do this first: after remove_piece (), a new piece may get the number. */
+  /* Release the spare sub-buffers of the piece before remove_piece ().  Afterwards, a new piece may
+   * get this piece's number, and then these spares would seem to be the new piece's. */
   _tarn_layer_drop_spares_between (source->context, number << OFFSET_BITS,
                                    ((number + 1) << OFFSET_BITS) - 1);
   piece = remove_piece (source->context, number);
@@ -317,7 +324,7 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
 /* Reading and filling memory, for TARN_DEBUG */
 
-/* A place in a piece, and the queue for commands on it. */
+/* A place in a piece, and the queue for the layer's commands at this place. */
 typedef struct
 {
   cl_command_queue queue;
@@ -325,8 +332,8 @@ typedef struct
   gsize offset; /* bytes from the start of the piece */
 } Place;
 
-/* Finds the place that is @offset bytes after the start of @memory.  Returns FALSE with an error if
- * the layer has no queue. */
+/* Finds the place in a piece that is @offset bytes after the start of @memory.  Returns FALSE with
+ * an error if the layer has no queue. */
 static gboolean
 find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *place,
             GError **error)
@@ -338,7 +345,8 @@ find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *p
   return place->queue != NULL;
 }
 
-/* Returns TRUE if a status is CL_SUCCESS.  Otherwise sets an error and returns FALSE. */
+/* Checks the status of a command that reads or fills memory.  Returns TRUE if it is CL_SUCCESS.
+ * Otherwise sets an error and returns FALSE. */
 static gboolean
 check_contents (cl_int status, GError **error)
 {
@@ -347,7 +355,7 @@ check_contents (cl_int status, GError **error)
   return status == CL_SUCCESS;
 }
 
-/* Reads a block's bytes, and waits for that. */
+/* Reads bytes of a block, and waits until they are read.  See TarnAllocatorOps.read. */
 static gboolean
 piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
             GError **error)
@@ -363,8 +371,8 @@ piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpo
                             error);
 }
 
-/* Fills a block's bytes with @byte.  Waits for that, because the next commands on the block are on
- * other queues, the program's. */
+/* Fills bytes of a block with @byte, and waits until they are filled, because the next commands
+ * that use the block are on queues of the program.  See TarnAllocatorOps.fill. */
 static gboolean
 piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
             GError **error)
@@ -380,10 +388,10 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
                             error);
 }
 
-/* Returns the host address at which a block can be read, by mapping its first byte and unmapping
- * it.  Drivers for the host's processor map a buffer in place, so the block's other bytes come
- * after the first one.  Other drivers map a copy of the one byte; the caller has to find out which
- * it is. */
+/* Returns the host address at which the host can read a block.  To find it, maps and unmaps the
+ * block's first byte.  A driver for the host's processor maps a buffer in place, so the block's
+ * other bytes follow this address.  Other drivers map a copy of the one byte, so the caller has to
+ * find out if the other bytes follow. */
 static gconstpointer
 piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -406,8 +414,8 @@ piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
   return pointer;
 }
 
-/* Makes a block in a piece.  The block is only an address; get () in buffer.c makes a sub-buffer
- * later. */
+/* Sets the address of a block in a piece.  Makes no sub-buffer for the block: get () in buffer.c
+ * does that later.  See TarnAllocatorOps.part_new. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
@@ -419,8 +427,8 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
   return TRUE;
 }
 
-/* Reads TARN_LAYER_LIMIT, the limit for a context's pool.  Returns FALSE, after a message, if it is
- * invalid. */
+/* Reads TARN_LAYER_LIMIT, the limit of a context's pool, and sets *limit if it is set.  Returns
+ * FALSE, after a message, if it is invalid. */
 static gboolean
 read_limit (const LayerContext *context, gsize *limit)
 {
@@ -439,7 +447,7 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
-/* Drops the reference of an allocator of pieces to its context. */
+/* Drops an allocator of pieces as a user of its context, when the allocator is freed. */
 static void
 source_drop (gpointer data)
 {
@@ -448,7 +456,7 @@ source_drop (gpointer data)
   _tarn_layer_context_drop_user (source->context);
 }
 
-/* Makes the allocator that gets pieces from the driver. */
+/* Makes the allocator that gets pieces (large buffers) from the driver, for the heap. */
 static TarnAllocator *
 allocator_new (LayerSource *source)
 {
@@ -466,10 +474,10 @@ allocator_new (LayerSource *source)
   return tarn_allocator_new (&ops, source, source_drop);
 }
 
-/* Makes a pool whose buffers TARN_DEBUG checks.  Returns NULL if TARN_DEBUG checks no buffers, or
- * if the pool cannot be made.  In this pool each buffer has a piece of its own.  So the layer's
- * commands never use a piece while a command of the program uses it, which PoCL, at least up to
- * 3.1, cannot handle. */
+/* Makes a pool whose buffers TARN_DEBUG checks.  In this pool each buffer has a piece of its own.
+ * So the layer's commands never use a piece at the same time as commands of the program, which
+ * PoCL, at least up to 3.1, cannot handle.  Returns NULL if TARN_DEBUG checks no buffers, or if the
+ * pool cannot be made. */
 static TarnPool *
 debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
 {
@@ -482,10 +490,10 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
   return NULL;
 }
 
-/* The number of bytes that a pool caches.  A cached block serves the next buffer of its size, and
- * brings its spare sub-buffer with it.  Memory that returns to the heap instead is merged with its
- * neighbours.  The heap then splits it mostly at other places, for which the layer has to make new
- * sub-buffers. */
+/* The largest number of bytes that a pool caches.  A cached block serves the next buffer of its
+ * size, and its spare sub-buffer serves that buffer, too.  A block that returns to the heap instead
+ * is merged with its neighbours, and the heap later splits that memory mostly at other places.  At
+ * those places the driver would have to make new sub-buffers, so it pays to cache blocks. */
 #define HELD_BYTES ((gsize) 32 << 20)
 
 TarnPool *
@@ -497,7 +505,8 @@ _tarn_layer_pool_new (LayerSource *source)
   TarnPool *pool = NULL;
 
   options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
-  if (_tarn_layer_get_settings ()->rounds_sizes) /* without rounding, few sizes are equal */
+  if (_tarn_layer_get_settings ()->rounds_sizes) /* without rounding, few sizes are equal, so few
+                                                    cached blocks would serve later buffers */
     options.hold_bytes = HELD_BYTES;
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;

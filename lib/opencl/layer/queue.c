@@ -1,23 +1,28 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queues: counts the commands of each queue, and finds out which are done, by markers.  A marker is
- * a command whose event is done when all commands are done that the program enqueued before it,
- * whether the queue runs them in order or not (OpenCL 3.0 specification, section 5.12). */
+ * Queues: counts the commands of each queue, and finds out by markers which of them are done.  A
+ * marker is a command whose event completes when all commands are done that the program enqueued
+ * before the marker, in order or out of order (OpenCL 3.0 specification, section 5.12).
+ *
+ * A use is the record of a command that uses a buffer.  After the program has released a buffer,
+ * the buffer waits for the commands of its uses: the layer destroys it when they are done. */
 
 #include "layer-private.h"
 
-/* The layer puts a new marker on a queue when MANY_WAITS uses, or uses of buffers with MANY_BYTES
- * bytes in all, wait for commands that come after the last marker. */
+/* A queue gets a new marker when MANY_WAITS uses (records of commands of released buffers), or uses
+ * of buffers with MANY_BYTES bytes in all, come after its last marker. */
 #define MANY_WAITS 16
 #define MANY_BYTES ((gsize) 16 << 20)
 
-/* A marker on a queue. */
+/* The record of a marker on a queue. */
 typedef struct
 {
-  cl_event event;   /* the marker command's event, a reference */
-  guint64 number;   /* commands up to this number are done when the event is */
-  guint references; /* atomic: 1 for the queue's list, and 1 for each thread that uses the marker */
+  cl_event event; /* the marker command's event, a reference */
+  /* Number of a command: when the event completes, all commands up to it are done. */
+  guint64 number;
+  guint references; /* atomic: references, 1 for the queue's list and 1 for each thread that uses
+                       the marker */
   gpointer ticket;  /* atomic: the argument of the driver's callback; NULL: no callback is set */
 } LayerMarker;
 
@@ -30,8 +35,8 @@ _tarn_layer_release_event (cl_event event)
     _tarn_layer_warn (&once, "clReleaseEvent failed: an event may be lost");
 }
 
-/* Adds a user of the driver's queue, which keeps the queue alive during a call.  Returns FALSE if
- * the layer has released the queue to the driver. */
+/* Adds a user of the driver's queue, so that the queue stays alive during a call.  Returns FALSE if
+ * the layer has already released the queue to the driver. */
 static gboolean
 try_add_user (LayerQueue *self)
 {
@@ -55,8 +60,8 @@ _tarn_layer_queue_drop_user (LayerQueue *self)
     _tarn_layer_warn (&once, "clReleaseCommandQueue failed: a queue may be lost");
 }
 
-/* Returns TRUE if the command with a number comes after the last marker.  The caller holds the
- * queue's lock. */
+/* Returns TRUE if the command with this number comes after the queue's last marker.  The caller
+ * holds the queue's lock. */
 static gboolean
 is_behind_locked (LayerQueue *self, guint64 number)
 {
@@ -66,8 +71,8 @@ is_behind_locked (LayerQueue *self, guint64 number)
   return last == NULL || number > last->number;
 }
 
-/* Returns TRUE if the ends of the queue's lists, and the counters, satisfy the invariants.  The
- * caller holds the queue's lock. */
+/* Returns TRUE if the first and last elements of the queue's lists, and the counters, satisfy the
+ * queue's invariants.  The caller holds the queue's lock. */
 static gboolean G_GNUC_UNUSED
 are_lists_valid_locked (LayerQueue *self)
 {
@@ -85,8 +90,8 @@ are_lists_valid_locked (LayerQueue *self)
          && (self->n_behind > 0 || self->bytes_behind == 0);
 }
 
-/* Counts one use more, or one less, that waits for commands after the last marker.  The caller
- * holds the queue's lock. */
+/* Adds a use (the record of a command of a released buffer) to the counts of uses that come after
+ * the last marker, or subtracts it if @more is FALSE.  The caller holds the queue's lock. */
 static void
 count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
 {
@@ -98,8 +103,8 @@ count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
                     more ? self->bytes_behind + size : self->bytes_behind - size, __ATOMIC_RELAXED);
 }
 
-/* Counts again the uses that wait for commands after the last marker.  Call this when the last
- * marker has changed.  The caller holds the queue's lock. */
+/* Counts from scratch the uses (records of commands) in @waiting that come after the last marker.
+ * Call this when another marker has become the last one.  The caller holds the queue's lock. */
 static void
 recount_behind_locked (LayerQueue *self)
 {
@@ -111,8 +116,8 @@ recount_behind_locked (LayerQueue *self)
     count_behind_locked (self, link->data, TRUE);
 }
 
-/* Makes a record of a marker, and adds it to the queue's list.  Returns a second reference to it,
- * for the caller. */
+/* Makes the record of a marker, and adds it to the queue's list.  Returns a second reference to the
+ * record, for the caller. */
 static LayerMarker *
 add_marker (LayerQueue *self, cl_event event, guint64 number)
 {
@@ -133,8 +138,8 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
   return marker;
 }
 
-/* Returns a reference to the first or the last marker, which stays in the list.  Returns NULL if
- * the queue has no marker. */
+/* Returns a reference to the queue's last marker if @last is TRUE, else to its first one.  The
+ * marker stays in the queue's list.  Returns NULL if the queue has no marker. */
 static LayerMarker *
 get_marker (LayerQueue *self, gboolean last)
 {
@@ -162,9 +167,9 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Records that the queue's commands up to @number are done.  Moves each use and each marker that
- * waits for no later command from the queue's lists to @uses and @markers.  The caller ends the
- * waits of these uses, and drops these markers. */
+/* Records that the queue's commands up to @number are done.  Moves each use (record of a command)
+ * and each marker whose commands are now done from the queue's lists to @uses and @markers.  The
+ * caller ends the buffers' waits for these uses, and drops the references to these markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
@@ -194,7 +199,8 @@ is_closed (LayerQueue *self)
   return __atomic_load_n (&self->closed, __ATOMIC_ACQUIRE);
 }
 
-/* Returns TRUE if the queue takes no more commands, and no buffer waits for those that it had. */
+/* Returns TRUE if the queue takes no more commands, its markers are done, and no released buffer
+ * waits for its commands. */
 static gboolean
 is_over (LayerQueue *self)
 {
@@ -207,8 +213,8 @@ is_over (LayerQueue *self)
 void
 _tarn_layer_queue_end_if_over (LayerQueue *self)
 {
-  /* This checks without the lock first.  That misses nothing: close_queue () polls after it has
-   * closed the queue, and so gets here again. */
+  /* Check @closed without the lock first.  If close_queue () sets @closed just after the check, it
+   * polls the queue afterwards, and that poll makes this check again. */
   if (is_closed (self) && is_over (self))
     _tarn_layer_context_drop_queue (self->context, self);
 }
@@ -232,8 +238,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   LayerQueue *self = use->queue;
   LAYER_LOCKED (&self->lock);
 
-  /* Check with the lock held: if the commands are done and the queue is closed, no thread will end
-   * a wait that is added later. */
+  /* Check with the lock held, because another thread may record the commands as done.  If they are
+   * done and the queue is closed, no thread will end a wait that is added later. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);
@@ -244,8 +250,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   return TRUE;
 }
 
-/* Returns TRUE if a buffer waits for commands that come after the last marker, and the queue is
- * open. */
+/* Returns TRUE if the queue needs a marker: a released buffer waits for commands that come after
+ * the last marker, and the queue is not closed. */
 static gboolean
 lacks_marker (LayerQueue *self)
 {
@@ -260,7 +266,8 @@ is_finishing (LayerQueue *self)
   return __atomic_load_n (&self->finishing, __ATOMIC_ACQUIRE);
 }
 
-/* Waits for all commands of the queue: the function of a thread. */
+/* Waits for all commands of a queue: the function of a thread that finish_aside () starts.  If
+ * clFinish () succeeds, ends the waits of released buffers for these commands. */
 static gpointer
 finish (gpointer data)
 {
@@ -281,7 +288,7 @@ finish (gpointer data)
   return NULL;
 }
 
-/* Starts a thread that waits for all commands.  Returns FALSE if that fails. */
+/* Starts a thread that waits for all commands.  Returns FALSE if no thread can be started. */
 static gboolean
 start_finishing (LayerQueue *self)
 {
@@ -302,10 +309,11 @@ start_finishing (LayerQueue *self)
   return FALSE;
 }
 
-/* Starts a thread that calls clFinish (), which waits for all commands.  A marker is no substitute:
- * when a command fails, a marker after it fails at once, although other commands still run, and
- * later markers need not wait for these either.  If no thread can be started, the next poll that
- * sees a failed marker tries again. */
+/* Starts a thread that calls clFinish (), which waits for all commands of the queue.  Call this
+ * when a marker has failed, or when the driver refuses one.  After a failure, new markers would not
+ * help: when a command fails, a marker after it fails at once, although other commands still run,
+ * and later markers need not wait for those commands either.  If no thread can be started, the next
+ * poll that finds a failed marker tries again. */
 static void
 finish_aside (LayerQueue *self)
 {
@@ -313,10 +321,10 @@ finish_aside (LayerQueue *self)
     __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Asks the driver which markers are done, the oldest first, until it finds one that is not.
- * @reached: nullable; the event of a marker that is done, for which the driver is calling back.
- * Does not ask about this event, because rusticl of Mesa 22.3 calls back while it holds a lock that
- * the query needs. */
+/* Polls a queue: asks the driver which markers are done, the oldest first, until it finds one that
+ * is not done.  Then polls the queue's waiters (waiter.c).  @reached: NULL, or the event of a done
+ * marker for which the driver is calling back.  The function does not ask about @reached, because
+ * rusticl of Mesa 22.3 calls back while it holds a lock that the query needs. */
 static void
 poll (LayerQueue *self, cl_event reached)
 {
@@ -365,18 +373,20 @@ set_callback (LayerQueue *self, LayerMarker *marker)
 
   if (!__atomic_compare_exchange_n (&marker->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
-    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread has set it already */
+    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread has set a callback */
   else if (_tarn_layer_driver->clSetEventCallback (marker->event, CL_COMPLETE, on_marker, ticket)
            != CL_SUCCESS)
     finish_aside (self);
 }
 
-/* Puts a marker on a queue.  The caller makes sure that no thread releases the queue meanwhile.
- * Returns FALSE if the driver refuses the marker. */
+/* Puts a marker on a queue.  The caller makes sure that no other thread releases the driver's queue
+ * during the call.  @notify: TRUE if the driver shall call back when the marker is done.  Returns
+ * FALSE if the driver refuses the marker. */
 static gboolean
 put_marker_on (LayerQueue *self, gboolean notify)
 {
-  /* Read the number first: commands that are counted later may come after the marker. */
+  /* Read the latest command's number before the marker is enqueued, because commands that get later
+   * numbers may come after the marker. */
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_event event = NULL;
   LayerMarker *marker;
@@ -391,8 +401,9 @@ put_marker_on (LayerQueue *self, gboolean notify)
   return TRUE;
 }
 
-/* Puts a marker on a queue, which another thread may release meanwhile.  Returns FALSE if the queue
- * has been released, or if the driver refuses the marker. */
+/* Puts a marker on a queue that another thread may release during the call.  @notify: TRUE if the
+ * driver shall call back when the marker is done.  Returns FALSE if the queue has been released, or
+ * if the driver refuses the marker. */
 static gboolean
 put_marker (LayerQueue *self, gboolean notify)
 {
@@ -419,7 +430,7 @@ notify_at_last_marker (LayerQueue *self)
   marker_unref (last);
 }
 
-/* Returns TRUE if buffers wait for commands of the queue. */
+/* Returns TRUE if released buffers wait for commands of the queue. */
 static gboolean
 has_waiting (LayerQueue *self)
 {
@@ -437,8 +448,8 @@ _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify)
     put_marker (self, notify);
 }
 
-/* Returns TRUE if so much waits for commands after the last marker that the queue needs a new
- * one. */
+/* Returns TRUE if the queue needs a new marker, because released buffers, many of them or with many
+ * bytes, wait for commands that come after the last one. */
 static gboolean
 has_many (LayerQueue *self)
 {
@@ -478,14 +489,15 @@ _tarn_layer_queue_finish (LayerQueue *self)
   return status == CL_SUCCESS;
 }
 
-/* A request for memory gives up when a queue has made no progress for PATIENCE microseconds, or for
- * SHORT_PATIENCE if an earlier request gave up.  The queue may be waiting for a function of the
+/* The times, in microseconds, after which a request for memory stops waiting for a queue on which
+ * no command completes.  PATIENCE is the usual time, and SHORT_PATIENCE the time if an earlier
+ * request gave up.  The wait has a limit because the queue may be waiting for a function of the
  * program that itself waits for this thread, for example for a callback that wants a mutex. */
 #define PATIENCE (10 * G_TIME_SPAN_SECOND)
 #define SHORT_PATIENCE (G_TIME_SPAN_SECOND / 100)
 
-/* Waits for a marker, and stops if no command of the queue gets done for too long.  Returns TRUE if
- * the marker is done. */
+/* Waits for a marker.  Gives up if no command of the queue completes for too long: see PATIENCE.
+ * Returns TRUE if the marker is done. */
 static gboolean
 await_patiently (LayerQueue *self, cl_event marker)
 {
@@ -513,7 +525,9 @@ _tarn_layer_queue_wait (LayerQueue *self)
   LayerMarker *marker;
   gboolean waited;
 
-  /* On a queue out of order, buffers wait for events of commands, so no marker is due. */
+  /* On an out-of-order queue, buffers wait for the events of commands, so usually no marker is
+   * needed.  If buffers wait, put one all the same, because this function waits for the last
+   * marker. */
   if (__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_put_marker (self, FALSE);
   else if (has_waiting (self))
@@ -521,8 +535,9 @@ _tarn_layer_queue_wait (LayerQueue *self)
   marker = get_marker (self, TRUE);
   if (marker == NULL)
     return FALSE;
-  /* Check this after the marker is on the queue.  The layer counts a user event before the driver
-   * makes it, so if all that are counted are complete, the marker waits for none. */
+  /* Put the marker on the queue before asking if the host may wait.  The layer counts a user event
+   * before the driver makes it.  So if all counted user events are complete now, the marker waits
+   * for no incomplete one. */
   if (!_tarn_layer_context_may_wait (self->context))
     {
       marker_unref (marker);
@@ -547,14 +562,15 @@ queue_finalize (gpointer record)
   LayerQueue *self = record;
 
   g_assert (self->waiters.length == 0);
-  /* If the driver refused a marker, @waiting may have uses left, whose buffers wait for ever. */
+  /* If the driver refused a marker, uses may be left, whose buffers are never destroyed. */
   g_queue_clear_full (&self->markers, marker_unref);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);
   g_free (self);
 }
 
-/* Makes the record of a queue that the driver has made.  Makes none for queues on the device. */
+/* Makes the record of a queue that the driver has made.  Makes no record for a device-side queue,
+ * or if the layer does not serve the queue's context. */
 static void
 add_queue (cl_command_queue handle, cl_context context_handle)
 {
@@ -564,7 +580,8 @@ add_queue (cl_command_queue handle, cl_context context_handle)
 
   if (context == NULL || context->device == NULL)
     return;
-  /* If the driver does not report the property, assume out of order, which is always safe. */
+  /* If the driver does not report the queue's properties, assume that the queue is out of order,
+   * which is always safe. */
   if (_tarn_layer_driver->clGetCommandQueueInfo (handle, CL_QUEUE_PROPERTIES, sizeof properties,
                                                  &properties, NULL)
       != CL_SUCCESS)
@@ -608,7 +625,8 @@ layer_clCreateCommandQueueWithProperties (cl_context context, cl_device_id devic
   return queue;
 }
 
-/* Passes on a change of the queue's order to the driver.  Only drivers of OpenCL 1.0 accept it. */
+/* Passes on to the driver a change of a queue's properties, such as a change to out of order.  Only
+ * drivers of OpenCL 1.0 accept it. */
 cl_int CL_API_CALL
 layer_clSetCommandQueueProperty (cl_command_queue queue, cl_command_queue_properties properties,
                                  cl_bool enable, cl_command_queue_properties *old)
@@ -634,8 +652,8 @@ layer_clRetainCommandQueue (cl_command_queue queue)
   return status;
 }
 
-/* Puts a marker after all commands of the queue.  If that fails, starts a thread that waits for the
- * commands. */
+/* Puts the last marker on a queue that is about to be closed, after all its commands.  If that
+ * fails, starts a thread that waits for the commands. */
 static void
 put_last_marker (LayerQueue *self)
 {
@@ -643,16 +661,16 @@ put_last_marker (LayerQueue *self)
     finish_aside (self);
 }
 
-/* Closes a queue, which takes no more commands.  Before that, puts the last marker on the queue,
- * because the driver takes none later. */
+/* Closes a queue when the program has released it, so that it takes no more commands.  First puts
+ * the last marker on the queue, because the driver takes none later. */
 static void
 close_queue (LayerQueue *self)
 {
   _tarn_layer_context_end_one_queue (self->context, self);
   if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
     put_last_marker (self);
-  /* clReleaseCommandQueue () implies a flush.  The layer calls the driver's function later, when
-   * the commands are done and no call uses the queue, so it flushes here. */
+  /* clReleaseCommandQueue () implies a flush.  The layer passes the program's call on only later,
+   * when the commands are done and no call uses the queue, so it flushes the queue now. */
   _tarn_layer_driver->clFlush (self->base.handle);
   {
     LAYER_LOCKED (&self->lock);

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reports to the program that started this one, such as tarn-run.  Appends lines to the file that
- * TARN_LAYER_REPORT names:
+ * Reports to the program that started this one, for example tarn-run.  The layer appends these
+ * lines to the file that TARN_LAYER_REPORT names:
  *
- *     loaded PID                                     the layer has been loaded
+ *     loaded PID                                     when the layer is loaded
  *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers; see LayerCounts
  *     own PID NUMBER TEXT                            at exit: the driver, not a pool, made NUMBER
  *                                                    buffers; TEXT is the reason
@@ -21,7 +21,7 @@
 
 static pid_t loaded_by;
 
-/* Reads one of the counts in LayerCounts. */
+/* Returns the value of a counter in LayerCounts. */
 static gsize
 get_count (const gsize *count)
 {
@@ -44,7 +44,8 @@ _tarn_layer_describe_reason (LayerReason reason)
   return texts[reason];
 }
 
-/* Reports why the driver, not a pool, made buffers of the program. */
+/* Adds a line to the report for each reason for which the driver, not a pool, made buffers of the
+ * program. */
 static void
 report_reasons (void)
 {
@@ -60,7 +61,7 @@ report_reasons (void)
     }
 }
 
-/* Reports the numbers of images. */
+/* Adds the line with the numbers of images to the report. */
 static void
 report_images (void)
 {
@@ -74,8 +75,8 @@ report_images (void)
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
 }
 
-/* Reports the numbers of buffers and images, at exit.  A child of fork () reports nothing, because
- * its numbers include those of its parent. */
+/* Adds the lines with the numbers of buffers and images to the report: an exit function.  A child
+ * of fork () adds no lines, because its numbers include those of its parent. */
 static void
 report_end (void)
 {

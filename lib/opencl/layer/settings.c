@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads settings from the environment, except in a set-user-ID program:
+ * Reads the layer's settings from these environment variables, which a set-user-ID program ignores:
  *
  *     TARN_LAYER_POOL=0       the driver makes all buffers and images; the layer only counts them
  *     TARN_LAYER_LIMIT=SIZE   the most bytes that a context's pool allocates from the driver
- *     TARN_LAYER_STATS=1      prints a table to standard error at exit
- *     TARN_LAYER_FAULTS=LIST  the calls that fail: see faults.c
+ *     TARN_LAYER_STATS=1      the layer prints a table to standard error at exit
+ *     TARN_LAYER_FAULTS=LIST  the calls that the layer makes fail: see faults.c
  *     TARN_LAYER_REPORT=FILE  an existing file, to which report.c adds lines
- *     TARN_DEBUG              Tarn reads it; the layer checks whether it is set: see debug.c */
+ *     TARN_DEBUG              Tarn reads the value; the layer checks if it is set: see debug.c */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -18,14 +18,14 @@
 
 static LayerSettings settings;
 
-/* If one of these variables is set, the layer does not round up the sizes of small buffers.  So the
- * program can use the limit to the last byte, and reports show the sizes that the program asked
- * for. */
+/* The variables that turn off rounding: if one of them is set, the layer does not round up the
+ * sizes of small buffers.  So the program can use its limit to the last byte, and reports show the
+ * sizes that the program asked for. */
 static const gchar *const exact_size_variables[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
                                                      "TARN_DEBUG",           "TARN_TRACE",
                                                      "TARN_SNAPSHOT_ON_OOM", NULL };
 
-/* Returns TRUE if any of the variables is set. */
+/* Returns TRUE if any of the environment variables in a list is set. */
 static gboolean
 has_any (const gchar *const *names)
 {

@@ -1,28 +1,30 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The driver's sub-buffers for the blocks of a pool.  Each is a buffer of the program, or a spare:
- * a sub-buffer that no buffer of the program has any more.  The layer keeps spares, because a new
- * sub-buffer needs a call of the driver, which may wait for calls of other threads.
+ * The driver's sub-buffers for the blocks of a pool.  Each of them is either a buffer of the
+ * program, or a spare: it was a buffer of the program, and the layer keeps it for a later buffer.
+ * The layer keeps spares because making a new sub-buffer needs a call of the driver, which may wait
+ * for calls of other threads.
  *
- * A spare's memory is free in the pool: when the program's buffer ended, the layer freed its block.
- * The pool may give this memory to a buffer of another size, or return its piece, the driver's
- * large buffer, to the driver.  Before the layer makes a sub-buffer of the memory, or releases the
- * piece, it releases the spares there.  So no two sub-buffers overlap.  NVIDIA's driver 580 needs
- * that: it crashes when a sub-buffer is released if a later one has a part of its memory, and
- * commands used both.
+ * When the program's buffer ended, the layer freed the buffer's block but kept the sub-buffer.  So
+ * the memory of a spare is free in the pool.  The pool may give this memory to a buffer of another
+ * size, or return its piece, the driver's large buffer, to the driver.  Before the layer makes a
+ * sub-buffer of the memory, or releases the piece, it releases the spares of that memory.  So no
+ * two of these sub-buffers overlap.  NVIDIA's driver 580 needs that: it crashes when a sub-buffer
+ * is released, if a later sub-buffer overlaps it and commands used both.
  *
- * A spare's time is that at which the layer last looked at the age of spares, so that no release of
- * a buffer has to read the clock.
+ * A spare's time is the time at which the layer last looked at the age of spares, not the time of
+ * the buffer's release.  So the release of a buffer need not read the clock.
  *
- * The context's subs_lock guards the sub-buffers.  Invariants: each is in the tree until it is
- * released; the list spares has those with is_spare, the youngest first. */
+ * The context's subs_lock guards the sub-buffers.  Invariants: each sub-buffer is in the tree until
+ * it is released; the list of spares has the sub-buffers with is_spare, the youngest first. */
 
 #include "layer-private.h"
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
-/* Compares places by their addresses.  Places that overlap are equal. */
+/* Compares two places of sub-buffers by address.  Places that overlap count as equal, so a lookup
+ * in the tree finds a sub-buffer that overlaps a place. */
 static gint
 compare_places (gconstpointer a, gconstpointer b)
 {
@@ -49,7 +51,7 @@ _tarn_layer_subs_clear (LayerContext *context)
   _tarn_mutex_clear (&context->subs_lock);
 }
 
-/* The end */
+/* Release of sub-buffers */
 
 static void
 forget (LayerContext *context, const LayerSub *self)
@@ -72,13 +74,15 @@ _tarn_layer_release_object (cl_mem handle)
 void
 _tarn_layer_sub_free (LayerContext *context, LayerSub *self)
 {
-  /* Forget it only after its release: meanwhile, no thread may make a sub-buffer of its memory. */
+  /* Remove the sub-buffer from the tree only after its release, because as long as it is in the
+   * tree, no other thread makes a sub-buffer of the same memory. */
   _tarn_layer_release_object (self->handle);
   forget (context, self);
   g_free (self);
 }
 
-/* Makes a spare a sub-buffer that the calling thread is going to use or release. */
+/* Removes a spare sub-buffer from the list of spares, because the calling thread is going to use it
+ * or release it.  The sub-buffer stays in the tree.  The caller holds subs_lock. */
 static void
 take_locked (LayerContext *context, LayerSub *spare)
 {
@@ -87,7 +91,8 @@ take_locked (LayerContext *context, LayerSub *spare)
   spare->is_spare = FALSE;
 }
 
-/* Takes the oldest spare, if its time is before @not_before.  Otherwise returns NULL. */
+/* Removes the oldest spare sub-buffer from the list of spares and returns it, if its time is before
+ * @not_before.  Otherwise returns NULL. */
 static LayerSub *
 take_oldest (LayerContext *context, gint64 not_before)
 {
@@ -115,7 +120,7 @@ _tarn_layer_drop_spares (LayerContext *context)
   drop_before (context, G_MAXINT64);
 }
 
-/* Sets the time that sub-buffers get when they become spares from now on. */
+/* Sets the time from which the age of sub-buffers counts that become spares after this call. */
 static void
 set_time (LayerContext *context, gint64 now)
 {
@@ -131,7 +136,8 @@ _tarn_layer_drop_old_spares (LayerContext *context, gint64 now)
   drop_before (context, now - MAX_AGE);
 }
 
-/* Takes the spares whose address is at least @start and less than @end. */
+/* Removes from the list of spares the sub-buffers whose address is at least @start and less than
+ * @end, and returns them. */
 static GSList *
 take_between (LayerContext *context, guint64 start, guint64 end)
 {
@@ -170,10 +176,11 @@ _tarn_layer_count_spares (LayerContext *context)
   return context->spares.length;
 }
 
-/* The beginning */
+/* Creation of sub-buffers */
 
-/* Takes a spare that overlaps a place.  Returns NULL if there is none.  Sets *is_busy if another
- * thread has yet to release a sub-buffer there. */
+/* Removes from the list of spares a sub-buffer that overlaps a place, and returns it.  Returns NULL
+ * if there is none.  Sets *is_busy to TRUE if another thread has yet to release a sub-buffer that
+ * overlaps the place. */
 static LayerSub *
 take_overlapping (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {
@@ -193,9 +200,9 @@ are_equal (const LayerPlace *a, const LayerPlace *b)
   return a->address == b->address && a->size == b->size && a->asked == b->asked;
 }
 
-/* Takes the spare of a place, if there is one.  Otherwise returns NULL, and releases the spares
- * that overlap the place.  Sets *is_busy if another thread has yet to release a sub-buffer there.
- */
+/* Removes the spare sub-buffer with the key @place from the list of spares, and returns it.  If
+ * there is none, releases the spares that overlap the place, and returns NULL.  Sets *is_busy to
+ * TRUE if another thread has yet to release a sub-buffer that overlaps the place. */
 static LayerSub *
 take_spare (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {
@@ -207,7 +214,7 @@ take_spare (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
   return spare;
 }
 
-/* Makes the driver's sub-buffer.  Returns NULL if the driver refuses it. */
+/* Makes the driver create a sub-buffer for a block.  Returns NULL if the driver refuses it. */
 static cl_mem
 make_handle (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
 {
@@ -229,7 +236,8 @@ add (LayerContext *context, LayerSub *self)
   g_tree_insert (context->subs, &self->place, self);
 }
 
-/* Makes a sub-buffer for a block.  Returns NULL if the driver refuses it. */
+/* Makes a sub-buffer for a block, and adds it to the tree.  Returns NULL if the driver refuses
+ * it. */
 static LayerSub *
 make (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
 {
@@ -257,15 +265,17 @@ _tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags
   gboolean is_busy;
   LayerSub *spare = take_spare (context, &place, &is_busy);
 
-  /* Check whether the layer is blind after the allocation, not before.  If it is not blind now, it
-   * has seen all commands that used the block. */
+  /* Check after the pool has allocated the block, not before, if the layer is blind, because the
+   * program may use buffers by functions that the layer does not know.  If the layer is not blind
+   * now, it has seen all commands that used the block earlier. */
   if (spare != NULL || is_busy || _tarn_layer_is_blind ())
     return spare;
   return make (context, block, &place);
 }
 
-/* Makes a sub-buffer a spare.  Returns FALSE if the context keeps no spares any more, because it
- * has ended or because the layer is blind (_tarn_layer_is_blind ()). */
+/* Makes a sub-buffer a spare: keeps it for a later buffer.  Returns FALSE if the context keeps no
+ * spares any more, because the program has released the context, or because the program may use
+ * buffers by functions that the layer does not know (_tarn_layer_is_blind ()). */
 static gboolean
 try_keep (LayerContext *context, LayerSub *self)
 {

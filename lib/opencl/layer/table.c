@@ -1,31 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The tables of the layer's records of the driver's objects, by handle: one table for each kind of
- * object.  Every command looks up its queue and its buffers, from any thread.  So that threads
- * seldom wait for each other, a table consists of shards, each with a lock of its own.  A shard
- * keeps its latest record outside its hash table, because many buffers end before another one
+ * The tables in which the layer finds the record of an object by the driver's handle.  There is one
+ * table for each kind of object: contexts, queues, buffers and kernels.  Every command looks up its
+ * queue and its buffers, from any thread.  So that threads seldom wait for each other, a table
+ * consists of shards, each with a lock of its own.  A shard keeps its latest record outside its
+ * hash table.  This saves hash table operations, because many buffers end before another one
  * begins, and most programs have few contexts and queues.
  *
- * Invariant: a table has a reference to each record, which is either the latest of its shard, or in
- * the shard's hash table under its own handle. */
+ * Invariant: a table has a reference to each of its records.  A record is either the latest of its
+ * shard, or in the shard's hash table under its own handle. */
 
 #include "layer-private.h"
 
 #define N_SHARDS 64 /* a power of two */
 
-/* A shard: the part of a table that has some of the handles. */
+/* A shard: a part of a table, with those handles that get_shard () assigns to it. */
 typedef struct
 {
   TarnMutex lock;
-  LayerObject *latest; /* a reference; nullable */
-  GHashTable *others;  /* handle -> LayerObject, a reference; NULL: none yet */
+  LayerObject *latest; /* the latest record, a reference; nullable */
+  GHashTable *others;  /* the other records: handle -> LayerObject, a reference; NULL: none yet */
 } __attribute__ ((aligned (64))) Shard;
 
 static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS]; /* zeros are a valid mutex */
 
-/* Returns the shard of a handle.  Handles are addresses, whose lowest bits are all equal, so these
- * bits do not count. */
+/* Returns the shard for a handle.  Handles are addresses, whose lowest bits are equal, so the
+ * lowest four bits do not select the shard. */
 static Shard *
 get_shard (LayerKind kind, gconstpointer handle)
 {
@@ -34,8 +35,8 @@ get_shard (LayerKind kind, gconstpointer handle)
   return &tables[kind][(bits ^ bits >> 6 ^ bits >> 12) & (N_SHARDS - 1)];
 }
 
-/* Finds the record of a handle.  Returns NULL if the shard has none.  The caller holds the shard's
- * lock. */
+/* Finds the record of a handle in a shard.  Returns NULL if the shard has none.  The caller holds
+ * the shard's lock. */
 static LayerObject *
 find_locked (Shard *shard, gconstpointer handle)
 {
@@ -55,7 +56,7 @@ _tarn_layer_find (LayerKind kind, gconstpointer handle)
   return found != NULL ? _tarn_layer_ref (found) : NULL;
 }
 
-/* Adds a reference to each record in a shard to an array.  The caller holds the shard's lock. */
+/* Appends references to all records of a shard to an array.  The caller holds the shard's lock. */
 static void
 list_locked (Shard *shard, GPtrArray *records)
 {
@@ -86,8 +87,9 @@ _tarn_layer_list_all (LayerKind kind)
   return records;
 }
 
-/* Removes a record from a shard.  Returns FALSE if the shard does not have it, for example because
- * another record has replaced it.  The caller holds the shard's lock. */
+/* Removes a record from a shard.  Returns FALSE if the record is not in the shard, for example
+ * because a newer record with the same handle has replaced it.  The caller holds the shard's
+ * lock. */
 static gboolean
 take_out_locked (Shard *shard, const LayerObject *record)
 {
@@ -107,8 +109,8 @@ take_out_locked (Shard *shard, const LayerObject *record)
   return found == record;
 }
 
-/* Makes a record the latest of its shard.  Returns the record that had the handle before, or NULL
- * if none had it. */
+/* Adds a record to its shard, as the latest one.  Returns the older record that had the same handle
+ * and was in the shard, or NULL if there was none. */
 static LayerObject *
 exchange (LayerObject *record)
 {
@@ -223,7 +225,7 @@ _tarn_layer_release (gpointer record)
 /* Tickets */
 
 static TarnMutex tickets_lock;
-static GHashTable *tickets; /* number -> record, a reference; NULL: none yet */
+static GHashTable *tickets; /* ticket -> record, a reference; NULL: none yet */
 static gsize last_ticket;
 
 gpointer

@@ -2,8 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * User events: events that the program completes itself (OpenCL 3.0 specification, section 5.11).
- * While a context has a user event that is not complete, its memory is not reused early, because a
- * command may wait for the event, and may fail with it. */
+ * Usually, if a context has one in-order queue, the layer reuses a released buffer's memory early,
+ * before the commands that used the buffer are done.  It does not do that while the context has a
+ * user event that is not complete.  The reason is that a command may wait for the user event, and
+ * may fail with it.  After a command has failed, a driver may run later commands before earlier
+ * ones are done. */
 
 #include "layer-private.h"
 
@@ -22,14 +25,16 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
   return event;
 }
 
-/* The longest time that a failure waits for earlier commands, in microseconds.  A driver that calls
- * the program back may run no command until the program returns. */
+/* The longest time that clSetUserEventStatus () with an error waits for earlier commands, in
+ * microseconds.  The time is limited because a driver that has called the program back may run no
+ * command until the program returns. */
 #define MAX_WAIT (10 * G_TIME_SPAN_SECOND)
 
-/* Waits for the commands whose memory may have been reused early, before a user event fails.  A
- * driver may run commands behind a failed one before earlier commands are done: PoCL 3.1 does.  The
- * wait cannot be left to another thread: a command that the program enqueues before its user event
- * has failed may fail with it. */
+/* Waits for the commands whose memory may have been reused early, before the program makes a user
+ * event fail.  A command that waits for the event then fails, too, and a driver may run commands
+ * that come after the failed one before earlier commands are done: PoCL 3.1 does.  The calling
+ * thread waits itself.  If another thread waited and made the event fail later, the program could
+ * meanwhile enqueue more commands, which might fail with the event. */
 static void
 await_only_event (LayerContext *context)
 {
@@ -42,7 +47,7 @@ await_only_event (LayerContext *context)
   _tarn_layer_context_end_await (context);
 }
 
-/* Returns the context of a user event, with a reference.  Returns NULL for other events. */
+/* Returns a reference to the context of a user event.  Returns NULL for other events. */
 static LayerContext *
 find_context (cl_event event)
 {
@@ -58,12 +63,14 @@ find_context (cl_event event)
   return _tarn_layer_find_context (handle);
 }
 
-/* A user event that has failed counts as not complete for ever, for the reason that
- * await_only_event () has. */
+/* Sets the status of a user event.  An event that has failed counts as not complete for ever, so
+ * the context never reuses memory early again: after a failed command, the driver may run commands
+ * before earlier ones are done (see await_only_event ()). */
 cl_int CL_API_CALL
 layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
 {
-  /* Find the context first, because the program may release the event when it is complete. */
+  /* Find the event's context before the call of the driver, because the program may release the
+   * event as soon as it is complete. */
   LAYER_AUTO LayerContext *self = find_context (event);
   cl_int status;
 

@@ -1,15 +1,20 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Uses: records of the commands that use a buffer.  For an in-order queue, a buffer usually keeps
- * only the latest command.  For an out-of-order queue, it keeps every command.  A buffer with
- * destructor callbacks keeps every command of any queue, because a command that fails may be done
- * before earlier commands of its queue.  With PoCL 3.1, even a marker after the failed command
- * completes before those earlier commands. */
+ * Uses: the records of the commands that use a buffer.  After the program has released the buffer,
+ * the layer destroys it only when the commands of its uses are done.  A use has the queue and
+ * number of its command, and perhaps the command's event.  The buffer keeps these uses:
+ *
+ * - For an in-order queue, usually only the use of the latest command.
+ * - For an out-of-order queue, the uses of all commands.
+ * - If the buffer has destructor callbacks, the uses of all commands of any queue, each with its
+ *   event.  The reason is that a command that fails may be done before earlier commands of its
+ *   queue.  With PoCL 3.1, even a marker after the failed command completes before those earlier
+ *   commands. */
 
 #include "layer-private.h"
 
-/* Releases a use's references.  A use without a queue has none. */
+/* Releases a use's references.  A use whose queue is NULL has none. */
 static void
 use_clear (LayerUse *use)
 {
@@ -18,9 +23,9 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* When a buffer has MANY_USES uses, the layer drops those that are done.  It does so again at each
- * power of two above that number, so that for a buffer with many unfinished commands it does not
- * ask the driver about all of them again and again. */
+/* The number of uses (records of commands) at which the layer drops those of a buffer's uses whose
+ * commands are done.  It does so again at each power of two above that number.  So if a buffer has
+ * many unfinished commands, the layer does not ask the driver about all of them at each new use. */
 #define MANY_USES 16
 
 /* Returns TRUE if the commands of a use are done. */
@@ -31,7 +36,7 @@ is_over (const LayerUse *use)
          || (use->event != NULL && _tarn_layer_get_state (use->event) <= CL_COMPLETE);
 }
 
-/* Adds a use.  The caller holds the buffer's lock. */
+/* Adds a use to a buffer.  The caller holds the buffer's lock. */
 static void
 add_locked (LayerBuffer *self, const LayerUse *use)
 {
@@ -47,7 +52,7 @@ add_locked (LayerBuffer *self, const LayerUse *use)
   _tarn_layer_buffer_get_uses (self)[self->n_uses++] = *use;
 }
 
-/* Adds a use that take_many_locked () removed. */
+/* Adds a use to a buffer again, after take_many_locked () has removed it. */
 static void
 put_back (LayerBuffer *self, const LayerUse *use)
 {
@@ -56,8 +61,8 @@ put_back (LayerBuffer *self, const LayerUse *use)
   add_locked (self, use);
 }
 
-/* Removes and returns all uses, if it is time to drop those that are done: see MANY_USES.
- * Otherwise returns NULL.  The caller holds the buffer's lock. */
+/* Removes and returns all uses (records of commands) of a buffer, if it is time to drop those that
+ * are done: see MANY_USES.  Otherwise returns NULL.  The caller holds the buffer's lock. */
 static GArray *
 take_many_locked (LayerBuffer *self)
 {
@@ -72,8 +77,8 @@ take_many_locked (LayerBuffer *self)
   return all;
 }
 
-/* Drops those of the uses in an array that are done, and adds the others to the buffer again.
- * Without this, a buffer would collect uses of short-lived queues and of queues out of order. */
+/* Drops the uses (records of commands) in an array that are done, and adds the others to the buffer
+ * again.  Otherwise a buffer would collect uses of short-lived and of out-of-order queues. */
 static void
 drop_done_uses (LayerBuffer *self, GArray *uses)
 {
@@ -89,9 +94,10 @@ drop_done_uses (LayerBuffer *self, GArray *uses)
   g_array_unref (uses);
 }
 
-/* Lets the later of two uses of a queue stand for both, if neither has an event.  Returns TRUE if
- * the buffer had a use of the same queue: then the buffer keeps the later one, and *use is set to
- * the earlier one.  Otherwise returns FALSE.  The caller holds the buffer's lock. */
+/* Replaces an older use (record of a command) of the same queue, because a use without an event
+ * also stands for all earlier commands of its queue.  If neither *use nor the buffer's use of that
+ * queue has an event, keeps the later one of the two, sets *use to the earlier one, and returns
+ * TRUE.  Otherwise returns FALSE.  The caller holds the buffer's lock. */
 static gboolean
 replace_locked (LayerBuffer *self, LayerUse *use)
 {
@@ -113,9 +119,10 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds *use to a buffer.  Afterwards the caller must clear *use, which is then a use that was
- * replaced, or has no queue.  Returns NULL, or all uses of the buffer if there are many: the caller
- * must pass them to drop_done_uses (). */
+/* Adds *use, the record of a command, to a buffer, and sets *use to the use that it replaced, or to
+ * a use without a queue.  In both cases the caller must clear *use.  If it is time to drop uses
+ * (see MANY_USES), returns all uses of the buffer, which the caller must pass to
+ * drop_done_uses ().  Otherwise returns NULL. */
 static GArray *
 note_use (LayerBuffer *self, LayerUse *use)
 {
@@ -128,9 +135,10 @@ note_use (LayerBuffer *self, LayerUse *use)
   return take_many_locked (self);
 }
 
-/* Returns the event that a use should keep, with a reference.  Returns NULL if it needs none,
- * because the command's number is enough: its queue is in order, and the buffer has no destructor
- * callbacks. */
+/* Returns a reference to the event that a use (the record of a command) shall have.  Returns NULL
+ * if the command's number is enough, because its queue is in order, and the buffer has no
+ * destructor callbacks.  @takes: TRUE if the function takes over the caller's reference to
+ * @event. */
 static cl_event
 get_event (LayerBuffer *self, gboolean in_order, cl_event event, gboolean takes)
 {

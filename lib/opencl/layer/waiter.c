@@ -2,13 +2,17 @@
  * SPDX-License-Identifier: MIT
  *
  * Waiters: uses whose buffer waits for one command, by the command's event, and not for all
- * commands of a queue.  The layer polls the events.  Most drivers wake a thread for each callback,
- * so the layer asks the driver to call back only if no thread may poll any more.  It polls these
+ * commands of a queue.  A use is the record of a command that uses a buffer.  After the program has
+ * released the buffer, the layer destroys it when the commands of its uses are done.
+ *
+ * The layer polls the events of waiters.  Most drivers wake a thread for each callback, so the
+ * layer asks the driver to call back only if perhaps no thread polls any more.  It polls these
  * events as well, because PoCL, at least up to 3.1, does not call back for commands that fail. */
 
 #include "layer-private.h"
 
-/* The largest number of events that one call of _tarn_layer_poll_waiters () asks about. */
+/* The largest number of events about which one call of _tarn_layer_poll_waiters () asks the
+ * driver. */
 #define MAX_POLLS 1000
 
 /* The queue's list of waiters */
@@ -34,8 +38,8 @@ remove_locked (LayerUse *self)
   g_queue_unlink (&self->queue->waiters, &self->link);
 }
 
-/* Removes a use from its queue's list of waiters.  Returns FALSE if another thread has removed
- * it. */
+/* Removes a use (the record of a command) from its queue's list of waiters.  Returns FALSE if
+ * another thread has removed it. */
 static gboolean
 take (LayerUse *self)
 {
@@ -75,8 +79,7 @@ _tarn_layer_use_end_wait (LayerUse *self)
   _tarn_layer_buffer_commands_done (self->buffer); /* this may free the use */
 }
 
-/* Ends the wait of a use that take () removed from the list, because its command is done or has
- * failed. */
+/* Ends a buffer's wait for a command that is done or has failed, after take () removed its use. */
 static void
 settle (LayerUse *self)
 {
@@ -84,8 +87,8 @@ settle (LayerUse *self)
   _tarn_layer_use_end_wait (self);
 }
 
-/* The driver's callback for a command that is done or has failed.  A buffer may have two uses with
- * the command's event. */
+/* The driver's callback for a waiter's command that is done or has failed.  A buffer may have two
+ * uses with this event. */
 static void CL_CALLBACK
 on_done (cl_event event, cl_int status, void *ticket)
 {
@@ -101,8 +104,8 @@ on_done (cl_event event, cl_int status, void *ticket)
     }
 }
 
-/* Returns the first waiter, with a reference to the buffer that has it.  Returns NULL if the list
- * is empty. */
+/* Returns the first waiter of a queue (a use whose buffer waits for one command), with a reference
+ * to the record of that buffer.  Returns NULL if the queue has no waiter. */
 static LayerUse *
 get_first (LayerQueue *queue)
 {
@@ -114,7 +117,8 @@ get_first (LayerQueue *queue)
   return first;
 }
 
-/* Moves a waiter to the end of its queue's list, unless another thread has removed it. */
+/* Moves a waiter (a use whose buffer waits for one command) to the end of its queue's list, unless
+ * another thread has removed it. */
 static void
 postpone (LayerUse *self)
 {
@@ -126,7 +130,8 @@ postpone (LayerUse *self)
   g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
-/* Asks the driver about a waiter's command.  Returns FALSE if the command is not done. */
+/* Asks the driver for the state of a waiter's command.  If the command is done, ends the buffer's
+ * wait for it and returns TRUE.  Otherwise moves the waiter to the list's end and returns FALSE. */
 static gboolean
 poll_waiter (LayerUse *self)
 {
@@ -170,7 +175,8 @@ _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
           != CL_SUCCESS)
         _tarn_layer_queue_put_marker (self->queue, TRUE);
     }
-  /* If the context has ended meanwhile, no thread may poll it, so the driver has to call back. */
+  /* If the program has released the context meanwhile, no thread may poll any more.  So put a
+   * marker, at which the driver calls back. */
   else if (__atomic_load_n (&self->queue->context->ended, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_put_marker (self->queue, TRUE);
 }

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Captures commands into graphs.  The calls that end a capture, and their statuses, are those
- * observed on an H200.  A graph keeps the captured commands on memory in their order.  A launch
- * runs all of them on one stream. */
+ * Captures of streams into graphs, in the fake CUDA driver.  The same calls end a capture as on an
+ * H200, and they return the same statuses.  A graph is a list of the captured commands that access
+ * memory, in the order of their calls.  A launch runs all of them on one stream. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -29,7 +29,7 @@ struct _Capture
 #define ACTIVE 1
 #define INVALIDATED 2
 
-/* A command that was captured. */
+/* A captured command: a node of a graph. */
 typedef struct
 {
   void (*function) (gpointer);
@@ -37,23 +37,24 @@ typedef struct
   gsize size;    /* bytes of data */
 } Node;
 
-static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* of GArray of Node: graphs */
-static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same, for instantiated
-                                                                    graphs */
+static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* graphs (GArray of Node) */
+static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* executable graphs (as above) */
 
 /* The calling thread's capture mode (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;
 
-/* Guarded by the lock */
-static GHashTable *captures; /* Stream -> Capture; owned by the stream at which the capture began */
-static guint64 latest_id;    /* the id of the latest capture */
+/* The lock of the fake driver guards these variables. */
+/* the capture of each stream that is being captured: Stream -> Capture; the stream at which the
+ * capture began owns the Capture */
+static GHashTable *captures;
+static guint64 latest_id; /* the id of the latest capture */
 
 static void __attribute__ ((constructor)) make_captures (void)
 {
   captures = g_hash_table_new (NULL, NULL);
 }
 
-/* The caller holds the lock in all functions up to those of the driver. */
+/* From here to the driver's functions: the caller of each function holds the lock. */
 
 Capture *
 fake_get_capture (const Stream *stream)
@@ -129,8 +130,13 @@ fake_invalidate_capture (Capture *capture)
   capture->status = INVALIDATED;
 }
 
-/* Ends captures because of a call that CUDA forbids during captures: all of mode global, and the
- * calling thread's of mode thread-local.  A thread in mode relaxed may make any call. */
+/* Invalidates captures because of a call that CUDA forbids during captures.  Returns an error
+ * status if it has invalidated any.
+ * - A thread in mode global invalidates all captures of mode global, and its own of mode
+ *   thread-local.
+ * - A thread in mode thread-local invalidates only its own captures.
+ * - A thread in mode relaxed invalidates no capture, and no thread invalidates a capture of mode
+ *   relaxed. */
 Status
 fake_end_captures (void)
 {
@@ -153,8 +159,9 @@ fake_end_captures (void)
   return status;
 }
 
-/* Invalidates all captures, of any mode, of a context's streams, or of only its blocking streams.
- * Returns @refusal if there are any. */
+/* Invalidates all captures, of any mode, of a context's streams.  @are_blocking: TRUE for only
+ * those of blocking streams.  Returns the status @refusal if there was such a capture, otherwise
+ * success. */
 static Status
 end_all (guint64 context_id, gboolean are_blocking, Status refusal)
 {
@@ -204,7 +211,8 @@ fake_check_legacy (const Stream *stream)
                                  : FAKE_CUDA_SUCCESS;
 }
 
-/* Returns TRUE if a stream is the legacy default stream, and a stream it waits for is captured. */
+/* Returns TRUE if @stream is the legacy default stream, and a blocking stream, for which it waits,
+ * is being captured. */
 gboolean
 fake_is_legacy_captured (const Stream *stream)
 {
@@ -329,7 +337,8 @@ cuGraphDestroy (CUgraph graph)
   return destroy (&graph_handles, graph);
 }
 
-/* Instantiates a graph.  The program keeps the graph, and may destroy it at once. */
+/* Makes an executable graph from @graph.  The program still owns @graph, and may destroy it
+ * immediately. */
 #if FAKE_CUDA_VERSION >= 11040
 Status
 cuGraphInstantiateWithFlags (CUgraphExec *exec, CUgraph graph, unsigned long long flags)

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands that take effect when their stream reaches them: they write memory, read it, or call a
- * function of the host.  If the stream is being captured, commands are added to the graph instead;
- * calls of host functions are dropped.
+ * Commands on the streams of the fake CUDA driver that take effect when their stream reaches them:
+ * they write memory, read memory, or call a function of the host.  If the stream is being captured,
+ * the driver adds commands that access memory to the graph, and drops calls of host functions.
  *
- * A driver waits for all streams before it frees memory.  The fake driver frees the memory first,
- * and then waits, so that a test detects a program that relies on the wait: a command on freed
- * memory ends the test. */
+ * A real driver waits for all streams before it frees memory.  The fake driver frees the memory
+ * first, and then waits, so that a test detects a program that relies on the wait: a command on
+ * freed memory ends the test. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -23,10 +23,12 @@ typedef struct
   unsigned int value; /* the value that is written */
   void *to;           /* the destination of a read; NULL: the command writes */
   CUdevice device;    /* the device of the stream */
-  guint64 allocation; /* allocation when this was put on the stream; 0: no pool's */
+  /* the unique number of the allocation that had the memory when the command was put on its stream;
+   * 0: the memory is not a pool's */
+  guint64 allocation;
 } Access;
 
-/* The caller holds the lock. */
+/* Runs a command that accesses memory.  The caller holds the lock. */
 static void
 run_access (gpointer data)
 {
@@ -43,7 +45,8 @@ run_access (gpointer data)
     memcpy (bytes + i, &access->value, sizeof access->value);
 }
 
-/* The caller holds the lock. */
+/* Puts a command that accesses memory on a stream, or adds it to the graph if the stream is being
+ * captured.  The caller holds the lock. */
 static Status
 put_access (CUstream handle, Access access)
 {
@@ -94,17 +97,21 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1, 0 });
 }
 
-/* Host functions.  Each runs in a thread of its own, while the stream waits for a mark. */
+/* Host functions.  Each runs in a thread of its own.  Meanwhile its stream waits for a mark (a
+ * point in a stream), which the thread sets. */
 
 typedef struct
 {
   void (*function) (void *);
   void *data;
-  Mark *begin; /* owned references, as is end */
+  /* owned references: the stream reaches begin when the function may run; the thread sets end
+   * afterwards */
+  Mark *begin;
   Mark *end;
 } HostCall;
 
-/* Waits until the stream reaches a call.  Returns FALSE if its context is destroyed before. */
+/* Waits until the stream reaches the call of a host function.  Returns FALSE if the stream's
+ * context is destroyed before that. */
 static gboolean
 await_begin (HostCall *call)
 {
@@ -132,8 +139,8 @@ run_host_call (gpointer data)
   return NULL;
 }
 
-/* Puts a host function on a stream.  Starts the function's thread now, because a failure could not
- * be reported later.  The caller holds the lock. */
+/* Puts a call of a host function on a stream.  Starts the function's thread now, because the driver
+ * could not report later that there is no thread.  The caller holds the lock. */
 static Status
 put_host_call (Stream *stream, HostCall call)
 {

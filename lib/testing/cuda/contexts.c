@@ -1,31 +1,34 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts, and each thread's stack of contexts.  A stack holds handles.  A handle may be that of a
- * destroyed context, and a new context may have got the same handle since. */
+ * Contexts of the fake CUDA driver, and each thread's stack of contexts.  A stack has the handles
+ * of contexts.  A handle in it may be the handle of a destroyed context, and a new context may have
+ * got the same handle since. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef struct
 {
   CUcontext handle;
-  gboolean is_dangling; /* the context was destroyed before it was pushed */
+  gboolean is_dangling; /* TRUE: the context was destroyed before it was pushed */
 } Entry;
 
 typedef struct
 {
   guint references;
-  Context *context; /* NULL: it was never active; if is_destroyed, it is not active now */
+  /* the device's primary context; NULL: it was never active; its is_destroyed: it is not active
+   * now */
+  Context *context;
   guint flags;
 } Primary;
 
-/* Guarded by the lock */
+/* The lock of the fake driver guards these variables. */
 static HandleTable contexts = { .base = FAKE_HANDLES (1) };
 static guint64 last_id;
 static Primary primaries[TARN_TESTING_CUDA_MAX_DEVICES];
 
 static void free_stack (gpointer stack);
-static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* GArray of Entry */
+static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* the stack: GArray of Entry */
 
 static GArray *
 get_stack (void)
@@ -48,7 +51,7 @@ get_top (void)
   return stack->len > 0 ? g_array_index (stack, Entry, stack->len - 1).handle : NULL;
 }
 
-/* The caller holds the lock in all functions up to those of the driver. */
+/* From here to the driver's functions: the caller of each function holds the lock. */
 
 guint
 fake_get_stack_depth (void)
@@ -62,7 +65,8 @@ fake_get_primary_references (CUdevice device)
   return primaries[device].references;
 }
 
-/* Frees a destroyed context and its handle, if no stack has the context. */
+/* Frees a context and its handle, if the context was destroyed, is not primary, and is in no
+ * thread's stack. */
 static void
 free_unused (Context *context)
 {
@@ -94,8 +98,9 @@ leave (Entry entry)
   free_unused (context);
 }
 
-/* Ends the test if the current context was destroyed before it was pushed.  A driver then reads
- * freed memory.  If a new context has the same handle, that is the current one, and all is well. */
+/* Ends the test if the thread's current context had been destroyed before the thread pushed it,
+ * because a real driver would read freed memory.  Does nothing if a new context has the same
+ * handle, because that one is current then. */
 static void
 crash_if_dangling (const gchar *function)
 {
@@ -222,8 +227,8 @@ activate (Primary *primary, CUdevice device)
     }
 }
 
-/* Returns TRUE if a context's flags are valid: at most one of them chooses how the host waits; all
- * others may be combined. */
+/* Returns TRUE if the flags of a new context are valid: at most one of the flags that choose how
+ * the host waits, and any others. */
 static gboolean
 are_flags (guint flags)
 {
@@ -275,7 +280,8 @@ cuCtxGetCurrent (CUcontext *context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Pushes a context, even a destroyed one, as an H200 does; the next call that uses it fails. */
+/* Makes a context current, even a destroyed one, as an H200 does.  If the context is destroyed, the
+ * next call that uses it fails. */
 Status
 cuCtxPushCurrent_v2 (CUcontext context)
 {
@@ -315,7 +321,8 @@ cuCtxSetCurrent (CUcontext context)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Returns the current context's device, even if the context was destroyed while it was current. */
+/* Returns the device of the current context, even if the context was destroyed while it was
+ * current. */
 Status
 cuCtxGetDevice (CUdevice *device)
 {
@@ -332,7 +339,7 @@ cuCtxGetDevice (CUdevice *device)
 }
 
 #if FAKE_CUDA_VERSION >= 12000
-/* Returns the id of a context.  @handle: NULL: the current context. */
+/* Returns the id of a context.  @handle: the context; NULL means the current context. */
 Status
 cuCtxGetId (CUcontext handle, unsigned long long *id)
 {
@@ -412,7 +419,8 @@ cuDevicePrimaryCtxGetState (CUdevice device, unsigned int *flags, int *active)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Resets a primary context.  The program still has to release its references to that context. */
+/* Resets a primary context: destroys it, although the program still has references to it, which it
+ * has to release. */
 Status
 cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {

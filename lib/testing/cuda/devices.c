@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The devices.  Each is like an H200, except for what the test has set. */
+ * The devices of the fake CUDA driver.  Each is like an H200, except for the settings that the test
+ * has changed. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -161,7 +162,8 @@ cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 }
 #endif
 
-/* Returns the value of a device's attribute; 0 if the table above does not have it. */
+/* Returns the value that a device's attribute has if the test has not set it.  Returns 0 if the
+ * table above does not have the attribute. */
 static gint
 get_default (guint attribute, CUdevice device)
 {

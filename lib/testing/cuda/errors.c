@@ -122,7 +122,8 @@ static const Row rows[] = {
   ERROR (916, "KEY_ROTATION"),
 };
 
-/* The descriptions; each is made by the first call that needs it, and never freed */
+/* The descriptions of the statuses, in the order of rows. The first call that needs a description
+ * makes it; it is never freed. */
 static gchar *texts[G_N_ELEMENTS (rows)];
 
 static const Row *
@@ -134,7 +135,7 @@ find_row (Status status)
   return NULL;
 }
 
-/* The caller holds the lock. */
+/* Returns the description of a status. The caller holds the lock. */
 static const gchar *
 get_text (const Row *row)
 {

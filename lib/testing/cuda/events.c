@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events.  An event that was never recorded counts as completed.  A stream that waits for an event
- * waits for the commands that the event stands for at that time, not after a later recording. */
+ * Events of the fake CUDA driver.  An event that was never recorded counts as completed.  A stream
+ * that waits for an event waits for the event's latest recording at the time of the call, not for a
+ * later recording. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -11,10 +12,10 @@ typedef struct
   CUevent handle;
   guint64 context_id;
   Mark *mark;       /* owned; NULL: never recorded */
-  Capture *capture; /* the capture in which it was recorded; NULL: none */
+  Capture *capture; /* the capture in which the event was recorded; NULL: none */
 } Event;
 
-/* Guarded by the lock */
+/* The lock of the fake driver guards these variables. */
 static HandleTable handles = { .base = FAKE_HANDLES (3) };
 static GPtrArray *events; /* of Event, owned */
 
@@ -33,7 +34,7 @@ static void __attribute__ ((constructor)) make_events (void)
   events = g_ptr_array_new_with_free_func (free_event);
 }
 
-/* The caller holds the lock in all functions up to those of the driver. */
+/* From here to the driver's functions: the caller of each function holds the lock. */
 
 void
 fake_free_events_of (guint64 context_id)
@@ -61,8 +62,8 @@ fake_count_events (void)
   return events->len;
 }
 
-/* Finds an event by its handle.  For a destroyed event, returns the status that an H200 returns,
- * even if the event's context still exists. */
+/* Finds an event by its handle.  If the event was destroyed, returns
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED, as an H200 does even if the event's context still exists. */
 static Status
 find_event (CUevent handle, Event **event)
 {
@@ -73,8 +74,8 @@ find_event (CUevent handle, Event **event)
                                             : FAKE_CUDA_INVALID_HANDLE;
 }
 
-/* Finds an event that the host queries or waits for; such a call ends captures.  Fails for an event
- * that was recorded in a capture. */
+/* Finds an event for a call in which the host queries the event or waits for it.  Such a call ends
+ * captures.  Fails if the event was recorded in a capture. */
 static Status
 find_askable (CUevent handle, Event **event)
 {
@@ -100,7 +101,7 @@ record (Event *event, Stream *stream)
 
 /* The driver's functions */
 
-/* CU_EVENT_BLOCKING_SYNC, _DISABLE_TIMING, _INTERPROCESS */
+/* Makes an event.  Valid flags: CU_EVENT_BLOCKING_SYNC, _DISABLE_TIMING, _INTERPROCESS. */
 Status
 cuEventCreate (CUevent *handle, unsigned int flags)
 {

@@ -1,21 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The control of the fake driver by a test: settings, injected failures, latencies, and questions
- * about calls and live objects. */
+ * The functions by which a test controls the fake CUDA driver: settings, injected failures,
+ * latencies, and questions about calls and live objects. */
 
 #include "testing/cuda/fake-private.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 
-static TarnMutex mutex; /* guards the variables below, except the last two */
+static TarnMutex mutex; /* guards the variables below, except is_forked and n_calls_after_fork */
 static Settings settings;
-static gboolean has_settings; /* the environment was read */
+static gboolean has_settings; /* TRUE: settings has the defaults and what the environment says */
 static gboolean is_initialized;
 
-static gboolean is_forked;        /* written only in a child of fork (), while it has one thread */
-static guint *n_calls_after_fork; /* atomic; in memory that the process shares with its children */
+/* TRUE: this process was forked from one that had called cuInit (); written only in a child of
+ * fork (), while the child has one thread */
+static gboolean is_forked;
+/* atomic: the number of driver calls in children of fork (); in memory that the process shares with
+ * its children */
+static guint *n_calls_after_fork;
 
 TarnMutex *
 fake_get_mutex (void)
@@ -36,8 +40,8 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
-/* Takes the lock before fork (), so that no other thread holds it in the child, which can then
- * answer a test's questions. */
+/* Takes the lock before fork (), so that in the child no other thread holds the lock.  So the child
+ * can answer a test's questions. */
 static void
 before_fork (void)
 {
@@ -66,7 +70,7 @@ static void __attribute__ ((constructor)) start (void)
     g_error ("the fake driver cannot see forks");
 }
 
-/* Settings.  The caller holds the lock in all functions. */
+/* Settings.  The caller of each of these functions holds the lock. */
 
 static Settings *
 get_settings (void)
@@ -108,8 +112,8 @@ needs_no_init (Function function)
          || function == FUNCTION_cuGetErrorName || function == FUNCTION_cuGetErrorString;
 }
 
-/* Returns the status with which a call has to fail now, or 0, and counts down to the call that
- * fails.  The caller holds the lock. */
+/* Counts a call towards the failure that the test has requested.  Returns the status with which the
+ * call has to fail, or 0 if it need not fail.  The caller holds the lock. */
 static Status
 count_down (Function function)
 {
@@ -128,7 +132,8 @@ count_down (Function function)
   return settings.fail_status;
 }
 
-/* Calls the test's hook, unless the calling thread is inside the hook already. */
+/* Calls the test's hook (a function that the test wants called at each driver call), unless this
+ * thread is inside the hook already. */
 static void
 call_hook (Function function)
 {
@@ -441,8 +446,8 @@ get_primary_references (CUdevice device)
   return fake_get_primary_references (device);
 }
 
-/* Appends the number of live objects of a kind, and their bytes, if any.  The caller holds the
- * lock. */
+/* Appends the number of live objects of a kind, and the number of their bytes if that is not 0.
+ * Appends nothing if there are no such objects.  The caller holds the lock. */
 static void
 describe (GString *text, const gchar *kind, guint n, guint64 bytes)
 {

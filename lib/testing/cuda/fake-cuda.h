@@ -2,32 +2,34 @@
  * SPDX-License-Identifier: MIT
  *
  * The fake CUDA driver: declares its functions, and the types of <cuda.h> that <tarn/cuda.h> lacks.
- * For the driver's own files, and for tests that are linked with it.  See <tarn/testing/cuda.h> for
- * the driver's control by a test.
+ * This header is for the driver's own files, and for tests that are linked with the driver.
+ * <tarn/testing/cuda.h> has the functions by which a test controls the driver.
  *
- * Addresses of device memory and handles are never valid addresses of the host.  A new module or
- * function gets the handle that was freed last, which was not observed on an H200. modules.c
- * describes the images that can be loaded.  Where a call crashed on an H200, it ends the test here
- * with a message.  So does a call that names a module that never existed.  A destroyed context can
- * still be made current, with success, as on an H200; taking that context off the thread's stack,
- * or asking for its device, ends the test.
+ * In general:
+ * - Addresses of device memory and handles are never valid addresses of the host.
+ * - Where a call crashed on an H200, the call ends the test here with a message.  A call that
+ *   names a module that never existed ends the test, too.
+ * - A destroyed context can still be made current, with success, as on an H200.  Taking that
+ *   context off the thread's stack, or asking for its device, ends the test.
+ * - A new module or function gets the handle that was freed last.  This was not observed on an
+ *   H200. modules.c describes the images that can be loaded.
  *
- * Virtual memory belongs to no context, needs no context, and does not end a capture of a stream.
- * Mapped memory is the host's memory at the same address; a backing keeps its bytes when it is
- * mapped elsewhere.  Two mistakes that an H200 accepts end the test here: mapping more than was
- * reserved, and unmapping addresses that are not mapped.  So does a handle that never existed,
- * which crashes on an H200.
+ * Virtual memory belongs to no context, needs no context, and its functions do not end a capture of
+ * a stream.  Mapped memory is the host's memory at the same address.  A backing (memory from
+ * cuMemCreate ()) keeps its bytes when it is mapped at another address.  Two mistakes that an H200
+ * accepts end the test here: mapping more than was reserved, and unmapping addresses that are not
+ * mapped.  A handle that never existed ends the test, too; it crashes on an H200.
  *
  * Memory of CUDA's pools (cuMemAllocAsync) becomes ready when its stream reaches the allocation,
  * and is freed when a stream reaches the free.  If no other memory is left, an allocation gets
- * memory whose free is still pending, and its stream waits for that free. <cuda.h> describes that
+ * memory whose free is still pending, and its stream waits for that free. <cuda.h> describes this
  * for CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, which is on by default.  Commands that use
- * such memory too early or too late end the test, and so does a call that would add an allocation
- * or a free to a graph.  A pool caches no freed memory.  This follows CUDA's documentation, and was
- * not compared with a device.
+ * such memory too early or too late end the test.  An allocation on a stream that is being captured
+ * ends the test, too; a free on such a stream fails.  A pool caches no freed memory.  All this
+ * follows CUDA's documentation, and was not compared with a device.
  *
- * Only current symbols are exported: cuMemAlloc_v2, for example, but not the old cuMemAlloc, whose
- * size has 32 bits. */
+ * The driver exports only current symbols: cuMemAlloc_v2, for example, but not the old cuMemAlloc,
+ * whose size has 32 bits. */
 
 #ifndef TARN_FAKE_CUDA_H
 #define TARN_FAKE_CUDA_H
@@ -46,14 +48,14 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef struct
 {
-  unsigned int type; /* CU_MEM_LOCATION_TYPE_DEVICE: 1 */
+  unsigned int type; /* 1: CU_MEM_LOCATION_TYPE_DEVICE */
   int id;
 } CUmemLocation;
 
 typedef struct
 {
-  unsigned int type;                 /* CU_MEM_ALLOCATION_TYPE_PINNED: 1 */
-  unsigned int requestedHandleTypes; /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: 1; or none: 0 */
+  unsigned int type;                 /* 1: CU_MEM_ALLOCATION_TYPE_PINNED */
+  unsigned int requestedHandleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: none */
   CUmemLocation location;
   void *win32HandleMetaData;
   struct
@@ -68,13 +70,13 @@ typedef struct
 typedef struct
 {
   CUmemLocation location;
-  unsigned int flags; /* CU_MEM_ACCESS_FLAGS_PROT_NONE: 0, _READ: 1, _READWRITE: 3 */
+  unsigned int flags; /* 0: CU_MEM_ACCESS_FLAGS_PROT_NONE; 1: _READ; 3: _READWRITE */
 } CUmemAccessDesc;
 
 typedef struct
 {
-  unsigned int allocType;   /* CU_MEM_ALLOCATION_TYPE_PINNED: 1 */
-  unsigned int handleTypes; /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: 1; or none: 0 */
+  unsigned int allocType;   /* 1: CU_MEM_ALLOCATION_TYPE_PINNED */
+  unsigned int handleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: none */
   CUmemLocation location;
   void *win32SecurityAttributes;
   size_t maxSize; /* bytes; 0: no bound */
@@ -82,10 +84,12 @@ typedef struct
   unsigned char reserved[54];
 } CUmemPoolProps;
 
-/* Bytes of which sizes and addresses of virtual memory are multiples, as with an H200. */
+/* The granularity of virtual memory, in bytes, as on an H200: sizes and addresses are multiples of
+ * it. */
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
-/* Bytes of each device: an H200's, or, in a 32-bit process, fewer than one request can ask for. */
+/* The bytes of memory that each device has by default: as many as an H200 has.  In a 32-bit process
+ * they are fewer than the size of the largest request. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 
@@ -116,9 +120,9 @@ enum
   FAKE_CUDA_CAPTURED_EVENT = 907
 };
 
-/* The version of CUDA that the fake driver implements, and that cuDriverGetVersion () returns.
- * Functions that were added later are left out.  The build makes a second library from the same
- * sources, with an older version, for a program that is compiled with that version. */
+/* The version of CUDA that the fake driver implements, and that cuDriverGetVersion () returns.  The
+ * driver has no functions that CUDA got after this version.  From the same sources, the build makes
+ * a second library with an older version, for a program that is compiled with that version. */
 #ifndef FAKE_CUDA_VERSION
 #define FAKE_CUDA_VERSION 12090
 #endif
@@ -153,7 +157,7 @@ enum
 #define FAKE_CUDA_IF_12_5(row)
 #endif
 
-/* F (name, symbol, arguments) */
+/* The functions of the driver.  Each row is F (name, symbol, arguments). */
 #define FAKE_CUDA_FUNCTIONS(F)                                                                     \
   F (cuInit, cuInit, (unsigned int flags))                                                         \
   F (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \

@@ -29,7 +29,7 @@
 #include "common/lock-private.h"
 #include "testing/cuda/fake-cuda.h"
 
-typedef guint Status; /* a CUresult */
+typedef guint Status; /* a CUresult, which is an enum in <cuda.h> */
 
 #define FAKE_INDEX(name, symbol, arguments) FUNCTION_##name,
 
@@ -44,14 +44,15 @@ TarnMutex *fake_get_mutex (void);
 TarnMutex *fake_lock (void);
 void fake_unlock (TarnMutex **locked);
 
-/* LOCKED holds the lock until the end of the enclosing block. */
+/* LOCKED takes the lock, and releases it at the end of the enclosing block. */
 #define LOCKED __attribute__ ((cleanup (fake_unlock), unused)) TarnMutex *locked = fake_lock ()
 
-/* Counts a call.  Returns the status with which the test wants the call to fail, or 0.  The caller
- * does not hold the lock. */
+/* Counts a call of a function of the driver.  Returns the status with which the test wants the call
+ * to fail, or 0.  The caller does not hold the lock. */
 Status fake_enter (Function function);
 
-/* Counts a call of the driver, and returns from it with a status if it has to fail. */
+/* Counts the call of the enclosing function of the driver.  If the test wants the call to fail,
+ * returns the status from that function. */
 #define ENTER(function)                                                                            \
   G_STMT_START                                                                                     \
   {                                                                                                \
@@ -62,7 +63,7 @@ Status fake_enter (Function function);
   }                                                                                                \
   G_STMT_END
 
-/* Returns @status if @condition does not hold. */
+/* Returns @status from the enclosing function if @condition is FALSE. */
 #define REQUIRE(condition, status)                                                                 \
   G_STMT_START                                                                                     \
   {                                                                                                \
@@ -76,9 +77,11 @@ typedef struct
 {
   guint64 total_memory;
   guint64 budget;
-  Status refusal;         /* status with which new contexts fail; 0: they do not */
-  gboolean is_part;       /* the device is a part of a GPU (MIG), with a UUID of its own */
-  GHashTable *attributes; /* number -> value that the test set, as integers; owned, nullable */
+  Status refusal;   /* the status with which new contexts fail; 0: they do not fail */
+  gboolean is_part; /* TRUE: a part of a GPU (MIG), with a UUID of its own */
+  /* the attributes that the test has set: an attribute's number -> its value, both as integers;
+   * owned, nullable */
+  GHashTable *attributes;
 } DeviceSettings;
 
 typedef struct
@@ -86,13 +89,16 @@ typedef struct
   guint n_devices;
   DeviceSettings devices[TARN_TESTING_CUDA_MAX_DEVICES];
   Function fail_function;
-  guint fail_in; /* the call that fails, counted from 1, the next one; 0: none */
+  /* the number of the call of fail_function that has to fail, counted from now: 1 is the next
+   * call; 0: no call has to fail */
+  guint fail_in;
   gboolean fail_for_ever;
   Status fail_status;
   const gchar *failed;
-  Status always[N_FUNCTIONS]; /* statuses with which functions always fail
-                                 (TARN_TESTING_CUDA_FAIL); 0: they do not */
-  guint latency[N_FUNCTIONS]; /* microseconds that each call takes */
+  /* for each function, the status with which all its calls fail (TARN_TESTING_CUDA_FAIL); 0: they
+   * do not fail */
+  Status always[N_FUNCTIONS];
+  guint latency[N_FUNCTIONS]; /* the microseconds that each call of a function takes */
   guint calls[N_FUNCTIONS];
   TarnTestingCudaHook hook; /* NULL: none */
   gpointer hook_data;
@@ -108,24 +114,26 @@ DeviceSettings *fake_get_settings (CUdevice device);       /* locked */
 void fake_device_settings_init (DeviceSettings *settings); /* locked */
 gboolean fake_is_device (CUdevice device);                 /* locked */
 gboolean fake_get_attribute (gint *value, guint attribute,
-                             CUdevice device);             /* locked; FALSE: it is unknown */
+                             CUdevice device);             /* locked; FALSE: no such attribute */
 gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; TRUE if both are the same */
 
-/* The start of the nth range of numbers for handles.  In a 64-bit process, these ranges are above
- * all addresses of the process on today's machines.  A 32-bit process has no such range. */
+/* The first number in the nth range of numbers for handles.  In a 64-bit process, these ranges are
+ * above all addresses that a process has on today's machines.  A 32-bit process has no such
+ * numbers, so there a handle may also be an address. */
 #if GLIB_SIZEOF_VOID_P == 8
 #define FAKE_HANDLES(n) (((guintptr) 1 << 52) * (n))
 #else
 #define FAKE_HANDLES(n) ((guintptr) 0xc0000000 + ((guintptr) (n) << 24))
 #endif
 
-/* A table of handles.  Handles are numbers that are no addresses.  A new object gets the handle
- * that was freed last. */
+/* A table of handles, such as those of streams.  Handles are numbers that are not addresses of the
+ * host.  A new object gets the handle that was freed last. */
 typedef struct
 {
   guintptr base;
-  GPtrArray *objects; /* not owned; NULL if the handle is free */
-  GArray *vacant;     /* guint each: indices of free handles in objects, last in, first out */
+  /* the object of each handle, by the handle's index; not owned; NULL if the handle is free */
+  GPtrArray *objects;
+  GArray *vacant; /* the indices (guint) of the free handles, last in, first out */
 } HandleTable;
 
 gpointer fake_handle_new (HandleTable *table, gpointer object);
@@ -133,20 +141,22 @@ void fake_handle_free (HandleTable *table, gpointer handle);
 gpointer fake_handle_get (const HandleTable *table, gpointer handle); /* nullable */
 gboolean fake_handle_was (const HandleTable *table, gpointer handle); /* TRUE if it was ever used */
 
-/* Contexts.  The caller holds the lock in all functions. */
+/* Contexts.  The caller of each of these functions holds the lock. */
 typedef struct
 {
   CUcontext handle;
   guint64 id;
   CUdevice device;
   guint flags;
-  gboolean is_primary; /* never freed; gets a new id when it is activated again */
+  gboolean is_primary; /* TRUE: never freed; gets a new id each time it is activated */
   gboolean
-      is_destroyed; /* destroyed, but kept, because it is primary or because a stack has it now */
-  guint n_stacked;  /* number of stack entries that were pushed while it was not destroyed */
+      is_destroyed; /* TRUE: destroyed, but kept, because it is primary or in a thread's stack */
+  /* the number of entries in threads' stacks for this context that were pushed before it was
+   * destroyed */
+  guint n_stacked;
 } Context;
 
-/* Gets the calling thread's current context.  Returns a status other than 0 if there is none. */
+/* Finds the calling thread's current context.  Returns an error status if there is none. */
 Status fake_get_context (Context **context);
 Status fake_find_handle (CUcontext handle, Context **context);
 Context *fake_find_context (guint64 id); /* NULL if it was destroyed */
@@ -154,7 +164,7 @@ guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
 guint fake_get_stack_depth (void);
 
-/* Memory.  The caller holds the lock in all functions. */
+/* Memory.  The caller of each of these functions holds the lock. */
 void fake_free_memory_of (guint64 context_id);
 guint fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes);
 gboolean fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory);
@@ -168,7 +178,8 @@ void fake_forget_strangers (void);
 void
 fake_describe_memory (GString *text); /* lists at most ten allocations, and counts all the others */
 
-/* Virtual memory, which exists since CUDA 10.2.  The caller holds the lock in all functions. */
+/* Virtual memory, which CUDA has since version 10.2.  The caller of each of these functions holds
+ * the lock. */
 #if FAKE_CUDA_VERSION >= 10020
 guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
 guint64 fake_count_backed (CUdevice device); /* bytes */
@@ -209,56 +220,67 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 }
 #endif
 
-/* Streams, events and captures.  The caller holds the lock in all functions. */
+/* Streams, events and captures.  The caller of each of these functions holds the lock. */
 
-/* A mark: a point in a stream.  An event is a mark, and a wait waits until a mark is reached. */
+/* A mark: a point in the order of a stream's commands, which the stream reaches when all earlier
+ * commands are done.  An event stands for a mark, and a stream or the host waits until a mark is
+ * reached. */
 typedef struct
 {
   guint references;
   gboolean is_reached;
-  gboolean is_dropped; /* never reached, because its context was destroyed; counts as reached */
+  /* TRUE: the stream will never reach the mark, because its context was destroyed; is_reached is
+   * TRUE, too, so that nobody waits */
+  gboolean is_dropped;
 } Mark;
 
 typedef struct
 {
-  CUstream handle; /* NULL: a default stream, or a destroyed stream that still has commands */
+  /* NULL: a default stream, or a destroyed stream that still has commands */
+  CUstream handle;
   gboolean is_default;
-  gboolean is_blocking; /* the legacy default stream and this stream wait for each other */
-  guint thread;         /* number of the only thread that can name this stream; 0: any thread can */
+  /* TRUE: the legacy default stream and this stream wait for each other */
+  gboolean is_blocking;
+  /* the number of the only thread that can name this stream (a per-thread default stream); 0: any
+   * thread can */
+  guint thread;
   guint64 context_id;
   GQueue commands; /* of Command (streams.c), owned */
 } Stream;
 
 typedef struct _Capture Capture;
 
-/* Stream-ordered memory.  The caller holds the lock in all functions. */
+/* Stream-ordered memory.  The caller of each of these functions holds the lock. */
 
 /* Allocates memory of a pool.  The memory is ready when the stream reaches the allocation.  @pool:
  * the pool's number, not 0. */
 Status fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                               CUdeviceptr *address);
 Status fake_release_ordered (CUdeviceptr address, Stream *stream);
-guint64 fake_count_pool (guint pool); /* bytes, including memory whose free is pending */
+guint64 fake_count_pool (guint pool); /* the pool's bytes, including memory whose free is pending */
 
-/* Returns the unique number of the allocation that has an address, or 0 if its memory is of no
- * pool.  Ends the test if a stream has freed the memory, or its free is pending. */
+/* Returns the unique number of the allocation that has the memory at an address, or 0 if the memory
+ * is not a pool's.  Ends the test if a free of the memory is on a stream.  @function: the caller's
+ * name, for that message. */
 guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
-/* Ends the test if a command accesses memory before the memory is ready.  @allocation: the memory's
- * allocation when the command was put on its stream. */
+/* Ends the test if a command accesses memory before the memory's stream has reached the allocation.
+ * @allocation: the number of the allocation that had the memory when the command was put on its
+ * stream. */
 void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation);
 
 Mark *fake_mark_ref (Mark *mark);
 void fake_mark_unref (Mark *mark); /* NULL is allowed */
 void fake_mark_wait (Mark *mark);  /* releases the lock while it waits */
-Mark *fake_mark_new (void);        /* the caller owns it */
+Mark *fake_mark_new (void);        /* the caller owns the reference */
 void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
-Mark *fake_stream_record (Stream *stream);    /* the caller owns it */
-void fake_wait_for_blocking (Stream *legacy); /* it waits for its context's blocking streams */
+Mark *fake_stream_record (Stream *stream);    /* the caller owns the reference */
+void fake_wait_for_blocking (Stream *legacy); /* @legacy waits for the blocking streams */
 void fake_stream_wait (Stream *stream, Mark *mark);
-void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data); /* frees data */
-Mark *fake_context_record (guint64 context_id); /* after all its streams; the caller owns it */
+/* Puts a command on a stream: a call of @function with @data, which the stream frees afterwards. */
+void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data);
+Mark *fake_context_record (guint64 context_id); /* a mark after all present commands; owned */
 void fake_free_streams_of (guint64 context_id);
 void fake_wait_for_context (guint64 context_id);
 guint fake_count_streams (void);
@@ -280,13 +302,14 @@ void fake_invalidate_capture (Capture *capture);
 void fake_capture_do (Capture *capture, void (*function) (gpointer), gconstpointer data,
                       gsize size);
 Status fake_end_captures (void);
-Status fake_end_captures_of (guint64 context_id); /* captures of any mode */
+Status fake_end_captures_of (guint64 context_id); /* ends captures of any mode */
 Status fake_end_blocking_captures_of (guint64 context_id);
-Status fake_check_legacy (const Stream *stream); /* the same, for the legacy stream only */
+/* Calls fake_end_blocking_captures_of () if @stream is the legacy stream. */
+Status fake_check_legacy (const Stream *stream);
 gboolean fake_is_legacy (const Stream *stream);
 gboolean fake_is_legacy_captured (const Stream *stream);
 
-/* Modules.  The caller holds the lock in all functions. */
+/* Modules.  The caller of each of these functions holds the lock. */
 void fake_free_modules_of (guint64 context_id);
 guint fake_count_modules (void);
 const gchar *fake_find_kernel (CUfunction handle); /* nullable */

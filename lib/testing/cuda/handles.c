@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The tables of handles of contexts, streams, events, modules and functions.  A handle is a number
- * that is no address of memory, so a program that uses a handle as a pointer crashes.  One lock
- * guards all tables. */
+ * The tables of handles of contexts, streams, events, modules and functions of the fake CUDA
+ * driver.  A handle is a number that is no address of memory, so a program that uses a handle as a
+ * pointer crashes.  The lock of the fake driver guards all tables. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -31,7 +31,7 @@ fake_handle_new (HandleTable *table, gpointer object)
   return (gpointer) (table->base + STEP * (guintptr) index);
 }
 
-/* Returns the index of a handle in its table, or the table's length if it never was a handle. */
+/* Returns the index of a handle in its table, or G_MAXUINT if the table never had this handle. */
 static guint
 to_index (const HandleTable *table, gpointer handle)
 {

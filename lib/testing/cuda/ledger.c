@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The ledger: all allocations of memory, and their contents.  Device memory has addresses that are
- * no addresses of the host.  Its bytes are allocated on the host at the first write, so that a test
- * may allocate more than the host has.  Host memory and managed memory are ordinary memory of the
- * host.  Allocations are never adjacent: a write past the end of a block is in no other block. */
+ * The ledger of the fake CUDA driver: all allocations of memory, and their contents.  Device memory
+ * has addresses that are no addresses of the host.  The driver allocates its bytes on the host at
+ * the first access, so that a test may allocate more than the host has.  Host memory and managed
+ * memory are ordinary memory of the host.  Allocations are never adjacent, so a write past the end
+ * of a block is in no other block. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -18,29 +19,35 @@
 typedef struct
 {
   TarnTestingCudaMemory memory;
-  gsize capacity; /* bytes from its address to the next one that another block may have */
-  guint8 *bytes;  /* owned; for device memory NULL until it is first written */
+  /* bytes of addresses that belong to the block: its size, rounded up to a multiple of ALIGNMENT,
+   * or more if an earlier block had the same place */
+  gsize capacity;
+  guint8 *bytes; /* owned; NULL: device memory that was never accessed */
 
   /* Fields for stream-ordered memory */
-  guint pool;              /* the pool's number; 0: not of a pool */
-  guint64 allocation;      /* unique */
-  Mark *ready;             /* owned: reached when the stream reaches the allocation */
-  Mark *freed;             /* owned: reached when the stream reaches the free; NULL: no such mark */
-  gboolean is_freed;       /* a free of the block is on a stream */
-  gboolean is_legacy_safe; /* the legacy default stream waits for ready before it uses the block */
+  guint pool;         /* the pool's number; 0: not of a pool */
+  guint64 allocation; /* the unique number of the allocation */
+  Mark *ready;        /* a mark that the stream reaches with the allocation; owned */
+  /* a mark that the stream reaches with the free; owned; NULL: no free is pending */
+  Mark *freed;
+  gboolean is_freed; /* TRUE: a free of the block is on a stream */
+  /* TRUE: the legacy default stream waits for ready before it uses the block */
+  gboolean is_legacy_safe;
 } Block;
 
-/* The address range of a freed block, which a new block may get. */
+/* The address range of a freed block of device memory, which a new block may get. */
 typedef struct
 {
   CUdeviceptr address;
   gsize capacity;
 } Place;
 
-/* Guarded by the lock */
-static GTree *blocks;     /* Block -> the same Block, owned, ordered by address: no two overlap */
-static GArray *vacant;    /* of Place, last in, first out */
-static GArray *strangers; /* of TarnTestingCudaMemory */
+/* The lock of the fake driver guards these variables. */
+/* all Blocks, ordered by address; each key is its own value, owned; no two overlap */
+static GTree *blocks;
+static GArray *vacant; /* of Place, last in, first out */
+/* of TarnTestingCudaMemory: memory that a program freed while another context was current */
+static GArray *strangers;
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
 static gint
@@ -71,7 +78,7 @@ static void __attribute__ ((constructor)) make_ledger (void)
   strangers = g_array_new (FALSE, FALSE, sizeof (TarnTestingCudaMemory));
 }
 
-/* The ledger.  The caller holds the lock in all functions. */
+/* The ledger.  The caller of each of these functions holds the lock. */
 
 static gint
 compare_address (gconstpointer key, gconstpointer address)
@@ -109,7 +116,8 @@ typedef struct
   guint64 context_id; /* 0: any */
   guint n;
   guint64 bytes;
-  GSList *found; /* of Block: blocks of that context */
+  /* of Block: the blocks that match; empty if context_id is 0 */
+  GSList *found;
 } Search;
 
 static gboolean
@@ -145,7 +153,7 @@ fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes)
 typedef struct
 {
   GString *text;
-  guint n_left; /* number of blocks to list */
+  guint n_left; /* the number of blocks still to list */
 } Description;
 
 static gboolean
@@ -209,7 +217,8 @@ fake_forget_strangers (void)
   g_array_set_size (strangers, 0);
 }
 
-/* Returns the bytes that device memory, managed memory and backings leave free on a device. */
+/* Returns the bytes of a device that are free: its total, or the test's limit, minus the device
+ * memory, managed memory and backings (memory from cuMemCreate ()) in use. */
 guint64
 fake_count_available (CUdevice device)
 {
@@ -270,7 +279,8 @@ allocate_bytes (gsize capacity)
   return NULL;
 }
 
-/* Returns the address of the place of this capacity that was freed last, or a new address. */
+/* Finds an address for new device memory: that of the last freed block of the same capacity, or
+ * else an address that was never used. */
 static CUdeviceptr
 find_address (gsize capacity)
 {
@@ -335,8 +345,8 @@ fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
   return status;
 }
 
-/* Frees the memory at an address, whichever context is current.  Waits for all streams of the
- * memory's context, and releases the lock while it waits. */
+/* Frees the memory at an address, whichever context is current.  Then waits for all streams of the
+ * memory's context.  Releases the lock while it waits. */
 Status
 fake_release (CUdeviceptr address, gboolean is_host)
 {
@@ -364,9 +374,9 @@ fake_release (CUdeviceptr address, gboolean is_host)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the address at which the host has the @size bytes from @address on.  Returns FALSE if they
- * are neither in one block nor mapped for the device to use.  Bytes of device memory that were
- * never written are undefined. */
+/* Finds the host's address of the @size bytes at a device address.  Returns FALSE if they are
+ * neither in one block nor in mappings that the device can access.  Bytes of device memory that
+ * were never written have an arbitrary value. */
 gboolean
 fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -401,9 +411,9 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
   return block != NULL ? block->allocation : 0;
 }
 
-/* Ends the test if a command uses memory before the memory's allocation is ready.  Skips the check
- * if a later allocation has the memory now: commands may still use the memory through @allocation
- * until the stream runs the free of @allocation. */
+/* Ends the test if a command uses memory too early: before the stream that allocates the memory has
+ * reached @allocation.  Skips the check if a later allocation has the memory now, because commands
+ * may use the memory through @allocation until a stream runs the free of @allocation. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
@@ -414,8 +424,9 @@ fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation
     g_error ("%s: the memory is used before the stream that allocates it comes there", function);
 }
 
-/* Waits until memory is ready, as the legacy default stream does for memory of blocking streams.
- * Ends the test if it would not wait. */
+/* Makes the host wait until memory is ready, for a call on the legacy default stream.  Only the
+ * commands of blocking streams and default streams come before such a call.  So ends the test if
+ * the memory is not ready, and was allocated on a stream of another kind. */
 static void
 await_ready (CUdeviceptr address)
 {
@@ -433,7 +444,7 @@ typedef struct
   guint pool;
   gsize size;
   guint64 bytes;
-  Block *pending; /* a block that is large enough, and whose free is pending */
+  Block *pending; /* a block with enough bytes, whose free is pending */
 } PoolSearch;
 
 static gboolean
@@ -460,8 +471,8 @@ fake_count_pool (guint pool)
   return search.bytes;
 }
 
-/* Takes a block whose free is pending on another stream, and makes @stream wait for that free.
- * Returns NULL if there is none. */
+/* Takes a block of a pool whose free is pending, and makes @stream wait for that free.  Returns
+ * NULL if there is none with enough bytes. */
 static Block *
 take_pending (guint pool, gsize size, Stream *stream)
 {
@@ -480,8 +491,8 @@ take_pending (guint pool, gsize size, Stream *stream)
   return block;
 }
 
-/* Allocates memory in the order of a stream.  Records a Mark on the stream: the memory is ready
- * when the stream reaches the Mark. */
+/* Allocates memory in the order of a stream.  Puts a mark (a point in a stream) on the stream: the
+ * memory is ready when the stream reaches the mark. */
 Status
 fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                        CUdeviceptr *address)
@@ -507,7 +518,8 @@ typedef struct
   guint64 allocation;
 } Release;
 
-/* Frees an allocation when its stream reaches the free, unless another one has the memory now. */
+/* Frees the memory of an allocation when a stream reaches the free.  Does nothing if a later
+ * allocation has got the memory. */
 static void
 run_release (gpointer data)
 {
@@ -541,8 +553,9 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* For a call on the legacy default stream of the current context: waits until the memory is ready,
- * even if @size is 0, and then finds its bytes. */
+/* Finds the bytes of memory for a call on the legacy default stream of the current context.  Makes
+ * the host wait until the memory is ready, even if @size is 0.  Fails if a blocking stream is being
+ * captured, and invalidates the capture. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {

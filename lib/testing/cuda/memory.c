@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The driver's functions that allocate, free, copy and set memory. ledger.c keeps the memory. */
+ * The functions of the fake CUDA driver that allocate, free, copy and set memory. ledger.c keeps
+ * the memory. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -51,7 +52,7 @@ cuMemFree_v2 (CUdeviceptr address)
 }
 
 /* Allocates host memory.  Valid flags: CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP, _WRITECOMBINED.
- * Returns NULL for 0 bytes. */
+ * Succeeds for 0 bytes, with the address NULL. */
 Status
 cuMemHostAlloc (void **pointer, size_t size, unsigned int flags)
 {
@@ -84,7 +85,8 @@ cuMemFreeHost (void *pointer)
   return fake_release ((CUdeviceptr) (guintptr) pointer, TRUE);
 }
 
-/* Returns the same address, because host and devices share one address space. */
+/* Returns the host's address as the device's address, because host and devices share one address
+ * space. */
 Status
 cuMemHostGetDevicePointer_v2 (CUdeviceptr *address, void *pointer, unsigned int flags)
 {
@@ -191,8 +193,8 @@ cuMemsetD32_v2 (CUdeviceptr to, unsigned int value, size_t n)
   return status;
 }
 
-/* Returns an attribute of memory.  Its type is CU_MEMORYTYPE_HOST or CU_MEMORYTYPE_DEVICE; managed
- * memory counts as device memory. */
+/* Returns an attribute of the memory at an address.  The type of memory is CU_MEMORYTYPE_HOST for
+ * page-locked memory, and CU_MEMORYTYPE_DEVICE for all other memory, also for managed memory. */
 Status
 cuPointerGetAttribute (void *value, unsigned int attribute, CUdeviceptr address)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Modules and their functions.  A function has only a name, and cannot run.  An image is one of
- * these:
+ * Modules of the fake CUDA driver, and their functions.  A function has only a name, and cannot
+ * run.  An image is one of these:
  *
  *     PTX      text that begins, after white space and comments, with ".version N.N". It has the
  *              functions that its lines ".entry NAME" name. A line "#error TEXT" makes the image
@@ -11,11 +11,11 @@
  *              example "\177ELFadd\0multiply\0". The byte that follows in a real ELF header cannot
  *              begin a name.
  *
- * Anything else is not an image.  A name that occurs twice is one function.
+ * Anything else is not an image.  If a name occurs twice, both name the same function.
  *
  * Statuses, logs and the effect on captures are as observed on an H200.  So a program can look up a
- * module's functions, and unload the module, while another context or none is current.  The error
- * log also reports that an image is invalid.  Looking up an unknown name sets the function to
+ * module's functions, and unload the module, even if another context is current, or none.  If an
+ * image is invalid, the error log says so.  Looking up an unknown name sets the function to
  * NULL. */
 
 #include "testing/cuda/fake-private.h"
@@ -52,7 +52,8 @@ typedef struct
 typedef struct
 {
   gchar *buffer; /* NULL: the caller wants no log */
-  void **bytes;  /* value of an option: on entry the buffer's size, on return the bytes used */
+  /* the value of the option for the buffer's size: on entry the size, on return the bytes used */
+  void **bytes;
 } Log;
 
 typedef struct
@@ -61,12 +62,12 @@ typedef struct
   Log errors;
 } Logs;
 
-/* Guarded by the lock */
+/* The lock of the fake driver guards these variables. */
 static HandleTable module_handles = { .base = FAKE_HANDLES (5) };
 static HandleTable kernel_handles = { .base = FAKE_HANDLES (6) };
 static GPtrArray *modules; /* of Module, owned */
 static GHashTable
-    *went_along; /* handles of modules that ended with their context, until reused by a new one */
+    *went_along; /* handles of modules that ended with their context, until new modules get them */
 
 static void
 free_kernel (gpointer data)
@@ -94,7 +95,7 @@ static void __attribute__ ((constructor)) make_modules (void)
   went_along = g_hash_table_new (NULL, NULL);
 }
 
-/* The caller holds the lock in all functions up to those of the driver. */
+/* From here to the driver's functions: the caller of each function holds the lock. */
 
 void
 fake_free_modules_of (guint64 context_id)
@@ -180,8 +181,8 @@ make_module (guint64 context_id, const GPtrArray *names)
 
 /* Images: their contents and mistakes */
 
-/* Returns the first group of the first match of a regular expression from @start on, or NULL if
- * nothing matches.  @end: nullable; set to the end of the match. */
+/* Searches a text from @start on for a regular expression.  Returns the first group of the first
+ * match, or NULL if nothing matches.  @end: nullable; set to the end of the match. */
 static gchar *
 match (const gchar *pattern, const gchar *start, const gchar **end)
 {
@@ -262,7 +263,7 @@ read_image (const gchar *image, GPtrArray *names, gchar **error)
 
 /* Options and logs */
 
-/* Returns TRUE if the caller gave both a buffer and its size, or neither. */
+/* Returns TRUE if the caller gave both a buffer for a log and the buffer's size, or neither. */
 static gboolean
 is_log (const Log *log)
 {
@@ -288,8 +289,9 @@ read_options (guint n, const guint *options, void **values, Logs *logs)
   return is_log (&logs->info) && is_log (&logs->errors);
 }
 
-/* Writes a log to the caller's buffer, and clears the rest of the buffer; also the first byte of
- * one of size 0.  Counts the final NUL among the bytes used only if it had to cut the text. */
+/* Writes a log to the caller's buffer, and fills the rest of the buffer with zeros.  Writes a zero
+ * to the first byte even if the buffer's size is 0.  Stores the number of bytes used, which
+ * includes the final NUL only if the text was too long and had to be cut. */
 static void
 write_log (const Log *log, const gchar *text)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * CUDA's own memory pools, and stream-ordered allocations and frees.  The memory is in ledger.c,
- * which identifies a pool by its number, because memory may outlive its pool. */
+ * CUDA's own memory pools in the fake driver, and stream-ordered allocations and frees. ledger.c
+ * keeps the memory, and identifies a pool by its number, because memory may outlive its pool. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -18,16 +18,18 @@ typedef struct
   guint number; /* never reused */
   CUdevice device;
   gboolean is_default;
-  guint64 max_bytes; /* limit of the pool; G_MAXUINT64: none */
+  guint64 max_bytes; /* the most bytes of the pool; G_MAXUINT64: no limit */
 } Pool;
 
-/* Guarded by the lock */
+/* The lock of the fake driver guards these variables. */
 static HandleTable handles = { .base = FAKE_HANDLES (10) };
 static guint last_number;
-static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES]; /* never freed; NULL until first needed */
-static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES]; /* not owned; NULL: the default one */
+/* the default pool of each device; never freed; NULL until first needed */
+static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES];
+/* the current pool of each device; not owned; NULL: the default pool */
+static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES];
 
-/* The caller holds the lock in all functions up to those of the driver. */
+/* From here to the driver's functions: the caller of each function holds the lock. */
 
 static Pool *
 pool_new (CUdevice device)
@@ -74,8 +76,8 @@ check_device (CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the stream on which a call allocates or frees memory.  Fails if the stream is the legacy
- * one, and a stream that waits for it is captured. */
+/* Finds the stream on which a call allocates or frees memory.  If it is the legacy stream, and a
+ * blocking stream for which it waits is being captured, fails and invalidates the capture. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
@@ -84,7 +86,8 @@ find_stream (const gchar *function, CUstream handle, Stream **stream)
   return status == FAKE_CUDA_SUCCESS ? fake_check_legacy (*stream) : status;
 }
 
-/* Allocates memory of a pool.  @handle: the pool; NULL: the current pool of the stream's device. */
+/* Allocates memory of a pool.  @handle: the pool; NULL means the current pool of the stream's
+ * device. */
 static Status
 allocate (const gchar *function, CUdeviceptr *address, gsize size, CUmemoryPool handle,
           CUstream stream_handle)
@@ -142,7 +145,8 @@ cuMemFreeAsync (CUdeviceptr address, CUstream handle)
 
   status = find_stream ("cuMemFreeAsync", handle, &stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
-  /* A capture frees only memory of its graph, but a call for other memory does not end it. */
+  /* A captured stream can free only memory of its graph, which this driver does not have.  A call
+   * for other memory fails, but does not end the capture. */
   REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_INVALID_VALUE);
   if (fake_is_legacy (stream))
     fake_wait_for_blocking (stream);

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The default settings, which the environment can change, and the lookup of functions by name. */
+ * The default settings of the fake CUDA driver, which the environment can change, and the lookup of
+ * the driver's functions by name. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -19,7 +20,8 @@ fake_get_function_name (Function function)
   return function_names[function];
 }
 
-/* Finds a function by its name.  @name NULL: returns N_FUNCTIONS, which stands for any function. */
+/* Finds a function of the driver by its name. If @name is NULL, returns N_FUNCTIONS, which stands
+ * for any function. Ends the test if the name is unknown. */
 Function
 fake_find_function (const gchar *name)
 {

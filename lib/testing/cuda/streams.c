@@ -1,10 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Streams.  A stream is a queue of commands.  Each command is done as soon as all commands before
- * it are done, except "work", which is done when the test says so.  There are no kernels.
+ * Streams of the fake CUDA driver.  A stream is a queue of commands.  Each command is done as soon
+ * as all commands before it are done, except "work": a command that is done when the test says so.
+ * There are no kernels.
  *
- * An event on the legacy default stream also waits for the commands of blocking streams.  In all
+ * An event that is recorded on the legacy default stream also waits for the commands of blocking
+ * streams.  Stream-ordered allocations and frees on the legacy default stream do so, too.  In all
  * other cases, the default streams wait for no other stream.  A call that names a destroyed stream
  * ends the test, because it crashes on an H200. */
 
@@ -26,10 +28,10 @@ typedef struct
   gpointer data;               /* owned; freed by g_free () */
 } Command;
 
-/* The value of CU_STREAM_PER_THREAD.  Lower values are NULL and CU_STREAM_LEGACY. */
+/* The value of CU_STREAM_PER_THREAD.  The lower values are NULL and CU_STREAM_LEGACY. */
 #define PER_THREAD 2
 
-/* Guarded by the lock */
+/* The lock of the fake driver guards these variables. */
 static HandleTable handles = { .base = FAKE_HANDLES (2) };
 static GPtrArray *streams; /* of Stream, owned; a destroyed stream stays while it has commands */
 static TarnCond reached;   /* signalled when a mark is reached */
@@ -59,7 +61,7 @@ static void __attribute__ ((constructor)) make_streams (void)
   _tarn_cond_init (&reached);
 }
 
-/* Marks and commands.  The caller holds the lock in all functions. */
+/* Marks and commands.  The caller of each of these functions holds the lock. */
 
 Mark *
 fake_mark_ref (Mark *mark)
@@ -129,8 +131,8 @@ remove_done_orphans (void)
     }
 }
 
-/* Runs all commands of all streams that can run.  Repeats while any command runs, because a stream
- * may wait for another one. */
+/* Runs the commands that can run now, on all streams.  Repeats until no command can run, because a
+ * command may be the one for which another stream waits. */
 static void
 advance (void)
 {
@@ -190,7 +192,7 @@ fake_stream_wait (Stream *stream, Mark *mark)
   put (stream, WAIT, mark);
 }
 
-/* Streams.  The caller holds the lock in all functions. */
+/* Streams.  The caller of each of these functions holds the lock. */
 
 static Stream *
 make_stream (guint64 context_id)
@@ -271,7 +273,8 @@ drop_command (Command *command)
   reach_mark (command->mark);
 }
 
-/* Frees the streams of a context that ends.  Streams that wait for one of them continue. */
+/* Frees the streams of a context that is being destroyed.  Other streams that wait for one of these
+ * streams continue. */
 void
 fake_free_streams_of (guint64 context_id)
 {
@@ -361,8 +364,8 @@ fake_is_idle (CUstream handle)
   return g_queue_is_empty (&stream->commands);
 }
 
-/* Makes a stream wait for all other streams of its context.  @are_blocking: only for the blocking
- * ones; the per-thread default streams are blocking, too. */
+/* Makes a stream wait for the present commands of all other streams of its context.  @are_blocking:
+ * TRUE to wait only for blocking streams and for default streams. */
 static void
 wait_for_others (Stream *self, gboolean are_blocking)
 {
@@ -387,8 +390,9 @@ fake_wait_for_blocking (Stream *legacy)
   wait_for_others (legacy, TRUE);
 }
 
-/* Returns a mark that is reached after all present commands of a context's streams.  Records it on
- * a new stream without a handle, which waits for each of these streams. */
+/* Returns a mark (a point in a stream) that is reached when all present commands of a context's
+ * streams are done.  Records the mark on a new stream without a handle, which waits for each of
+ * these streams. */
 Mark *
 fake_context_record (guint64 context_id)
 {

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory: reserved addresses, backings (memory without an address), and mappings of
- * backings at addresses.  All backings are parts of one file, whose pages the system allocates at
- * the first write, so a test may have more memory than the host.  Reserved addresses are reserved
- * in the host's address space, too, without access; a mapping maps a part of the file there. */
+ * Virtual memory of the fake CUDA driver: reserved addresses, backings (memory without an address),
+ * and mappings of backings at addresses.  All backings are parts of one file, whose pages the
+ * system allocates at the first write, so a test may have more memory than the host.  The driver
+ * reserves the same addresses in the host's address space, without access.  A mapping maps a part
+ * of the file there. */
 
 #define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
 
@@ -35,9 +36,9 @@ typedef struct
 {
   CUmemAllocationProp properties;
   gsize size;
-  guint64 place;    /* offset of its first byte in the file */
-  gpointer handle;  /* NULL: its last reference was released */
-  guint references; /* references that the program holds by the handle */
+  guint64 place;    /* offset of the backing's first byte in the file */
+  gpointer handle;  /* NULL: the program has released its last reference */
+  guint references; /* the number of the program's references */
   guint n_mappings;
 } Backing;
 
@@ -45,19 +46,21 @@ typedef struct
 {
   Range range; /* must be the first field */
   Backing *backing;
-  guint devices; /* bit N: device N can access it */
+  guint devices; /* bit N is set: device N can access the mapping */
 } Mapping;
 
-/* Guarded by the lock */
-static GTree *reservations; /* Range -> the same Range, owned, ordered by address: no two overlap */
-static GTree *mappings;     /* Mapping -> the same Mapping; as reservations */
+/* The lock of the fake driver guards these variables. */
+/* all reserved Ranges, ordered by address; each key is its own value, owned; no two overlap */
+static GTree *reservations;
+/* all Mappings, ordered by address; each key is its own value, owned; no two overlap */
+static GTree *mappings;
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
-static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes of backings */
+static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes of backings of each device */
 static int file;
 static guint64 file_size;
 
-/* Ranges.  The caller holds the lock in all functions. */
+/* Ranges.  The caller of each of these functions holds the lock. */
 
 static gint
 compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
@@ -122,7 +125,7 @@ has_mapping (CUdeviceptr address, gsize size)
   return FALSE;
 }
 
-/* Returns TRUE if a range consists of whole mappings, without a gap. */
+/* Returns TRUE if a range consists of one or more whole mappings, without a gap. */
 static gboolean
 is_mapped (CUdeviceptr address, gsize size)
 {
@@ -140,7 +143,7 @@ is_mapped (CUdeviceptr address, gsize size)
   return TRUE;
 }
 
-/* Functions for other files.  The caller holds the lock in all functions. */
+/* Functions for other files.  The caller of each of these functions holds the lock. */
 
 static gboolean
 add_size (gpointer key, gpointer unused, gpointer bytes)
@@ -186,7 +189,8 @@ fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
   return TRUE;
 }
 
-/* Finds the host's address of mapped bytes, which may be in several adjacent mappings. */
+/* Finds the host's address of mapped bytes, which may be in several adjacent mappings.  Returns
+ * FALSE if a byte is not mapped, or @device cannot access it. */
 gboolean
 fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -312,8 +316,9 @@ cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *propert
   return status;
 }
 
-/* Takes a part of the file that was never used, without bytes of earlier backings.  Writes bytes
- * other than zero to each granule: a device does not promise zeros, so no test may rely on them. */
+/* Takes a part of the file that no earlier backing had, so a new backing has no bytes of an earlier
+ * one.  Writes bytes other than zero at the start of each granule: a device does not promise zeros,
+ * so no test may rely on zeros. */
 static gboolean
 take_place (gsize size, guint64 *place)
 {
@@ -361,8 +366,8 @@ find_backing (CUmemGenericAllocationHandle handle)
   return fake_handle_get (&handles, (gpointer) (guintptr) handle);
 }
 
-/* Finds a backing by its handle.  Ends the test if there is none, because a driver would read
- * through the invalid handle. */
+/* Finds a backing by its handle.  Ends the test if there is none, because a real driver would use
+ * the invalid handle as a pointer. */
 static Backing *
 get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
 {
@@ -387,7 +392,8 @@ free_unused (Backing *backing)
   g_free (backing);
 }
 
-/* Releases a reference to a backing.  Its memory stays while it is mapped. */
+/* Releases a reference to a backing.  The backing's memory stays as long as the backing is
+ * mapped. */
 Status
 cuMemRelease (CUmemGenericAllocationHandle handle)
 {
@@ -418,7 +424,8 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Returns a descriptor of the file of all backings.  The program can only close it. */
+/* Returns a file descriptor for a backing, which the program can only close: it is a descriptor of
+ * the file of all backings. */
 Status
 cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
                               unsigned long long flags)
@@ -437,7 +444,8 @@ cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle,
 
 /* Mappings */
 
-/* Maps a backing into the host's address space.  @backing NULL: makes addresses inaccessible. */
+/* Maps a backing into the host's address space, at the same address.  If @backing is NULL, makes
+ * the addresses inaccessible. */
 static void
 place_at (CUdeviceptr address, gsize size, const Backing *backing)
 {
@@ -452,8 +460,8 @@ place_at (CUdeviceptr address, gsize size, const Backing *backing)
     g_error ("the fake driver cannot map memory");
 }
 
-/* Returns an error status if addresses are not reserved.  Ends the test if only the first of them
- * are.  The caller holds the lock. */
+/* Returns an error status if a range of addresses does not begin in a reservation.  Ends the test
+ * if the range begins in a reservation and ends outside of it.  The caller holds the lock. */
 static Status
 check_reservation (CUdeviceptr address, gsize size)
 {
@@ -557,7 +565,8 @@ set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Sets the devices' access to whole mappings.  Does not model read-only access. */
+/* Sets the devices' access to whole mappings.  Fails for read-only access, which the fake driver
+ * does not have. */
 Status
 cuMemSetAccess (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)
 {
@@ -595,7 +604,8 @@ cuMemGetAccess (unsigned long long *flags, const CUmemLocation *location, CUdevi
 }
 
 #if FAKE_CUDA_VERSION >= 11000
-/* Returns the handle of the backing mapped at an address, and adds a reference to that backing. */
+/* Returns the handle of the backing that is mapped at an address, and adds a reference to the
+ * backing. */
 Status
 cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
 {
