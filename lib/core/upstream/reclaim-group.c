@@ -66,14 +66,30 @@ _tarn_pool_get_group (TarnPool *pool)
 /* Functions for the members of a group.  To read a pool's reclaim.group, a thread holds the pool's
  * lock; to change it, the thread also holds the group's lock. */
 
-/* Compares pools by their ids, to sort the members of a group.  A thread that locks all members
- * does so in this order.  A snapshot locks all pools in the same order, so no deadlock occurs. */
-static gint
-compare_members (gconstpointer a, gconstpointer b)
+static TarnPool *
+get_member (const TarnReclaimGroup *group, guint i)
 {
-  const TarnPool *left = *(TarnPool *const *) a, *right = *(TarnPool *const *) b;
+  return g_ptr_array_index (group->members, i);
+}
 
-  return left->base.id < right->base.id ? -1 : left->base.id > right->base.id;
+/* Adds a pool to the members of a group, which are sorted by their ids.  A thread that locks all
+ * members does so in this order.  A snapshot locks all pools in the same order, so no deadlock
+ * occurs. */
+static void
+add_member (TarnReclaimGroup *group, TarnPool *pool)
+{
+  guint low = 0, high = group->members->len; /* the pool's place is from low to high */
+
+  while (low < high)
+    {
+      guint middle = low + (high - low) / 2;
+
+      if (get_member (group, middle)->base.id < pool->base.id)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+  g_ptr_array_insert (group->members, (gint) low, pool);
 }
 
 /* Raises the group's level (base/duty-private.h) to the level of a new member, if it is lower. */
@@ -98,8 +114,7 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
     {
       pool->reclaim.group = tarn_reclaim_group_ref (group);
       note_level (group, pool->base.level);
-      g_ptr_array_add (group->members, pool);
-      g_ptr_array_sort (group->members, compare_members);
+      add_member (group, pool);
     }
   _tarn_mutex_unlock (&pool->lock);
   _tarn_mutex_unlock (&group->lock);
@@ -220,12 +235,6 @@ _tarn_group_await_give_backs (TarnReclaimGroup *group)
   if (_tarn_may_await (group->level, TARN_DUTY_GIVE_BACK))
     _tarn_tickets_await (&group->give_backs, group->give_backs.last, &group->give_backs_lock);
   _tarn_mutex_unlock (&group->give_backs_lock);
-}
-
-static TarnPool *
-get_member (const TarnReclaimGroup *group, guint i)
-{
-  return g_ptr_array_index (group->members, i);
 }
 
 /* Adds the members of a group to @pools, with references.  Leaves out a member whose last reference
