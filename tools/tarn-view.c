@@ -13,6 +13,7 @@
 #include "output.h"
 #include "text.h"
 #include "trace/debug-info.h"
+#include "trace/map.h"
 #include "view/page.h"
 
 #define PROGRAM "tarn-view"
@@ -127,8 +128,7 @@ view_snapshot (const Options *options, GBytes *bytes, GError **error)
 static gboolean
 view (const Options *options, GError **error)
 {
-  g_autoptr (GMappedFile) file = g_mapped_file_new (options->files[0], FALSE, error);
-  g_autoptr (GBytes) bytes = file != NULL ? g_mapped_file_get_bytes (file) : NULL;
+  g_autoptr (GBytes) bytes = map_file (options->files[0], error);
 
   if (bytes == NULL)
     return FALSE;

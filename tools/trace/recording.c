@@ -15,6 +15,7 @@
 
 #include "decode.h"
 #include "definitions.h"
+#include "map.h"
 
 #define NO_PACKET G_MAXSIZE
 
@@ -352,8 +353,7 @@ recording_open_bytes (GBytes *bytes, const gchar *name, GError **error)
 Recording *
 recording_open (const gchar *path, GError **error)
 {
-  g_autoptr (GMappedFile) file = g_mapped_file_new (path, FALSE, error);
-  g_autoptr (GBytes) bytes = file != NULL ? g_mapped_file_get_bytes (file) : NULL;
+  g_autoptr (GBytes) bytes = map_file (path, error);
 
   return bytes != NULL ? recording_open_bytes (bytes, path, error) : NULL;
 }
