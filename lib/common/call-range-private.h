@@ -10,15 +10,15 @@
 #include <errno.h>
 #include <glib.h>
 
-/* A range of call numbers.  Invariant: 1 <= first <= last; or both are 0, and the range is
- * empty. */
+/* A range of call numbers.  Invariant: either 1 <= first <= last, or first and last are 0 and the
+ * range is empty. */
 typedef struct
 {
   guint64 first, last;
 } TarnCallRange;
 
-/* Reads a number, and sets *text to the first character after the number.  Returns FALSE if there
- * is none, or if it is 0 or too large. */
+/* Reads a number, and sets *text to the first character after the number.  Returns FALSE if @text
+ * does not begin with a number, or if the number is 0 or too large. */
 static inline gboolean
 _tarn_parse_call_number (const gchar **text, guint64 *number)
 {

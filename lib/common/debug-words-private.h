@@ -28,20 +28,20 @@ typedef struct
   gsize
       /* The largest number of bytes in an allocator's quarantine, where freed blocks are kept. */
       quarantine_bytes;
-  /* A pool checks its invariants each time after this number of requests. */
+  /* The number of requests from one check of a pool's invariants to the next check. */
   guint check_interval;
-  guint exit_status; /* exit status if Tarn found mistakes; 0: the program's own status */
+  guint exit_status; /* exit status if Tarn found mistakes; 0 for the program's own status */
   guint stack_depth; /* stack frames recorded for each block */
 } TarnDebugSettings;
 
-/* The default settings: no checks; 64 MiB of quarantine; a check of invariants, if these are on,
- * every 1,000 requests; the program's own exit status; 16 stack frames. */
+/* The default settings: no checks, 64 MiB of quarantine, a check of invariants every 1,000 requests
+ * (if the flag for these checks is set), the program's own exit status, and 16 stack frames. */
 #define TARN_DEBUG_SETTINGS_INIT                                                                   \
   {                                                                                                \
     0, (gsize) 64 << 20, 1000, 0, 16                                                               \
   }
 
-/* Reads a number from 0 on, which may have a unit of bytes, such as "64M". */
+/* Reads a number, which may be 0, or have a unit of bytes, such as "64M". */
 static inline gboolean
 _tarn_debug_read_number (const gchar *text, gsize *number)
 {
@@ -49,7 +49,7 @@ _tarn_debug_read_number (const gchar *text, gsize *number)
   return g_str_equal (text, "0") || _tarn_parse_bytes (text, number);
 }
 
-/* Applies a word that has no number, such as "leaks".  Returns FALSE if it is unknown. */
+/* Applies a word that has no number, such as "leaks".  Returns FALSE if the word is unknown. */
 static inline gboolean
 _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
 {

@@ -4,8 +4,8 @@
  * Tests that run once for each chosen device.  Each run is a g_test of its own, so that a report
  * names the device on which a test failed.
  *
- * A test program chooses the devices when it adds its first test.  It never frees them: g_test runs
- * the tests later, and would free only the data of the tests that it runs. */
+ * A test program chooses the devices when it adds its first test.  It never frees the devices:
+ * g_test runs the tests later, and would free only the data of those tests that it runs. */
 
 #ifndef TARN_DEVICE_TESTS_PRIVATE_H
 #define TARN_DEVICE_TESTS_PRIVATE_H
@@ -32,11 +32,11 @@ typedef struct
 {
   const gchar *root;  /* the first part of the tests' paths */
   const gchar *title; /* the backend's name, for messages */
-  /* The chosen devices, without duplicates, because g_test allows only one test for each path, and
-   * a path contains the device.  NULL: not chosen yet. */
+  /* The chosen devices, NULL if they are not chosen yet.  A device is never there twice, because
+   * g_test allows only one test for each path, and the path of a test contains the device. */
   GPtrArray *devices;
   gchar *reason;     /* the reason why there are no devices; NULL if there are some */
-  gboolean is_error; /* TRUE: reason is set because choosing the devices failed */
+  gboolean is_error; /* TRUE if reason is set because choosing the devices failed */
   gboolean was_said;
   GPtrArray *cases; /* of TarnDeviceTest */
 } TarnDeviceTests;
@@ -111,7 +111,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* Finding a -p option whose path no test has.  Without this, g_test runs no test and succeeds. */
+/* Reports a -p option, the path of tests to run, that fits no test.  Without this report, g_test
+ * would run no test and succeed. */
 
 /* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean
@@ -122,10 +123,12 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
   return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
-/* Returns TRUE if the -p option @wanted may mean the test at @path.  For the path
- * "/opencl/0:1/pool/reuse", these options do: the path itself; a folder that contains it
- * ("/opencl/0:1/pool"); both without the device ("/opencl/pool/reuse", "/pool"); and each option
- * that names a device by number, even a device without tests ("/opencl/7:0"). */
+/* Returns TRUE if the -p option @wanted may mean the test at @path.  For example, the test at
+ * "/opencl/0:1/pool/reuse" is meant by:
+ *
+ * - its path, or a folder that contains it ("/opencl/0:1/pool");
+ * - the same without the device ("/opencl/pool"), or also without the backend ("/pool/reuse");
+ * - each option that names a device by number, even a device without tests ("/opencl/7:0"). */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
 {

@@ -14,7 +14,8 @@
 /* Makes a pool over a new heap over @allocator, and takes ownership of @allocator.  Makes the pool
  * directly over @allocator in two cases: the program wants whole buffers; or @allocator has neither
  * sub-buffers nor virtual memory, and a heap needs one of them.  Returns NULL with an error on
- * failure.  If @allocator is NULL, returns NULL; the caller has set @error. */
+ * failure.  If the caller could not make the allocator, @allocator is NULL and @error is already
+ * set, and this function returns NULL. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Mutexes, conditions and one-time initialization: those of GLib, or, in builds with
- * ThreadSanitizer, those of pthreads.  ThreadSanitizer does not see the locks of a GLib that was
- * built without it, so it would report each access that a GMutex guards as a race. */
+ * Mutexes, conditions and one-time initialization.  Usually they are those of GLib.  In builds with
+ * ThreadSanitizer, they are those of pthreads: ThreadSanitizer does not see the locks of a GLib
+ * that was built without it, so it would report each access that a GMutex guards as a race. */
 
 #ifndef TARN_LOCK_PRIVATE_H
 #define TARN_LOCK_PRIVATE_H
@@ -96,12 +96,12 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 
 #endif
 
-/* A mutex.  In builds with assertions it stores the thread that holds it, so that a function can
- * assert that its caller holds the lock. */
+/* A mutex.  In builds with assertions, the struct stores the thread that holds the mutex, so that a
+ * function can assert that its caller holds the lock. */
 typedef struct
 {
   TarnPlainMutex plain;
-  guintptr owner; /* atomic: the thread that holds the mutex; 0: none, or no assertions */
+  guintptr owner; /* atomic: the thread that holds the mutex; 0 if none, or without assertions */
 } TarnMutex;
 
 /* clang-format off */
@@ -109,8 +109,8 @@ typedef struct
 /* clang-format on */
 
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 1
-/* The number of mutexes that the calling thread holds.  Each library counts its own mutexes.  Every
- * file defines the counter as weak, and the linker keeps one definition. */
+/* The number of mutexes that the calling thread holds.  Every file defines the counter as weak, and
+ * the linker keeps one definition for each library, so each library counts its own mutexes. */
 extern _Thread_local guint _tarn_n_locks;
 _Thread_local guint _tarn_n_locks __attribute__ ((weak, visibility ("hidden")));
 
@@ -183,9 +183,9 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
   _tarn_mutex_set_owner (mutex, pthread_self ());
 }
 
-/* Waits until a condition is signalled, but only until @end_time by the clock of
- * g_get_monotonic_time ().  Returns FALSE if that time has passed.  _tarn_cond_init () has
- * initialized @cond. */
+/* Waits until a condition is signalled, or until the time @end_time by the clock of
+ * g_get_monotonic_time ().  Returns FALSE if the time has come without a signal.  The caller has
+ * initialized @cond with _tarn_cond_init (). */
 static inline gboolean
 _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 {
@@ -199,7 +199,7 @@ _tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
 }
 
 /* The longest pause between two attempts to take a lock, in iterations of _tarn_pause ().  All
- * pauses together take a few microseconds, about as long as it takes to fall asleep and be
+ * pauses together take a few microseconds, about as long as a thread needs to sleep and be
  * woken. */
 #define TARN_MAX_PAUSE 32
 

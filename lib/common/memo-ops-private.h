@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the functions of a backend's memo, a cache of results for a first argument and a key.  The
- * backend sets the functions for first arguments; the program sets those for keys and values. */
+ * Reads the functions that a program gives for a backend's memo.  (A memo caches results, each for
+ * a first argument and a key.)  The program gives functions for keys and values.  The backend adds
+ * those for first arguments. */
 
 #ifndef TARN_MEMO_OPS_PRIVATE_H
 #define TARN_MEMO_OPS_PRIVATE_H
@@ -11,8 +12,9 @@
 
 #include "common/struct-private.h"
 
-/* Copies the program's functions, @theirs (NULL: none), to @ours.  The backend then adds its own.
- * Returns FALSE if @theirs is invalid, or sets functions for first arguments. */
+/* Copies the program's functions from @theirs to @ours.  @theirs: NULL if the program gives none.
+ * The backend then adds its own functions to @ours.  Returns FALSE if @theirs is invalid, or sets
+ * functions for first arguments. */
 static inline gboolean
 _tarn_memo_ops_read (TarnMemoOps *ours, const TarnMemoOps *theirs)
 {

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Appends lines to a file in which a program reports to the process that started it.  Opens the
- * file for each line, because a program may close descriptors that it did not open, or change its
- * user.  Writes each line with one write () at the file's end, so that lines of several processes
- * do not mix. */
+ * file for each line, because a program may close a descriptor that the library keeps open.  Writes
+ * each line with one write () at the file's end, so that the lines of several processes do not
+ * mix. */
 
 #ifndef TARN_REPORT_LINE_PRIVATE_H
 #define TARN_REPORT_LINE_PRIVATE_H

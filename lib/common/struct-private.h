@@ -57,9 +57,9 @@ _tarn_struct_has_size (gconstpointer theirs)
   return theirs != NULL && *(const gsize *) theirs >= sizeof (gsize);
 }
 
-/* Copies the library's struct, @ours, to the program's, @theirs, without the size.  Copies the
- * fields that both know, and sets those that only the program knows to 0.  The size of @theirs must
- * be set. */
+/* Copies the fields of the library's struct, @ours, to the program's struct, @theirs, except the
+ * size.  If @theirs has fields that the library does not know, sets them to 0.  The caller has
+ * checked that the size of @theirs is set. */
 static inline void
 _tarn_struct_write (gpointer theirs, gconstpointer ours, gsize size)
 {

@@ -26,8 +26,8 @@ typedef struct
 
 G_STATIC_ASSERT (sizeof (TarnTraceHeader) == 64);
 
-/* A flag of a packet that does not continue the packet before it in its stream.  A reader that
- * finds this flag resets its state of the stream. */
+/* A flag of packets.  A packet with this flag does not continue the packet before it in its stream,
+ * so a reader resets the state that it has stored for the stream. */
 #define TARN_TRACE_FIRST 1U
 
 typedef struct
@@ -37,7 +37,7 @@ typedef struct
   guint32 stream;
   guint32 flags;
   /* The time to which the first event of the packet adds its own time, in nanoseconds since the
-   * recording began, if the packet has the flag TARN_TRACE_FIRST; otherwise 0. */
+   * recording began.  0 if the packet does not have the flag TARN_TRACE_FIRST. */
   guint64 time;
   guint64 reserved;
 } TarnTracePacket;
@@ -50,13 +50,12 @@ G_STATIC_ASSERT (sizeof (TarnTracePacket) == 32);
  *
  * - Numbers are stored in LEB128.
  * - A text is stored as its length in bytes, and then the bytes.
- * - "~" before an argument means that its difference from the latest such number (block, address or
- *   queue) in the stream is stored.  That number is initially 0.  The difference is modulo 2^64,
- *   and its sign is moved into the lowest bit (zigzag). */
+ * - "~" marks a number (a block, an address or a queue) that is stored as its difference from the
+ *   latest number of the same sort in the stream, or from 0 if there is none.  The difference is
+ *   modulo 2^64, and its sign is moved into the lowest bit (zigzag). */
 typedef enum
 {
-  /* Definitions, for the whole file, of numbers that stand for texts, code addresses and call
-   * stacks */
+  /* Events that define numbers for texts, code addresses and call stacks, for the whole file */
   TARN_TRACE_STRING = 1, /* string, text */
   TARN_TRACE_FRAME, /* arguments: address; text: module; offset in the module; text: symbol; offset
                        from the symbol */
@@ -65,8 +64,8 @@ typedef enum
   /* The context of all later events in the stream */
   TARN_TRACE_THREAD,    /* the system's thread number; text: name */
   TARN_TRACE_USE,       /* object: the current object of the later events */
-  TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0: none */
-  TARN_TRACE_TAG,       /* string: the tag of later requests; 0: none */
+  TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0 if none */
+  TARN_TRACE_TAG,       /* string: the tag of later requests; 0 if none */
   TARN_TRACE_SET_STACK, /* stack of the next request */
 
   /* Allocators, pools and heaps */
@@ -92,8 +91,10 @@ typedef enum
   TARN_TRACE_GONE, /* ~block: its memory was returned upstream */
 
   /* Calls of the upstream allocator of the current object */
-  TARN_TRACE_ALLOCATED, /* arguments: size, ~address, TarnError code plus 1 (0: none), duration */
-  TARN_TRACE_FREED,     /* size, ~address, duration */
+  /* A call that allocates.  Arguments: size, ~address, code of TarnError plus 1 (0 if there was no
+   * error), duration. */
+  TARN_TRACE_ALLOCATED,
+  TARN_TRACE_FREED, /* size, ~address, duration */
 
   /* The order of queues */
   TARN_TRACE_MARK,       /* queue, duration: an event was recorded */
@@ -116,13 +117,13 @@ typedef enum
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  /* Only if the program sees another address than that of an extent.  Arguments: ~address of the
-   * extent, ~address that the program sees. */
+  /* The address of an extent that the program sees, if that differs from the extent's own address.
+   * Arguments: ~address of the extent, ~address that the program sees. */
   TARN_TRACE_PART,
 
   /* The recorder */
   TARN_TRACE_LOST, /* argument: how many events of this stream are missing before this one */
-  TARN_TRACE_STOP, /* no arguments: the recording was stopped, and its end is complete */
+  TARN_TRACE_STOP, /* no arguments: the end of a recording that is not cut off */
 
   /* More definitions that hold for the whole file */
   TARN_TRACE_MODULE, /* load address; text: path; text: build-id */
@@ -149,17 +150,17 @@ typedef enum
   TARN_TRACE_HOLD_BYTES,
   TARN_TRACE_GROWTH_BYTES,
   TARN_TRACE_ALIGNMENT,
-  TARN_TRACE_IS_VIRTUAL, /* 1: the heap's pieces are virtual memory */
+  TARN_TRACE_IS_VIRTUAL, /* 1 if the heap's pieces are virtual memory */
   TARN_TRACE_GRANULARITY,
-  TARN_TRACE_FOLLOWS_LIMIT,  /* 1: the heap obeys the limit of a pool above it, too */
-  TARN_TRACE_HAS_QUEUES,     /* 1: requests may name a queue */
+  TARN_TRACE_FOLLOWS_LIMIT,  /* 1 if the heap obeys the limit of a pool above it, too */
+  TARN_TRACE_HAS_QUEUES,     /* 1 if requests may name a queue */
   TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused pieces */
-  TARN_TRACE_PART_ALIGNMENT, /* bytes; 0: the backend makes no sub-buffers */
-  TARN_TRACE_RELEASES_PARTS, /* 1: sub-buffers have to be released */
-  TARN_TRACE_FREES_IN_ORDER, /* 1: a pool may return memory that queues still use */
-  /* 1: the program may destroy a queue that a pool still knows.  So when the pool records an event
-   * (TARN_TRACE_MARK), the event covers the earlier commands of all queues, unless the program's
-   * call names the queue.  0: the event covers one queue. */
+  TARN_TRACE_PART_ALIGNMENT, /* bytes; 0 if the backend makes no sub-buffers */
+  TARN_TRACE_RELEASES_PARTS, /* 1 if sub-buffers have to be released */
+  TARN_TRACE_FREES_IN_ORDER, /* 1 if a pool may return memory that queues still use */
+  /* 1 if the program may destroy a queue that a pool still knows.  Then an event that the pool
+   * records (TARN_TRACE_MARK) covers the earlier commands of all queues.  But if the program's call
+   * names the queue, the event covers only that queue.  0 if each event covers one queue. */
   TARN_TRACE_RECORDS_ALL,
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */

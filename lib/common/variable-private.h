@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads environment variables.  Empty variables count as unset; in a set-user-ID program, all do.
- * A file that includes this one must define _GNU_SOURCE before its first #include, for
- * secure_getenv (). */
+ * Reads environment variables.  An empty variable counts as unset.  In a set-user-ID program, every
+ * variable counts as unset.  A file that includes this one must define _GNU_SOURCE before its first
+ * #include, for secure_getenv (). */
 
 #ifndef TARN_VARIABLE_PRIVATE_H
 #define TARN_VARIABLE_PRIVATE_H
@@ -20,8 +20,8 @@ _tarn_get_variable (const gchar *name)
   return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Returns FALSE if a variable is "0", TRUE for any other value, @by_default if it is unset or
- * empty. */
+/* Returns @by_default if a variable is unset or empty, FALSE if it is "0", and TRUE for other
+ * values. */
 static inline gboolean
 _tarn_get_switch (const gchar *name, gboolean by_default)
 {

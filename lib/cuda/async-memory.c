@@ -1,21 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory of CUDA's own pools (CUDA 11.2): the driver allocates and frees it in the order of a
- * stream (cuMemAllocAsync).
+ * Memory of CUDA's own pools (cuMemAllocAsync, since CUDA 11.2).  The driver allocates and frees
+ * this memory in the order of a stream.
  *
  * A request to an allocator of Tarn names no stream, and the program may use the memory on any
- * stream.  So each allocator has its own stream, on which it puts only allocations and frees.  It
- * allocates on this stream, and the host waits until the stream has reached the allocation.  The
- * stream has to wait for another stream only if CUDA's pool gives memory that the other stream has
- * still to free (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), which happens when no other
- * memory is left.  The allocator's stream is non-blocking, so no default stream waits for it and no
- * capture includes it. */
+ * stream.  So each allocator has its own stream, on which it puts only allocations and frees.
+ * After it has put an allocation on this stream, the host waits until the stream has reached the
+ * allocation.  If no other memory is left, CUDA's pool may give memory whose free is still pending
+ * on another stream (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES).  Only then does the
+ * allocator's stream have to wait for another stream.  The allocator's stream is non-blocking, so
+ * no default stream waits for it, and no capture includes it. */
 
 #include "memory-private.h"
 
-/* Returns the name of a function that memory in the order of streams needs and the driver lacks.
- * Returns NULL if the driver has all of these functions. */
+/* Finds a function that stream-ordered memory needs and that the driver lacks.  Returns the
+ * function's name, or NULL if the driver lacks none. */
 static const gchar *
 find_missing (const TarnCudaDriver *driver, gboolean has_pool)
 {
@@ -112,8 +112,8 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory after the host has failed to wait for its allocation.  Puts the free on the
- * allocator's stream, so it comes after the allocation. */
+/* Frees memory if the host has failed to wait for the memory's allocation.  Puts the free on the
+ * allocator's stream, so that the free comes after the allocation. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -164,16 +164,17 @@ _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
   return self->home.context.driver->cuMemFreeAsync ((CUdeviceptr) memory.address, self->stream);
 }
 
-/* Puts the free of memory on a stream, so that the free comes after the commands that are on the
- * stream now.  Fails if the stream is being captured, because the free would become part of the
- * graph.  If @handle is another thread's default stream, this thread has no CUstream for that
- * stream, so the free is put on the legacy stream, which waits for that stream.
+/* Puts a free of memory on a stream.  The memory is freed after the commands that are on the stream
+ * now.  Fails if the stream is being captured, because the free would become part of the graph.  If
+ * @handle is another thread's default stream, this thread has no CUstream for that default stream.
+ * In this case, puts the free on the legacy stream, which waits for that default stream.
  *
- * Another thread may begin to capture the stream after the check.  Then the driver refuses to free
- * memory that does not belong to the graph, with CUDA_ERROR_INVALID_VALUE, and the capture goes on
- * (seen on an H200).  So the function checks again after this status, to report the capture as the
- * reason.  If the stream is the legacy stream, and a capture of a blocking stream begins between
- * the check and the free, the free ends that capture. */
+ * Another thread may begin a capture after the check, and before the free:
+ *     - If the capture is of this stream, the driver returns CUDA_ERROR_INVALID_VALUE, because the
+ *       memory does not belong to the graph, and the capture goes on (seen on an H200).  So after
+ *       this status the function checks again, to report the capture as the reason.
+ *     - If this is the legacy stream, and the capture is of a blocking stream, the free ends the
+ *       capture. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)
@@ -193,8 +194,8 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
 }
 
 /* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  Returns FALSE
- * if that fails; the caller then makes the host wait, and frees the memory.  Logs no message if the
- * context is gone or the stream is being captured, because the caller reports these errors. */
+ * if this fails.  Then the caller makes the host wait, and frees the memory.  Logs no message if
+ * the context is gone or the stream is being captured, because the caller reports these errors. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

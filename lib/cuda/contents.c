@@ -12,8 +12,8 @@
 
 #define LEGACY ((CUstream) GUINT_TO_POINTER (1)) /* CU_STREAM_LEGACY */
 
-/* Copies device memory to the host.  Waits for earlier commands on the default stream.  The copy is
- * complete when this function returns. */
+/* Copies device memory to the host.  The driver waits for earlier commands on the default stream.
+ * The copy is complete when this function returns. */
 static gboolean
 copy_from_device (const TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, gpointer bytes,
                   GError **error)
@@ -145,7 +145,7 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
 }
 
 /* Compiles the finder, the kernel that finds a byte that differs from a given value.  If the driver
- * cannot compile the kernel, sets @module to NULL; the host then compares the bytes. */
+ * cannot compile the kernel, sets the field module to NULL.  Then the host compares the bytes. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {

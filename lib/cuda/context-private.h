@@ -15,20 +15,21 @@ typedef struct
   const TarnCudaDriver *driver;
   CUcontext handle;
   CUdevice device;
-  /* TRUE: the device's primary context, to which Tarn has a reference; FALSE: any other context,
-   * which its owner may destroy at any time */
+  /* TRUE if this is the device's primary context; then Tarn has a reference to the context.  FALSE
+   * if this is another context, which its owner may destroy at any time. */
   gboolean is_primary;
-  unsigned long long
-      id; /* the id that the driver gave the context, and gives to no other; 0: no cuCtxGetId () */
+  /* the id that the driver gave this context, and gives no other context; 0 if the driver has no
+   * cuCtxGetId () */
+  unsigned long long id;
 } TarnCudaContext;
 
 /* Fills in the struct of a context.  If the context is a primary context, takes a reference to it.
- * @handle: NULL means the thread's current context. */
+ * @handle: the context, or NULL for the thread's current context. */
 gboolean _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error);
 void _tarn_cuda_context_clear (TarnCudaContext *context);
 
-/* Asks the driver for the id of the context that context->handle names now, and stores this id in
- * the struct.  Leaves the id 0 if the driver has no cuCtxGetId (). */
+/* Asks the driver for the id of the context that has the handle context->handle now, and stores the
+ * id in context->id.  Does nothing if the driver has no cuCtxGetId (). */
 gboolean _tarn_cuda_context_identify (TarnCudaContext *context, GError **error);
 
 /* Fails with TARN_ERROR_CONTEXT_LOST if the driver says that the context was destroyed.  A driver
@@ -38,28 +39,30 @@ gboolean _tarn_cuda_context_check (const TarnCudaContext *context, GError **erro
 /* The state of a thread before it entered a context. */
 typedef struct
 {
-  /* TRUE: Tarn pushed a context, so _tarn_cuda_context_leave () must pop it */
+  /* TRUE if Tarn pushed a context, which _tarn_cuda_context_leave () must pop */
   gboolean is_pushed;
-  /* TRUE: Tarn changed the thread's stream capture mode; @mode is the former mode */
+  /* TRUE if Tarn changed the thread's stream capture mode; the field "mode" has the former capture
+   * mode */
   gboolean is_relaxed;
   unsigned int mode;
 } TarnCudaScope;
 
 /* Makes a context current in this thread, until the caller passes the same scope to
  * _tarn_cuda_context_leave ().  Until then the thread's stream capture mode is relaxed, so that no
- * call ends the capture of another stream.  If this fails, returns FALSE with an error
- * (TARN_ERROR_CONTEXT_LOST if the context was destroyed), and the caller must not call
- * _tarn_cuda_context_leave (). */
+ * call of this thread ends the capture of a stream that the call does not use.  If the context
+ * cannot be made current, returns FALSE with an error (TARN_ERROR_CONTEXT_LOST if the context was
+ * destroyed).  Then the caller must not call _tarn_cuda_context_leave (). */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
 
-/* Makes the host wait for all streams of a context.  Ends no capture of a stream.  The caller has
- * entered the context. */
+/* Makes the host wait for all streams of a context, and ends no capture.  The caller has made the
+ * context current by _tarn_cuda_context_enter (). */
 gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
 
-/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured, or if it is CU_STREAM_LEGACY
- * and would wait for a stream that is being captured.  The caller has entered the context. */
+/* Fails with TARN_ERROR_NOT_SUPPORTED if @stream is being captured.  Also fails if @stream is
+ * CU_STREAM_LEGACY, and a stream for which CU_STREAM_LEGACY would wait is being captured.  The
+ * caller has made the context current by _tarn_cuda_context_enter (). */
 gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream,
                                            GError **error);
 

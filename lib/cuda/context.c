@@ -4,11 +4,12 @@
  * Makes a context current in any thread while Tarn calls the driver, and afterwards makes the
  * thread's former context current again.
  *
- * The owner of a context may destroy it while Tarn still has memory of that context.
- * cuCtxPushCurrent () accepts the handle even then.  A new context may have the same handle, and
- * its memory the same addresses, so a late free would free memory of the new context.  So before
- * each call, Tarn asks for the id of the handle's context.  The driver never gives an id twice, so
- * a different id means that the context was destroyed. */
+ * The owner of a context may destroy the context while Tarn still has memory there.  After that,
+ * cuCtxPushCurrent () still accepts the context's handle.  A new context may get the same handle,
+ * and the new context's memory the same addresses.  Then a late free would free memory of the new
+ * context.  So before Tarn calls the driver in a context, it asks for the id of the context that
+ * has the handle now.  The driver never gives an id twice, so a different id means that Tarn's
+ * context was destroyed. */
 
 #include "context-private.h"
 
@@ -93,9 +94,9 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
     _tarn_cuda_pop_context (context->driver);
 }
 
-/* Checks the status of the call by which _tarn_cuda_context_await () frees its byte.  If the call
- * failed, returns FALSE with an error, and logs a message.  Logs none if the context or the driver
- * is gone, because the byte is then gone, too. */
+/* Checks the status of the call by which _tarn_cuda_context_await () frees the byte that it has
+ * allocated.  If the call failed, returns FALSE with an error, and logs a message.  Logs no message
+ * if the context or the driver is gone, because the byte is then gone, too. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)
@@ -110,10 +111,11 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* Makes the host wait for all streams of the context: allocates 1 byte and frees it, because
- * cuMemFree () first waits for these streams.  Tarn does not call cuCtxSynchronize (), nor record
- * an event of the whole context, because these calls would end all captures in the context, in any
- * mode, and the driver has no query for the captures of a context. */
+/* Makes the host wait for all streams of the context: allocates 1 byte, and frees the byte by
+ * cuMemFree (), which first waits for these streams.  Two simpler ways would end all captures in
+ * the context, in any mode: cuCtxSynchronize (), and an event of the whole context.  Tarn cannot
+ * know whether the context has captures, because the driver has no such query.  So Tarn uses
+ * neither way. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {
@@ -175,7 +177,7 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
 /* Takes a reference to a context if it is the device's primary context.  Primary contexts are
  * shared and reference-counted: without a reference of Tarn's, the context would be destroyed when
  * the last other owner releases its reference.  First asks whether the device has a primary context
- * now, because retaining the primary context of a device that has none would create one. */
+ * now, because cuDevicePrimaryCtxRetain () makes a primary context if the device has none. */
 static gboolean
 retain_if_primary (TarnCudaContext *context, GError **error)
 {
@@ -196,9 +198,9 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
-  /* The last other owner may have released its reference just before Tarn took one.  Then the
-   * driver has destroyed the context and made a new one with the same handle, and the check of the
-   * id fails. */
+  /* The last other owner may have released its reference just before Tarn took a reference.  Then
+   * the driver has destroyed the context, and has made a new one with the same handle for Tarn.
+   * The check of the id detects that. */
   else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);

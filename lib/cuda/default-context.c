@@ -22,8 +22,9 @@
 
 #define MAX_FILE_BYTES 64 /* the most bytes of a file that names a device */
 
-/* The user's choice of a device, such as "1", and where the user made it, such as "CUDA_DEVICE".
- * Both are NULL if the user has chosen none. */
+/* The user's choice of a device.  The text is, for example, "1".  The source is the place where
+ * Tarn found the text, for example "CUDA_DEVICE".  Both fields are NULL if the user has chosen
+ * none. */
 typedef struct
 {
   gchar *text;
@@ -39,8 +40,8 @@ choice_clear (Choice *choice)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 
-/* Reads a small regular file.  Refuses anything else, such as a pipe, a device or a large file,
- * before it is read, because HOME may point anywhere. */
+/* Reads a small regular file.  The file's path comes from HOME, which may point anywhere.  So
+ * refuses any other file, such as a pipe, a device or a large file, without reading it. */
 static gchar *
 read_file (int fd, const gchar *source, GError **error)
 {
@@ -84,8 +85,8 @@ read_home (const gchar *name, Choice *choice, GError **error)
 /* Finds the user's choice of a device, in the environment variable CUDA_DEVICE or in a file in the
  * home folder.  PyCUDA's documentation names this file .cuda-device, and its code reads
  * .cuda_device, so Tarn looks for both names.  A file that exists but cannot be read is an error.
- * A set-user-ID program reads neither the environment nor these files, because HOME could name a
- * file that only the program may read. */
+ * A set-user-ID program reads neither the environment nor these files.  Its caller could otherwise
+ * set HOME, and thus name a file that only the program may read. */
 static gboolean
 find_choice (Choice *choice, GError **error)
 {
@@ -146,8 +147,9 @@ count_devices (const TarnCudaDriver *driver, int *n, GError **error)
   return FALSE;
 }
 
-/* Finds the number of this process among the processes of an MPI job on this machine (the local
- * rank), in variables that launchers set.  Returns 0 if none is set. */
+/* Finds the local rank: the number of this process among the processes of an MPI job on this
+ * machine.  MPI launchers set this number in environment variables.  Returns 0 if none of these
+ * variables has a number. */
 static int
 find_local_rank (void)
 {
@@ -193,9 +195,10 @@ open_index (TarnCudaContext *context, int index, GError **error)
          && retain_context (context, error);
 }
 
-/* Opens the first device that gives a context, beginning at the one whose index is the local rank.
- * A device may refuse, because another process uses it (compute mode EXCLUSIVE_PROCESS).  If all
- * devices refuse, the error contains the reason of each. */
+/* Opens the primary context of any device.  Tries all devices in turn, beginning at the index that
+ * is this process's local rank (see find_local_rank ()) modulo the number of devices.  A device may
+ * refuse, because another process uses the device (compute mode EXCLUSIVE_PROCESS).  If all devices
+ * refuse, the error contains each device's reason. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
@@ -238,9 +241,9 @@ open_default (TarnCudaContext *context, GError **error)
 }
 
 /* The list of the contexts that callers got from tarn_cuda_make_default_context (), and have not
- * released yet.  tarn_cuda_context_release () looks for its argument in this list, and refuses any
- * other handle, so the driver never sees an invalid one. */
-static GArray *given; /* of TarnCudaContext; NULL: none yet; guarded by given_lock */
+ * released yet. tarn_cuda_context_release () looks for its argument in this list, and refuses any
+ * other handle, so the driver never sees an invalid handle. */
+static GArray *given; /* of TarnCudaContext; NULL until first needed; guarded by given_lock */
 static TarnMutex given_lock = TARN_MUTEX_INIT;
 
 static void
@@ -253,9 +256,9 @@ remember (const TarnCudaContext *context)
   _tarn_mutex_unlock (&given_lock);
 }
 
-/* Removes a context from the list of contexts that callers have not released, and stores it in
- * *context.  If several entries have the same handle, removes the latest one, because only the
- * latest context can be alive.  Returns FALSE if no entry has the handle. */
+/* Removes a context from the list of contexts that callers have not released, and stores the
+ * context in *context.  If several entries have the same handle, removes the latest entry, because
+ * only the latest context can be alive.  Returns FALSE if no entry has the handle. */
 static gboolean
 take_back (CUcontext handle, TarnCudaContext *context)
 {
@@ -298,7 +301,7 @@ is_current (const TarnCudaContext *context)
 }
 
 /* Pops a context if it is the thread's current context, and alive.  Logs a message if the driver
- * fails to tell whether it is. */
+ * cannot say whether the context is current and alive. */
 static void
 leave_if_current (const TarnCudaContext *context)
 {
@@ -333,8 +336,8 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* The default context, which the first call of tarn_cuda_autoinit () opens for the process, or the
- * error of that call. */
+/* The default context of the process, which the first call of tarn_cuda_autoinit () opens.  If that
+ * call failed, the field "error" has the error of that call.  If not, this field is NULL. */
 static struct
 {
   TarnCudaContext context;
@@ -344,8 +347,8 @@ static struct
 static void
 initialize_process (void)
 {
-  /* open_default () makes the context current in this thread.  Pops it again, because afterwards
-   * each call of tarn_cuda_autoinit () makes the context current in its own thread. */
+  /* open_default () makes the context current in this thread.  Pops the context, because each call
+   * of tarn_cuda_autoinit () makes the context current in its own thread. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

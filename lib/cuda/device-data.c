@@ -160,9 +160,10 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Checks a caller's struct that describes a device.  The results of the functions below do not
- * depend on the fields that this version knows.  A newer version of the struct may have fields on
- * which they depend, so fails if the caller has set a field that this version does not know. */
+/* Returns FALSE with an error if a caller's TarnCudaDeviceData sets a field that this version of
+ * Tarn does not know.  Such a field, from a newer version of the struct, might change the result of
+ * the calling function.  This function checks no other fields, because the functions that call it
+ * compute the same result for all devices. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {
@@ -171,8 +172,8 @@ check_data (const TarnCudaDeviceData *data, GError **error)
   return _tarn_cuda_read_device_data (&known, data, error);
 }
 
-/* Returns the alignment, in bytes, of arrays whose words have @word_size bytes.  Returns 0 if no
- * word has this size. */
+/* Returns the alignment, in bytes, of arrays whose words have @word_size bytes.  Returns 0 if
+ * @word_size is not 4, 8 or 16. */
 static gsize
 find_align_bytes (guint word_size)
 {

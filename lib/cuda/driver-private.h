@@ -27,9 +27,9 @@ typedef struct
 } TarnCudaUuid;
 #endif
 
-/* Structs for virtual memory, as CUDA 10.2 defines them.  The driver takes their addresses, so
- * later versions of CUDA cannot enlarge them.  The location of a device is
- * {CU_MEM_LOCATION_TYPE_DEVICE, its number}. */
+/* Structs for virtual memory, as CUDA 10.2 defines them.  The driver takes the addresses of these
+ * structs, so later versions of CUDA cannot enlarge the structs.  The location of a device is
+ * {CU_MEM_LOCATION_TYPE_DEVICE, the device's number}. */
 typedef struct
 {
   unsigned int type;
@@ -43,7 +43,7 @@ typedef struct
   TarnCudaOwnLocation location;
   void *windows; /* always NULL */
   unsigned char compression;
-  unsigned char rdma; /* nonzero: memory that GPUDirect RDMA can access */
+  unsigned char rdma; /* nonzero if GPUDirect RDMA can access the memory */
   unsigned short usage;
   unsigned char reserved[4];
 } TarnCudaOwnProperties;
@@ -54,8 +54,8 @@ typedef struct
   unsigned int flags;
 } TarnCudaOwnAccess;
 
-/* The struct types in the arguments of the driver's functions.  Usually they are the structs above.
- * If <cuda.h> is included, they are the structs of <cuda.h>: t/cuda/headers.t then compares the
+/* The struct types in the arguments of the driver's functions: the structs above, or the structs of
+ * <cuda.h> if <cuda.h> is included.  The test t/cuda/headers.t includes <cuda.h>, to compare the
  * functions, and the structs above, with <cuda.h>. */
 #ifdef CUDA_VERSION
 typedef CUmemAllocationProp TarnCudaProperties;
@@ -65,7 +65,7 @@ typedef TarnCudaOwnProperties TarnCudaProperties;
 typedef TarnCudaOwnAccess TarnCudaAccess;
 #endif
 
-/* Functions that Tarn requires.  If the driver lacks one, loading the driver fails. */
+/* Functions that Tarn requires.  If the driver lacks one of them, loading the driver fails. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
   X (cuInit, cuInit, (unsigned int flags))                                                         \
   X (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \
@@ -100,7 +100,8 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuModuleGetFunction, cuModuleGetFunction,                                                     \
      (CUfunction * function, CUmodule module, const char *name))
 
-/* Functions that older drivers lack.  If the driver lacks one, its pointer is NULL. */
+/* Functions that older drivers lack.  If the driver lacks a function, the function's pointer is
+ * NULL. */
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
   X (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
   X (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
@@ -198,7 +199,7 @@ typedef struct
 const TarnCudaDriver *_tarn_cuda_get_driver (GError **error);
 
 /* Returns TRUE if an error of _tarn_cuda_get_driver () means that this machine has no CUDA driver
- * or no CUDA device, which is normal. */
+ * or no CUDA device.  Such a machine is normal, so callers need not report this error. */
 gboolean _tarn_cuda_is_absent (const GError *error);
 
 /* These functions set @error for a call of the driver that returned a status other than

@@ -21,10 +21,10 @@ tarn_cuda_error_quark (void)
 }
 
 static TarnCudaDriver the_driver;
-/* the error of the first call of _tarn_cuda_get_driver (), which each later call returns, too;
- * NULL: none */
+/* the error of the first call of _tarn_cuda_get_driver (), or NULL if that call succeeded; each
+ * later call returns a copy of this error */
 static GError *load_error;
-static gboolean has_library; /* TRUE: libcuda.so.1 was opened, but may be unusable */
+static gboolean has_library; /* TRUE if libcuda.so.1 was opened, even if it is unusable */
 
 /* Returns the driver's version for an error message, such as "; it is of version 11.4".  Returns ""
  * if the driver states no version. */
@@ -89,7 +89,8 @@ load (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-  tarn_cuda_error_quark (); /* made now, because a first call in a child of fork () may hang */
+  /* Makes the quark now, because making it in a child of fork () may hang. */
+  tarn_cuda_error_quark ();
   if (library == NULL)
     {
       g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no CUDA driver: %s",
@@ -134,7 +135,8 @@ name_status (const TarnCudaDriver *driver, unsigned int status)
   return name != NULL ? name : "unknown status";
 }
 
-/* Sets the error for a status of the driver, and frees the message. */
+/* Sets the error for a status by which the driver reports a failure.  @message: the error's
+ * message, which this function frees. */
 static void
 set_status_error (GError **error, unsigned int status, gchar *message)
 {
@@ -164,8 +166,8 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                                      name_status (driver, status), status, size));
 }
 
-/* Sets the error for a call that failed.  The message has the status and a text, such as the
- * driver's log, which may not be UTF-8. */
+/* Sets the error for a call that failed.  The error's message contains the status and @text, such
+ * as the driver's log.  @text need not be UTF-8. */
 void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)

@@ -3,8 +3,8 @@
  *
  * The allocator below the heaps that serve captured CUDA graphs.  (A heap divides large pieces of
  * memory into blocks.)  The allocator gets its memory from a pool.  A graph may still use memory
- * that its heap has freed.  So the allocator queues freed memory, and returns it to the pool when
- * no capture is in progress and the host has waited for the device. */
+ * that the graph's heap has freed.  So the allocator queues freed memory, and returns it to the
+ * pool when no capture is in progress and the host has waited for the device. */
 
 #ifndef TARN_CUDA_GRAPH_PIECES_PRIVATE_H
 #define TARN_CUDA_GRAPH_PIECES_PRIVATE_H
@@ -18,18 +18,21 @@
  * return it to the pool. */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Queues an allocator's unused memory to be returned to the pool.  From now on, also queues memory
- * as soon as it becomes unused.  Call this when the graphs that use the allocator are gone. */
+/* Puts an allocator's unused memory into the queue of memory to be returned to the pool.  From now
+ * on, also puts memory into this queue as soon as the memory becomes unused.  Call this when the
+ * graphs that use the allocator are gone. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
-/* These functions make the host wait for the device, which may still run graphs that the program
- * has released, and then return the queued memory to the pools.
- * - While a capture is in progress, they return nothing.
- * - If the host cannot wait, the memory stays queued, and the next call tries again.
- * - Only one thread returns memory at a time.  It also returns memory that other threads have
- *   queued.  So if another thread is returning memory, _tarn_cuda_graph_pieces_settle () does
- *   nothing.  _tarn_cuda_graph_pieces_settle_and_wait () waits until the other thread has finished,
- *   so that afterwards no thread uses a context whose graphs the program has released. */
+/* These functions return queued memory (freed memory of captured CUDA graphs) to the pools.  First
+ * they make the host wait for the device, because the device may still run graphs that the program
+ * has released.
+ *     - While a capture is in progress, they return nothing.
+ *     - If the host cannot wait, the memory stays queued, and the next call tries again.
+ *     - Only one thread returns memory at a time.  This thread also returns memory that other
+ *       threads have queued.  So if another thread is returning memory,
+ *       _tarn_cuda_graph_pieces_settle () does nothing.  _tarn_cuda_graph_pieces_settle_and_wait ()
+ *       waits until the other thread has finished, so that afterwards no thread uses a context
+ *       whose graphs the program has released. */
 void _tarn_cuda_graph_pieces_settle (void);
 void _tarn_cuda_graph_pieces_settle_and_wait (void);
 
@@ -37,8 +40,8 @@ void _tarn_cuda_graph_pieces_settle_and_wait (void);
 gboolean _tarn_cuda_is_graph_pieces (TarnAllocator *allocator);
 
 /* Returns the allocator that calls the driver.  If @allocator is from
- * _tarn_cuda_graph_pieces_new (), this is the allocator at the bottom of the pool from which
- * @allocator gets its memory.  Otherwise it is @allocator itself. */
+ * _tarn_cuda_graph_pieces_new (), returns the allocator at the bottom of the pool from which
+ * @allocator gets its memory.  If not, returns @allocator itself. */
 TarnAllocator *_tarn_cuda_graph_pieces_get_direct (TarnAllocator *allocator);
 
 /* Adds @change, which may be negative, to the number of captures in progress. */

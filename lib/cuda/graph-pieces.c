@@ -6,8 +6,8 @@
  * heap has no virtual memory, the allocator takes blocks of the pool.
  *
  * A graph keeps addresses, so the memory of a graph's heap stays in place until the graph is gone.
- * Each launch of the graph uses the memory again, so while the graph exists no event can tell that
- * the memory is idle, and the allocator records none.  When the graph is gone no event is needed,
+ * Each launch of the graph uses the memory again.  So while the graph exists, no event can tell
+ * that the memory is idle, and event_record () fails.  When the graph is gone, no event is needed,
  * because the host waits for the device before the memory is reused. */
 
 #include "graph-pieces-private.h"
@@ -17,18 +17,18 @@
 #include "common/lock-private.h"
 #include "order-private.h"
 
-/* A pool that lends memory to the heaps of captured CUDA graphs, and the functions for virtual
- * memory of the heap below that pool. */
+/* A lender: a pool that lends memory to the heaps of captured CUDA graphs.  Below this pool is a
+ * heap.  The field "ops" has the functions for that heap's virtual memory. */
 typedef struct
 {
   gint ref_count; /* atomic */
   TarnPool *pool; /* a reference */
   TarnAllocatorOps ops;
-  gpointer data; /* the user data of the pool's heap, an argument of the functions in ops */
+  gpointer data; /* the user_data that the functions in ops need */
 } Lender;
 
-/* Memory or addresses that a graph's heap has freed, and that Tarn has still to give back to the
- * pool or the pool's heap (the lender). */
+/* Memory or addresses that a graph's heap has freed, and that Tarn has not yet returned to the
+ * lender (the pool, or the heap below the pool). */
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
@@ -40,10 +40,11 @@ typedef struct
 typedef struct
 {
   Lender *lender;   /* a reference */
-  gint is_released; /* atomic; TRUE: the graphs are gone */
+  gint is_released; /* atomic; TRUE if the graphs are gone */
   TarnMutex lock;   /* guards used, spare and known */
-  GHashTable *used; /* address -> TarnBlock of the pool; the blocks that heaps use */
-  /* TarnBlocks of the pool that heaps have freed, kept for the heaps' next requests */
+  GHashTable *used; /* the pool's blocks that heaps use: address -> TarnBlock */
+  /* An array of spare blocks.  A spare block is a block of the pool that a heap of a graph has
+   * freed.  This allocator keeps it for the next request of such a heap. */
   GPtrArray *spare;
   /* a set: the TarnMemory.address of each backing (memory from cuMemCreate ()) that a heap has
    * mapped */
@@ -53,10 +54,10 @@ typedef struct
 /* The list of freed memory.  Tarn returns the memory to the pools in the order of this list,
  * because an address must be unmapped before it is released.  So only one thread at a time, the
  * settler, returns memory. */
-static TarnMutex lock = TARN_MUTEX_INIT;  /* a thread that takes it holds no other lock */
+static TarnMutex lock = TARN_MUTEX_INIT;  /* a thread that takes this lock holds no other lock */
 static TarnCond settled = TARN_COND_INIT; /* signalled when settler becomes NULL */
 static GArray *leaving; /* of Leaving, in the order of their frees; guarded by the lock */
-/* the thread that returns memory now; NULL: none; guarded by the lock */
+/* the thread that returns memory now, or NULL if no thread does; guarded by the lock */
 static const GThread *settler;
 static guint n_leaving; /* atomic: leaving->len, for threads that do not hold the lock */
 
@@ -130,8 +131,8 @@ synchronize (const Lender *lender)
 }
 
 /* Takes all entries out of the list of freed memory.  Returns NULL if the list is empty, or a
- * capture is in progress.  Graphs that are gone may still run, so the caller makes the host wait
- * for the device before it gives the memory back. */
+ * capture is in progress.  Graphs that the program has released may still run, so the caller makes
+ * the host wait for the device before it returns the memory to the pools. */
 static GArray *
 take_leaving (void)
 {
@@ -188,9 +189,9 @@ give_back (const GArray *entries)
   return rest;
 }
 
-/* Returns the memory in the list of freed memory to the pools.  Puts the entries for which this
- * failed back at the start of the list.  Repeats this as long as other threads add entries
- * meanwhile, and no capture is in progress. */
+/* Returns the memory in the list of freed memory to the pools.  If the host cannot wait for an
+ * entry's context, puts the entry back at the start of the list.  Repeats this while other threads
+ * add entries and no capture is in progress. */
 static void
 settle (void)
 {
@@ -211,9 +212,9 @@ settle (void)
     }
 }
 
-/* Returns the memory in the list of freed memory to the pools, unless another thread does so now.
- * Only one thread at a time does so: the settler.  @may_wait: TRUE to wait first until no other
- * thread is the settler. */
+/* Makes this thread the settler, the only thread that may return memory in the list of freed memory
+ * to the pools, and returns this memory.  Another thread may be the settler already.  Then if
+ * @may_wait is FALSE, does nothing.  If @may_wait is TRUE, first waits for the other thread. */
 static void
 become_settler (gboolean may_wait)
 {
@@ -356,9 +357,9 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Makes the lending pool free @size bytes, from its cache or by its reclaim functions, as it does
- * for a request of this size, so that the heap below the pool can lend these bytes.  Returns FALSE
- * if the pool cannot free enough. */
+/* Makes the lending pool free memory from its cache or by its reclaim functions, as the pool does
+ * for a request of @size bytes.  Afterwards the heap below the pool can lend @size bytes.  Returns
+ * FALSE if the pool cannot free enough. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -394,8 +395,8 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
 }
 
 /* Releases a backing (memory from cuMemCreate ()).  If a heap never mapped the backing, no graph
- * can use it, so releases it now.  Otherwise adds it to the list of freed memory, which Tarn
- * releases when the device is idle. */
+ * can use the backing, so releases it now.  If a heap did, adds the backing to the list of freed
+ * memory, which Tarn releases when the device is idle. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -446,7 +447,8 @@ pieces_backing_stays (gpointer user_data)
 
 /* Blocks of the pool */
 
-/* Takes the smallest spare block that has at least @size bytes.  Returns NULL if there is none. */
+/* Among the spare blocks (blocks that heaps have freed), takes the smallest that has at least @size
+ * bytes.  Returns NULL if there is none. */
 static TarnBlock *
 take_spare (Pieces *self, gsize size)
 {
@@ -479,7 +481,9 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  tarn_block_hide (block); /* so tarn_pool_find () finds the graph's block at this address */
+  /* Hides this block of the pool, so that tarn_pool_find () finds the graph's block at this
+   * address. */
+  tarn_block_hide (block);
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
   g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
@@ -504,7 +508,7 @@ leave_block (Pieces *self, TarnBlock *block)
 }
 
 /* Frees a block that a heap does not use any more.  If the graphs are gone, queues the block to be
- * returned to the pool; otherwise keeps it for the heaps' next requests. */
+ * returned to the pool.  If not, keeps the block for the heaps' next requests. */
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -576,8 +580,8 @@ lender_new (TarnPool *pool)
   lender->ref_count = 1;
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  /* Uses the upstream's virtual memory only if the upstream is a heap, because only a heap counts
-   * that memory towards the pool's limit. */
+  /* Uses virtual memory of the pool's upstream only if the upstream is a heap, because only a heap
+   * counts that memory towards the pool's limit. */
   if (tarn_heap_get_stats (upstream, &stats))
     tarn_allocator_get_ops (upstream, &lender->ops);
   lender->data = tarn_allocator_get_user_data (upstream);

@@ -4,17 +4,17 @@
  * Memory of CUDA graphs.
  *
  * A graph keeps the addresses that its commands were captured with.  Each launch reads and writes
- * there, even after the program has freed the blocks.  So each graph has its own pool, which serves
- * the requests of streams that are being captured into the graph.  This pool is over a heap.  The
- * heap gets memory from the program's pool (graph-pieces.c), and keeps this memory until the
- * program releases the graph.
+ * at these addresses, even after the program has freed the blocks.  So each graph has its own pool,
+ * which serves the requests of streams that are being captured into the graph.  Below this pool is
+ * a heap.  The heap gets memory from the program's pool (graph-pieces.c), and keeps this memory
+ * until the program releases the graph.
  *
- * While any graph of a program's pool is being captured, that pool calls find_pool () for each
- * request of a stream (tarn_pool_set_redirect_func ()). find_pool () asks the driver which capture
- * the stream is in.
+ * While any graph of a program's pool is being captured, the program's pool calls find_pool () for
+ * each request of a stream (tarn_pool_set_redirect_func ()).  Then find_pool () asks the driver
+ * which capture the stream is in.
  *
- * In a graph's pool, memory that a stream frees is reused by that stream only, because branches of
- * a graph run side by side. */
+ * In a graph's pool, memory that a stream frees is reused by that stream only, because a launch of
+ * the graph may run the commands of different streams side by side. */
 
 #include <tarn/cuda.h>
 #include <tarn/heap.h>
@@ -28,18 +28,19 @@ typedef struct
   guint64 id;     /* never reused */
   TarnPool *pool; /* the program's pool; a reference */
   /* the handle of the stream at which the capture began; the program keeps this stream alive until
-   * tarn_cuda_pool_end_graph () returns, which waits while n_asking > 0 */
+   * tarn_cuda_pool_end_graph () returns; that function waits while n_asking > 0 */
   gpointer handle;
-  /* the driver's number of the capture; 0: not known yet, or the capture has ended */
+  /* the driver's number of the capture; 0 if Tarn does not know the number yet, or the capture has
+   * ended */
   guint64 capture;
   /* TRUE from tarn_cuda_pool_begin_graph () until the program ends or releases the graph */
   gboolean is_open;
-  guint n_asking;        /* threads that are asking the driver about the handle */
-  TarnAllocator *pieces; /* the allocator below own's heap; a reference */
+  guint n_asking;        /* the number of threads that are asking the driver about the handle */
+  TarnAllocator *pieces; /* the allocator below the heap of own; a reference */
   TarnPool *own;         /* the graph's own pool; a reference */
 } Graph;
 
-static TarnMutex lock = TARN_MUTEX_INIT;       /* a thread that takes it holds no pool's lock */
+static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes this lock holds no pool's lock */
 static TarnCond asking_ended = TARN_COND_INIT; /* signalled when a Graph.n_asking becomes 0 */
 static GPtrArray *graphs; /* of Graph: those that the program has not released */
 static guint64 latest_id;
@@ -48,7 +49,7 @@ static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_arra
 
 /* Functions that find graphs.  The caller of each of these functions holds the lock. */
 
-/* Finds a graph of a pool by its id.  Returns NULL if there is none. */
+/* Among a pool's graphs, finds the one with the id @id.  Returns NULL if there is none. */
 static Graph *
 find_by_id (const TarnPool *pool, guint64 id)
 {
@@ -63,8 +64,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Finds the graph of a pool whose capture began on a stream and has not ended.  Returns NULL if
- * there is none. */
+/* Among a pool's graphs, finds the one whose capture began on a stream and has not ended.  Returns
+ * NULL if there is none. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -79,8 +80,8 @@ find_by_stream (const TarnPool *pool, gconstpointer handle)
   return NULL;
 }
 
-/* Finds the graph of a pool by the number that the driver gave to the graph's capture.  Returns
- * NULL if Tarn knows of no graph with this number. */
+/* Among a pool's graphs, finds the one to whose capture the driver gave the number @capture.
+ * Returns NULL if Tarn knows of no such graph. */
 static Graph *
 find_by_capture (const TarnPool *pool, guint64 capture)
 {
@@ -95,9 +96,8 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds a graph of a pool whose id is above @after, and for which Tarn does not know the number of
- * the capture yet.  If there are several, finds the one with the lowest id.  Returns NULL if there
- * is none. */
+/* Among a pool's graphs for which Tarn does not know the capture's number yet, finds the one with
+ * the lowest id above @after.  Returns NULL if there is none. */
 static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
@@ -118,8 +118,9 @@ find_unknown (const TarnPool *pool, guint64 after)
 /* Captures */
 
 /* Asks the driver for the number of the capture that a stream is in.  Returns 0 if the stream is in
- * no capture, or if the capture has failed.  Also returns 0 for the legacy stream, and for another
- * thread's default stream, for which this thread has no CUstream. */
+ * no capture, or if the capture has failed.  Also returns 0 if the stream is the legacy stream.
+ * Also returns 0 if the stream is another thread's default stream, because this thread has no
+ * CUstream for that stream. */
 static guint64
 ask_capture (const TarnCudaContext *context, gpointer handle)
 {
@@ -138,9 +139,10 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
              : 0;
 }
 
-/* Asks the driver for the number of a graph's capture.  Releases the lock meanwhile.  Another
- * thread that ends or releases the graph meanwhile waits for this function in await_askers (), so
- * the graph stays in the list, and its stream alive. */
+/* Asks the driver for the number of a graph's capture, and stores the number in the graph.
+ * Releases the lock while the driver answers.  If another thread ends or releases the graph
+ * meanwhile, the other thread waits for this function in await_askers ().  So the graph stays in
+ * the list, and the program keeps the graph's stream alive. */
 static void
 learn_capture (Graph *graph, const TarnCudaContext *context)
 {
@@ -157,9 +159,9 @@ learn_capture (Graph *graph, const TarnCudaContext *context)
     _tarn_cond_broadcast (&asking_ended);
 }
 
-/* Asks the driver for the number of each capture of a pool, if Tarn does not know the number yet.
- * Tarn cannot ask in tarn_cuda_pool_begin_graph (), because the program begins the capture only
- * after that call. */
+/* For each graph of a pool, asks the driver for the number of the graph's capture, if Tarn does not
+ * know the number yet.  Tarn cannot ask in tarn_cuda_pool_begin_graph (), because the program
+ * begins the capture only after that call. */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -175,8 +177,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a reference to the graph's own pool, for the graph of @pool whose capture has the number
- * @capture.  Returns NULL if Tarn knows of no such graph. */
+/* Among the graphs of @pool, finds the one whose capture has the number @capture, and returns a
+ * reference to that graph's own pool.  Returns NULL if Tarn knows of no such graph. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -192,7 +194,8 @@ ref_own_pool (const TarnPool *pool, guint64 capture)
 }
 
 /* Implements TarnPoolRedirectFunc: returns the pool of the graph that a stream is being captured
- * into.  Returns NULL if there is none; @pool then serves the request itself. */
+ * into.  Returns NULL if the stream is not being captured into a graph of @pool.  Then @pool serves
+ * the request itself. */
 static TarnPool *
 find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
 {
@@ -211,7 +214,8 @@ find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
   return ref_own_pool (pool, capture);
 }
 
-/* Makes a pool call find_pool () only while any graph of the pool is being captured. */
+/* Makes a pool call find_pool () for its requests if any graph of the pool is being captured.  If
+ * none is, makes the pool stop these calls. */
 static void
 update_redirect (TarnPool *pool)
 {
@@ -227,8 +231,8 @@ update_redirect (TarnPool *pool)
   tarn_pool_set_redirect_func (pool, is_captured ? find_pool : NULL, NULL, NULL);
 }
 
-/* Waits until no thread is asking the driver about the stream of a graph.  Releases the lock
- * meanwhile.  Returns the graph, or NULL if another thread has released the graph meanwhile. */
+/* Waits until no thread is asking the driver about the stream of a graph.  Releases the lock while
+ * it waits.  Returns the graph, or NULL if another thread has released the graph meanwhile. */
 static Graph *
 await_askers (Graph *graph)
 {
@@ -245,8 +249,8 @@ await_askers (Graph *graph)
 }
 
 /* Marks a graph's capture as ended, unless it is marked already, and waits until no thread asks the
- * driver about the graph's stream.  Afterwards the program may destroy the stream.  May release the
- * lock meanwhile.  Returns the graph, or NULL if another thread has released the graph
+ * driver about the graph's stream.  Afterwards the program may destroy the stream.  Releases the
+ * lock while it waits.  Returns the graph, or NULL if another thread has released the graph
  * meanwhile. */
 static Graph *
 close_graph (Graph *graph)
@@ -264,9 +268,9 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  The program's pool may have TARN_POOL_FINDABLE (the program can find
- * blocks by address), and sends requests to the graph's pool.  So the graph's pool has this flag,
- * too. */
+/* Makes the pool of a graph.  The program's pool may have the flag TARN_POOL_FINDABLE, with which
+ * the program can find blocks by address.  The graph's pool has this flag, too, because it serves
+ * requests to the program's pool. */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {
@@ -324,9 +328,9 @@ check_driver (const TarnCudaDriver *driver, GError **error)
   return FALSE;
 }
 
-/* Checks that a stream can be captured for a pool.  Returns the context of the pool's memory.
- * Returns NULL with an error if the memory is not CUDA's, or if the stream cannot be captured in
- * the context. */
+/* Checks that a graph of a pool can be captured on a stream.  Returns the context of the pool's
+ * memory.  Returns NULL with an error if the pool's memory is not CUDA's, if the driver is too old,
+ * or if the stream cannot be captured in this context. */
 static const TarnCudaContext *
 check_begin (TarnPool *pool, gpointer handle, GError **error)
 {

@@ -52,8 +52,9 @@ find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsiz
   return TRUE;
 }
 
-/* Returns TRUE if a caller's version of the struct has all fields that own memory.  Fields of later
- * versions must own nothing, because callers of older versions could not free it. */
+/* Returns TRUE if the caller's version of TarnCudaHostArray has all fields that own memory.  Fields
+ * that later versions add must own no memory, because callers with an older version of the struct
+ * could not free it. */
 static gboolean
 has_owners (const TarnCudaHostArray *array)
 {

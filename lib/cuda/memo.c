@@ -6,16 +6,16 @@
  *
  * CUDA has no references to contexts, so the owner of a context may destroy it.  A later context
  * may get the same handle, so a memo finds values by the context's id.  A memo frees the values of
- * destroyed contexts when it next computes a value.  It makes the context current before it calls
- * the functions that compute or free a value. */
+ * destroyed contexts when it next computes a value.  It makes a value's context current before it
+ * calls the functions that compute or free the value. */
 
 #include "common/memo-ops-private.h"
 #include "context-private.h"
 
 #define KIND "cuda-context"
 
-/* The functions that the creator of a memo passed.  This file calls func and those in ops while the
- * value's context is current. */
+/* The functions that the creator of a memo passed, and their user data.  This file makes the
+ * value's context current before it calls func, ops.unref_value or ops.value_for_thread. */
 typedef struct
 {
   TarnMemoOps ops;
@@ -34,8 +34,9 @@ context_memo_free (gpointer data)
   g_free (self);
 }
 
-/* Enters a context.  If this fails, returns FALSE with an error, and the caller must not leave the
- * context. */
+/* Makes a context current until the caller calls _tarn_cuda_context_leave ().  If the context
+ * cannot be made current, returns FALSE with an error, and the caller must not call that
+ * function. */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {

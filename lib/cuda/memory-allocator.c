@@ -9,11 +9,11 @@
 #include "graph-pieces-private.h"
 #include "memory-private.h"
 
-/* The alignment of suballocations, in bytes.  A whole block may be aligned better, but this is
- * enough for any use.  On an H200, textures and memory of cuMemAlloc () begin at multiples of 512
- * bytes; other uses of device memory need at most 256.  On the host, no type needs more than a
- * cache line, 64 bytes.  Two threads should not write to the same cache line, and write-combined
- * memory is written a cache line at a time. */
+/* The alignment of suballocations, in bytes.  A whole block may be aligned better, but this
+ * alignment is enough for any use.  On an H200, textures and memory of cuMemAlloc () begin at
+ * multiples of 512 bytes; other uses of device memory need at most 256.  On the host, no type needs
+ * more than a cache line, 64 bytes.  Two threads should not write to the same cache line, and
+ * write-combined memory is written a cache line at a time. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 
@@ -48,7 +48,7 @@ call_allocate (const TarnCudaMemoryAllocator *self, gsize size, TarnMemory *memo
       status = driver->cuMemAllocManaged (&address, size, self->flags);
       break;
     case TARN_CUDA_DEVICE_MEMORY:
-    case TARN_CUDA_ASYNC_MEMORY: /* unreachable: _tarn_cuda_async_allocate () allocates */
+    case TARN_CUDA_ASYNC_MEMORY: /* unreachable: _tarn_cuda_async_allocate () is called instead */
     default:
       status = driver->cuMemAlloc (&address, size);
       break;
@@ -87,8 +87,8 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
 }
 
 /* Counts bytes that Tarn cannot free because their context is gone.  The driver has freed the
- * memory with the context.  Tarn must not free the memory again, because its address may be in use
- * by now. */
+ * memory with the context.  Tarn must not free the memory again, because other memory may have the
+ * same address by now. */
 static void
 count_lost (TarnCudaMemoryAllocator *self, gsize size, const GError *error)
 {
@@ -116,7 +116,7 @@ call_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
     }
 }
 
-/* Frees memory in its context.  Returns FALSE with an error if it fails. */
+/* Frees memory in its context.  Returns FALSE with an error if the memory cannot be freed. */
 static gboolean
 free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
 {
@@ -198,8 +198,8 @@ memory_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Makes the TarnAllocator for a TarnCudaMemoryAllocator whose fields are all set.  Takes over
- * @self. */
+/* Makes the TarnAllocator that has @self as its user data, and takes ownership of @self.  The
+ * caller has set all fields of @self. */
 static TarnAllocator *
 make_allocator (TarnCudaMemoryAllocator *self)
 {
@@ -223,8 +223,8 @@ make_allocator (TarnCudaMemoryAllocator *self)
   return tarn_allocator_new (&ops, self, memory_allocator_free);
 }
 
-/* Makes the user data of an allocator of a kind of memory.  Returns NULL with an error if the
- * context cannot be used. */
+/* Makes the user data of an allocator: a TarnCudaMemoryAllocator for memory of the kind @kind.
+ * Returns NULL with an error if the context cannot be used. */
 static TarnCudaMemoryAllocator *
 memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError **error)
 {

@@ -22,10 +22,10 @@ typedef enum
 /* The properties of a device's virtual memory.  All fields are 0 if the device has none. */
 typedef struct
 {
-  gsize granularity; /* bytes; 0: the device has no virtual memory */
+  gsize granularity; /* in bytes; 0 if the device has no virtual memory */
   unsigned int handle_types;
-  /* TRUE: ask cuMemCreate () for memory with GPUDirect RDMA; FALSE: the device does not support
-   * RDMA, or the driver has refused such memory; atomic */
+  /* atomic; TRUE if Tarn asks cuMemCreate () for memory that GPUDirect RDMA can access; FALSE if
+   * the device does not support RDMA, or the driver has refused such memory */
   gint has_rdma;
   /* the devices that can access the memory: first the device itself, then its peers; owned,
    * nullable */
@@ -38,8 +38,8 @@ typedef struct
 typedef struct
 {
   TarnMutex lock;
-  gboolean is_made; /* TRUE also if the driver cannot compile the kernel */
-  CUmodule module;  /* NULL: not made, or cannot be made */
+  gboolean is_made; /* TRUE even if the driver could not compile the kernel */
+  CUmodule module;  /* NULL if the kernel is not compiled, or cannot be */
   CUfunction function;
   CUdeviceptr first; /* 8 bytes on the device, for the result */
 } TarnCudaFinder;
@@ -51,34 +51,37 @@ typedef struct
   TarnCudaKind kind;
   guint flags;
   TarnCudaVirtual virtual_memory;
-  CUmemoryPool pool; /* for TARN_CUDA_ASYNC_MEMORY; NULL: the device's current pool */
+  /* for TARN_CUDA_ASYNC_MEMORY: CUDA's pool; NULL for the device's current pool */
+  CUmemoryPool pool;
   /* for TARN_CUDA_ASYNC_MEMORY: the stream on which the allocator allocates and frees
    * (async-memory.c) */
   CUstream stream;
   TarnCudaFinder finder;
   guint64 lost_bytes TARN_WHOLE; /* atomic: bytes lost with a destroyed context */
-  gint is_told;                  /* atomic; TRUE: a message about lost bytes was logged */
+  gint is_told;                  /* atomic; TRUE if a message about lost bytes was logged */
 } TarnCudaMemoryAllocator;
 
-/* Finds the properties of the device's virtual memory.  A device without virtual memory is an error
- * only if the options need it.  The caller calls _tarn_cuda_virtual_clear () even if this fails. */
+/* Finds the properties of the device's virtual memory.  If the device has no virtual memory, fails
+ * only if the options need virtual memory.  The caller calls _tarn_cuda_virtual_clear () even if
+ * this function fails. */
 gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *context,
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
-/* Tests virtual memory: makes and maps as little as possible, and releases it.  Returns FALSE if
- * the driver refuses a step.  Returns TRUE also if the device has no virtual memory. */
+/* Tests virtual memory: makes and maps as little memory as possible, and releases this memory.
+ * Returns FALSE if the driver refuses a step.  Returns TRUE if the device has no virtual memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
-/* Makes an allocator of device memory (pool.c).  It is like one from
- * tarn_cuda_device_allocator_new_with_options (), except that it calls cuMemAlloc () instead of
- * using virtual memory if TARN_CUDA_PLAIN asks for that, or if a test shows that cuMemAlloc ()
- * works and virtual memory does not. */
+/* Makes an allocator of device memory for a pool (pool.c).  If TARN_CUDA_PLAIN asks for
+ * cuMemAlloc (), or if a test shows that cuMemAlloc () works and virtual memory does not, the
+ * allocator calls cuMemAlloc ().  Otherwise it is like an allocator from
+ * tarn_cuda_device_allocator_new_with_options (). */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
 
-/* Functions of async-memory.c.  The caller sets the allocator's home before it calls any of them,
- * and makes the home's context current before it allocates or frees. */
+/* Functions of async-memory.c.  The caller sets @self->home, which has the allocator's context,
+ * before it calls any of these functions.  The caller makes this context current before it calls
+ * _tarn_cuda_async_allocate () or _tarn_cuda_async_free (). */
 gboolean _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError **error);
 void _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self);
 gboolean _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size,
@@ -97,7 +100,8 @@ gboolean _tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gs
 void _tarn_cuda_finder_init (TarnCudaFinder *self);
 void _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context);
 
-/* Sets an allocator's functions for virtual memory, unless the device has no virtual memory. */
+/* Sets an allocator's functions for virtual memory.  Does nothing if the device has no virtual
+ * memory. */
 void _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops);
 
 #endif

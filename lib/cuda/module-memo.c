@@ -69,16 +69,17 @@ unload (const TarnCudaDriver *driver, CUmodule module)
 
 /* Lookups of functions
  *
- * A lookup gets a module from a memo, and then asks the driver for a function of the module.  In
- * between, another thread may make the memo forget the module.  Therefore a module that is
- * forgotten during a lookup in its context is unloaded at the end of the last such lookup. */
+ * A lookup gets a module from a memo, and then asks the driver for a function of the module.
+ * Between these two steps, another thread may make the memo forget the module.  The module must
+ * stay loaded until the lookup ends.  So a module that is forgotten while threads look up functions
+ * in its context is unloaded when the last of these lookups ends. */
 
 /* A context in which threads look up functions. */
 typedef struct
 {
   gpointer context;
-  guint n_lookups;   /* lookups of functions in progress, at least 1 */
-  GSList *forgotten; /* of CUmodule: modules that the end of the last lookup unloads */
+  guint n_lookups;   /* the number of lookups in progress, at least 1 */
+  GSList *forgotten; /* of CUmodule: the modules to unload when the last lookup ends */
 } Busy;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards busy_contexts, and the structs in it */
@@ -114,8 +115,8 @@ begin_lookup (gpointer context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Marks a lookup of a function as ended.  If it was the last lookup in the context, unloads the
- * modules that memos have forgotten meanwhile.  @module: the function's module, or NULL if the
+/* Marks a lookup of a function as ended.  If no other lookup is in progress in the context, unloads
+ * the modules that memos have forgotten meanwhile.  @module: the function's module, or NULL if the
  * lookup found none.  Returns TRUE if a memo has forgotten @module meanwhile, so that the function
  * cannot be used.  The caller has made the context current. */
 static gboolean
@@ -143,8 +144,8 @@ end_lookup (gpointer context, CUmodule module)
   return was_forgotten;
 }
 
-/* Postpones the unloading of a module to the end of the last lookup of a function in its context,
- * and returns TRUE.  Returns FALSE if no thread looks up a function in the context. */
+/* If threads look up functions in a module's context, postpones the unloading of the module until
+ * the last of these lookups ends, and returns TRUE.  If no thread does, returns FALSE. */
 static gboolean
 postpone_unload (gpointer context, CUmodule module)
 {
@@ -209,8 +210,8 @@ read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
 }
 
 /* Reads the parts of a function's key: the image and the name.  Returns FALSE if this version of
- * Tarn cannot read the caller's struct.  The memo stores no value for such a key, so the key equals
- * no other key. */
+ * Tarn cannot read the caller's struct.  For such a key the memo stores no value, and key_equal ()
+ * finds no other key equal. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
 {
@@ -243,8 +244,8 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* Copies a function's key.  The memo copies only keys for which it has a value, so the key can be
- * read. */
+/* Copies a function's key.  The key can be read, because the memo copies only keys for which
+ * find_function () has found a function. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -284,8 +285,9 @@ ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext con
   return NULL;
 }
 
-/* Finds a function.  If the memo of modules forgets the function's module during the lookup, that
- * module is unloaded, so looks up the function again, in the module that is loaded then. */
+/* Finds a function.  The memo of modules may forget the function's module during the lookup.  Then
+ * that module is unloaded, and the function with it.  So looks up the function again, in the module
+ * that the memo loads next. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {

@@ -29,7 +29,7 @@ typedef struct
   /* the most threads in a block of this function; the function's source may set this limit */
   gint max_threads_per_block;
   gint shared_bytes;             /* the static shared memory that the function declares */
-  gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to say */
+  gint max_dynamic_shared_bytes; /* G_MAXINT if the driver cannot say */
   gint registers;
 } Launch;
 
@@ -100,10 +100,11 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
                           &launch->max_dynamic_shared_bytes, error);
 }
 
-/* Finds what limits the number of blocks that a multiprocessor can run.  First tries the rules of
- * occupancy.c.  If these give another number than the driver, tries the function's own maximum of
- * threads.  That maximum does not come first, because the driver may have derived it from the
- * function's registers, and then the registers are the limit. */
+/* Finds what limits the number of blocks that a multiprocessor can run.  First computes this number
+ * by the rules of occupancy.c.  If the driver's number is the same, returns the limit that these
+ * rules find.  If the driver's number is another, compares the launch with the function's own
+ * maxima.  The maximum of threads does not come first, because the driver may have derived it from
+ * the function's registers, and then the registers are the limit. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

@@ -19,7 +19,7 @@ typedef struct
   guint warp_allocation_granularity;
   gsize shared_allocation_unit;
   /* the largest number of blocks that a multiprocessor runs at a time, for drivers without an
-   * attribute for it; 0: all drivers of the architecture have the attribute */
+   * attribute for this number; 0 if all drivers of the architecture have the attribute */
   guint old_blocks_per_mp;
 } TarnCudaArchitecture;
 
@@ -27,8 +27,8 @@ typedef struct
  * does not know the architecture. */
 const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor);
 
-/* Sets the fields that no attribute of the driver states, such as registers_per_thread, unless they
- * are set already.  Does nothing if Tarn does not know the architecture. */
+/* Sets the fields that no attribute of the driver states, such as registers_per_thread.  Does not
+ * change fields that are set already.  Does nothing if Tarn does not know the architecture. */
 void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
 
 /* Reads a caller's struct, which may be of another version. */

@@ -11,7 +11,7 @@
 /* The architectures, as of November 2026, from NVIDIA's publications: the occupancy calculator, and
  * the technical specifications of each compute capability in the programming guide.  Architectures
  * below 3.0 have other rules, and are not in this table.  Add a new architecture only when NVIDIA
- * has published its numbers, because nobody would notice a wrong guess. */
+ * has published the architecture's numbers, because nobody would notice a wrong guess. */
 static const TarnCudaArchitecture architectures[] = {
   { 3, 0, 0, 63, 4, 256, 16 },  { 3, 2, 7, 255, 4, 256, 16 }, { 5, 0, 3, 255, 4, 256, 32 },
   { 6, 0, 0, 255, 2, 256, 32 }, { 6, 1, 2, 255, 4, 256, 32 }, { 7, 0, 2, 255, 4, 256, 32 },
@@ -59,8 +59,8 @@ _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData 
   return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
-/* The smallest number of blocks that one of the limits allows, among the limits considered so far,
- * and that limit. */
+/* The limit that allows the fewest blocks among the limits considered so far, and how many blocks
+ * it allows. */
 typedef struct
 {
   guint64 blocks;
@@ -115,8 +115,8 @@ find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
   return data->major == 1 && data->minor >= 2 ? 32 : 24;
 }
 
-/* Computes the occupancy by PyCUDA's rules.  They use the device's limits for a block, and none of
- * its limits for a multiprocessor. */
+/* Computes the occupancy by PyCUDA's rules.  These rules use the device's limits for a block, and
+ * none of the device's limits for a multiprocessor. */
 static gboolean
 find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint registers,
                 TarnCudaOccupancy *occupancy, GError **error)
@@ -147,8 +147,8 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
   return TRUE;
 }
 
-/* Returns the number of warps for which @registers registers are enough.  They are divided equally
- * among the parts of a multiprocessor, and all registers of a warp are in one part. */
+/* Returns the number of warps for which @registers registers are enough.  The registers are divided
+ * equally among the parts of a multiprocessor, and all registers of a warp are in one part. */
 static guint64
 count_warps (guint registers, guint parts, guint64 warp_registers)
 {

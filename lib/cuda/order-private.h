@@ -15,8 +15,8 @@ typedef struct
 {
   TarnCudaContext context; /* constant */
   TarnMutex lock;          /* guards events */
-  /* unused CUevents; the allocator keeps them because making an event costs more than recording
-   * one */
+  /* unused CUevents; the allocator keeps them, because recording a kept event is cheaper than
+   * making a new event */
   GPtrArray *events;
 } TarnCudaHome;
 
@@ -34,15 +34,16 @@ CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
 
 /* Returns TRUE if this thread has a CUstream for a handle.  Returns FALSE if the handle is another
- * thread's default stream, because CU_STREAM_PER_THREAD means the calling thread's own. */
+ * thread's default stream, because CU_STREAM_PER_THREAD means the calling thread's own default
+ * stream. */
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
 CUstream _tarn_cuda_get_legacy_stream (void);
 
 /* Fails with TARN_ERROR_INVALID_ARGUMENT if a stream does not belong to a context. */
 gboolean _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error);
 
-/* Returns TRUE if a block's memory is CUDA's.  Otherwise logs a g_critical ().  @function: the
- * caller's name, for that message. */
+/* Returns TRUE if a block's memory is CUDA's.  If not, returns FALSE, and calls g_critical ().
+ * @function: the caller's name, for that message. */
 gboolean _tarn_cuda_check_block (const gchar *function, const TarnBlock *block);
 
 /* Sets an allocator's functions for streams.  The allocator's user data must begin with a

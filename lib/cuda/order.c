@@ -17,14 +17,14 @@
 #include "order-private.h"
 
 /* The CUstreams of default streams are small numbers: CU_STREAM_LEGACY is 1, and
- * CU_STREAM_PER_THREAD is 2.  CU_STREAM_PER_THREAD means the calling thread's own stream, so a pool
- * needs another handle for it.  Tarn numbers the threads from 1 on.  The handle of thread t's
- * default stream is t * 4 + 2. */
+ * CU_STREAM_PER_THREAD is 2.  CU_STREAM_PER_THREAD means another stream in each thread, so a pool
+ * needs a different handle for each of these streams.  Tarn numbers the threads from 1 on.  The
+ * handle of thread t's default stream is t * 4 + 2. */
 #define LEGACY GUINT_TO_POINTER (1)
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* The event that Tarn uses if all commands are done already.  Tarn never passes it to the
+/* Stands for an event of commands that are all done already.  Tarn never passes it to the
  * driver. */
 #define DONE GUINT_TO_POINTER (1)
 
@@ -74,9 +74,9 @@ _tarn_cuda_handle_is_known (gpointer handle)
   return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
-/* Enters an allocator's context by _tarn_cuda_context_enter ().  Fails with TARN_ERROR_CONTEXT_LOST
- * if the context was destroyed, and also if the driver is gone because the process exits: in either
- * case no command runs any more. */
+/* Makes an allocator's context current by _tarn_cuda_context_enter ().  Fails with
+ * TARN_ERROR_CONTEXT_LOST if the context was destroyed, and also if the driver is gone because the
+ * process exits.  In either case no command runs any more. */
 static gboolean
 enter_home (const TarnCudaHome *home, TarnCudaScope *scope, GError **error)
 {
@@ -112,7 +112,7 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
 }
 
 /* Logs that events could not be destroyed.  Logs nothing if the context or the driver is gone,
- * because its events are then gone, too. */
+ * because the events are then gone, too. */
 static void
 report_lost (guint n_events, const GError *error)
 {
@@ -249,7 +249,7 @@ check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
 }
 
 /* Fails if a stream is being captured.  Succeeds if the context is gone, because no stream of that
- * context is being captured, and the caller's next call reports the loss. */
+ * context is being captured, and the caller's next call of the driver reports the loss. */
 static gboolean
 check_queue (gpointer user_data, gpointer handle, GError **error)
 {
@@ -272,11 +272,11 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   return is_fine;
 }
 
-/* Records an event on a stream.  The caller has made the context current, and has found that the
- * stream is not being captured.  If another thread has begun to capture the stream meanwhile, the
- * event is part of the captured graph, and a stream that waited for the event would become part of
- * the graph, too.  So checks again after the recording, and fails if the stream is being
- * captured. */
+/* Records an event on a stream.  The caller has made the context current, and has checked that the
+ * stream is not being captured.  Another thread may begin to capture the stream after that check.
+ * Then the event is part of the captured graph, and a stream that waited for the event would
+ * become part of the graph, too.  So checks again after the recording, and fails if the stream is
+ * being captured. */
 static gpointer
 record (TarnCudaHome *home, gpointer handle, GError **error)
 {
@@ -328,8 +328,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   return event;
 }
 
-/* Returns TRUE if an event is completed, or if its context is gone, because no command runs there
- * any more.  If the driver reports an error, returns FALSE. */
+/* Returns TRUE if an event is completed.  Also returns TRUE if the event's context is gone, because
+ * no command runs in that context any more.  Returns FALSE if the driver reports an error. */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the pool of device memory that most programs want.  Its allocator uses virtual memory or
- * cuMemAlloc (), whichever works. */
+ * Makes the pool of device memory that most programs want.  The pool's allocator uses virtual
+ * memory or cuMemAlloc (), whichever works. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -15,10 +15,12 @@
 
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
-static gint
-    is_known_to_work[MAX_DEVICES]; /* atomic, by device; TRUE: virtual memory works (no peers) */
+/* atomic; for each device, TRUE if virtual memory works (without access by peers) */
+static gint is_known_to_work[MAX_DEVICES];
 
-static gboolean wants_plain; /* TRUE: TARN_CUDA_PLAIN asks for it; FALSE in a set-user-ID program */
+/* TRUE if TARN_CUDA_PLAIN asks for cuMemAlloc () instead of virtual memory; always FALSE in a
+ * set-user-ID program */
+static gboolean wants_plain;
 
 static void
 read_wants_plain (void)
@@ -36,7 +38,7 @@ plain_allocator_new (CUcontext context, GError **error)
 }
 
 /* Returns TRUE if an allocator that calls cuMemAlloc () can allocate @size bytes.  The caller has
- * found that this device's virtual memory cannot. */
+ * found that virtual memory of this device does not work. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {
@@ -76,11 +78,11 @@ virtual_works (TarnCudaMemoryAllocator *self, GError **error)
   return TRUE;
 }
 
-/* Makes an allocator that uses virtual memory if that works, otherwise cuMemAlloc ().  Some drivers
- * state that a device has virtual memory, and then refuse to make or map such memory, for example
- * in a container or on some boards.  So this function tests virtual memory.  If the test fails, it
- * also tests cuMemAlloc ().  If cuMemAlloc () fails, too, the device probably just has too little
- * free memory now, so the allocator uses virtual memory. */
+/* Makes an allocator.  If virtual memory works, the allocator uses virtual memory.  If not, it
+ * calls cuMemAlloc ().  Some drivers state that a device has virtual memory, and then refuse to
+ * make or map such memory, for example in a container or on some boards.  So this function tests
+ * virtual memory.  If the test fails, it also tests cuMemAlloc ().  If cuMemAlloc () fails, too,
+ * the device probably just has too little free memory now, so the allocator uses virtual memory. */
 TarnAllocator *
 _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
                                GError **error)

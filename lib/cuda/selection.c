@@ -36,7 +36,7 @@ check (const TarnCudaDriver *driver, guint index, const gchar *call, unsigned in
 }
 
 /* Calls one of the driver's functions for a device's UUID.  Returns NULL if the driver lacks that
- * function, or the call fails. */
+ * function, or if the call fails. */
 static gchar *
 call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
 {
@@ -47,10 +47,10 @@ call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
   return tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
 }
 
-/* Returns a device's UUID as text: "MIG-..." with the part's UUID if the device is a part of a GPU
- * (MIG), otherwise "GPU-...".  For a part, the driver's newer function returns the UUID of the
- * part, and the older function that of the GPU.  So the device is a part if the two UUIDs
- * differ. */
+/* Returns a device's UUID as text.  If the device is a part of a GPU (MIG), the text is "MIG-" and
+ * the part's UUID.  If not, the text is "GPU-" and the GPU's UUID.  For a part, the driver's newer
+ * function returns the UUID of the part, and the older function the UUID of the GPU.  So the device
+ * is a part if the two UUIDs differ. */
 static gchar *
 get_uuid (const TarnCudaDriver *driver, CUdevice device)
 {
@@ -100,7 +100,7 @@ ask_device (const TarnCudaDriver *driver, guint index)
   return device;
 }
 
-/* Lists all devices, each at its index.  The entry of a device that ask_device () cannot use is
+/* Lists all devices, each at its index.  If ask_device () fails for a device, the device's entry is
  * NULL.  If there is no driver, which is normal, the list is empty, and no message is logged.
  * Fails in a child of fork (). */
 static GPtrArray *

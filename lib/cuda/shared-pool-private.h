@@ -18,15 +18,15 @@ struct _TarnCudaShared
 {
   TarnCudaContext context; /* the device's primary context; the reference is never released */
   TarnPool *pool;
-  gsize total_bytes; /* bytes of the device's memory; 0: the driver does not say */
+  gsize total_bytes; /* bytes of the device's memory; 0 if the driver cannot say */
   TarnCudaShared *older;
 };
 
-/* These functions return the shared pool of a device.  The first call makes the pool.  They return
- * NULL with @error if the pool cannot be made.  They differ if the context of the pool was lost, so
- * that requests to the pool fail with TARN_ERROR_CONTEXT_LOST: _tarn_cuda_shared_get () still
- * returns that pool, because it does not call the driver if there is a pool.
- * _tarn_cuda_shared_renew () makes a new pool. */
+/* These functions return the shared pool of a device.  The first call makes the pool.  If the pool
+ * cannot be made, they return NULL with @error.  If the pool's context was lost, requests to the
+ * pool fail with TARN_ERROR_CONTEXT_LOST.  In this case _tarn_cuda_shared_renew () makes a new
+ * pool.  _tarn_cuda_shared_get () still returns the old pool, because it does not call the driver
+ * if there is a pool. */
 TarnCudaShared *_tarn_cuda_shared_get (CUdevice device, GError **error);
 TarnCudaShared *_tarn_cuda_shared_renew (CUdevice device, GError **error);
 

@@ -209,9 +209,9 @@ shared_free (TarnCudaShared *shared)
   g_free (shared);
 }
 
-/* Makes a shared pool of a device, which replaces @older; @older is NULL for the device's first
- * pool.  If another thread has made a pool meanwhile, returns that thread's pool.  Takes no lock,
- * because the driver may be slow. */
+/* Makes a shared pool of a device, and puts it in the place of the older pool.  @older: the older
+ * pool, or NULL if the device has had none.  If another thread has made a pool meanwhile, returns
+ * that thread's pool.  Takes no lock, because the driver may be slow. */
 static TarnCudaShared *
 replace (CUdevice device, TarnCudaShared *older, GError **error)
 {

@@ -21,8 +21,8 @@ is_same (gconstpointer a, gconstpointer b)
   return ((const TarnCudaDevice *) a)->device_index == ((const TarnCudaDevice *) b)->device_index;
 }
 
-/* Returns the struct for tests on CUDA devices, which lists the chosen devices.  If there are no
- * devices because there is no driver, the struct contains the driver's error as the reason. */
+/* Returns the struct for tests on CUDA devices.  The struct lists the chosen devices.  If there are
+ * no devices because there is no driver, the struct contains the driver's error as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {
@@ -39,8 +39,8 @@ get_tests (void)
   return &tests;
 }
 
-/* Destroys the context of a test.  First clears the memos of contexts, in which the test may have
- * left values, and pops the context if it is the current one. */
+/* Destroys the context of a test.  Before that, clears the memos of contexts, because the test may
+ * have left values in them, and pops the context if it is current. */
 static void
 close_context (const TarnCudaDriver *driver, CUcontext context)
 {

@@ -48,10 +48,10 @@ make_properties (const TarnCudaVirtual *self, CUdevice device, gboolean has_rdma
                                .rdma = has_rdma != FALSE };
 }
 
-/* Finds the granularity of a device's virtual memory: sizes and addresses are multiples of it.  The
- * device's attribute says that the device has virtual memory, but this may be wrong: the driver may
- * return CUDA_ERROR_NOT_SUPPORTED, or a granularity that is no power of two, which no heap could
- * use.  In these cases, sets the granularity to 0. */
+/* Finds the granularity of a device's virtual memory: the number of bytes of which all sizes and
+ * addresses must be multiples.  The device's attribute says that the device has virtual memory, but
+ * this may be wrong: the driver may return CUDA_ERROR_NOT_SUPPORTED, or a granularity that is no
+ * power of two, which no heap could use.  In these cases, sets the granularity to 0. */
 static gboolean
 get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUdevice device,
                  gsize *granularity, GError **error)
@@ -97,7 +97,7 @@ find_rdma (TarnCudaVirtual *self, const TarnCudaContext *context, GError **error
   return TRUE;
 }
 
-/* Options of the program's */
+/* Options that the program passes */
 
 static gboolean
 set_not_supported (GError **error, CUdevice device, const gchar *what)
@@ -153,9 +153,9 @@ check_peer (const TarnCudaContext *context, CUdevice peer, GError **error)
   return FALSE;
 }
 
-/* Adds a device that can access the memory that will be mapped.  Sizes of memory must then be
- * multiples of the granularity of each of these devices, so this function raises the granularity to
- * the greatest of them. */
+/* Adds @peer to the devices that can access the memory.  Sizes of memory must then be multiples of
+ * the granularity of each of these devices, so this function raises the granularity to the greatest
+ * of these granularities. */
 static gboolean
 add_peer (TarnCudaVirtual *self, const TarnCudaContext *context, CUdevice peer, GError **error)
 {
@@ -302,7 +302,8 @@ create (const TarnCudaMemoryAllocator *self, gsize size, gboolean has_rdma,
   return self->home.context.driver->cuMemCreate (handle, size, &properties, 0);
 }
 
-/* Returns TRUE if a status means that the driver does not support what was asked of it. */
+/* Returns TRUE if the status of a call means that the driver does not support what the call asked
+ * for. */
 static gboolean
 is_refusal (unsigned int status)
 {

@@ -13,7 +13,7 @@
 
 #include "bank-analysis-private.h"
 
-/* A fit may leave out one pattern for each PATTERNS_PER_OUTLIER patterns. */
+/* A fit to n patterns may leave out up to n / PATTERNS_PER_OUTLIER patterns. */
 #define PATTERNS_PER_OUTLIER 20
 
 /* The memory has banks if the slowest pattern takes at least MIN_SLOWDOWN times as long as the
@@ -32,12 +32,12 @@
  *   lanes access one bank.
  * - odd strides: whether the memory has banks, or is a cache.  With banks, such lanes never
  *   conflict, however far apart their words are.
- * - pairs and fours of lanes, 513 or 514 words apart: the width of a bank.  Modulo the number of
- *   banks, their words are 1 or 2 words apart, but in different rows, so they conflict in a wide
- *   bank.
- * - two halves of the lanes, each half in one bank, either both in the same or in two: the number
- *   of lanes that access the memory at a time.  If the halves take turns, both cases take equally
- *   long. */
+ * - pairs and fours of lanes: the width of a bank.  The words of the lanes are 513 or 514 words
+ *   apart, and modulo the number of banks, 1 or 2 words.  If a bank is wider than this, the words
+ *   are in one bank, but in different rows, so the lanes conflict.
+ * - two halves of the lanes: the number of lanes that access the memory at a time.  Each half
+ *   accesses one bank.  In some patterns the two halves access the same bank, in others different
+ *   banks.  If the halves take turns, all these patterns take equally long. */
 guint
 _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *patterns)
 {
@@ -67,7 +67,8 @@ _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
   return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
 }
 
-/* Returns TRUE if an earlier lane of the group accesses the same word: both then share a pass. */
+/* Returns TRUE if one of the first @n lanes accesses @word.  Lanes with the same word share a pass.
+ */
 static gboolean
 is_seen (const guint *words, guint n, guint word)
 {
@@ -77,8 +78,8 @@ is_seen (const guint *words, guint n, guint word)
   return FALSE;
 }
 
-/* Returns the number of passes of one group of lanes, the group that begins at @first.  The lanes
- * of a group access the memory at the same time. */
+/* Returns the number of passes that one group of lanes needs.  @first: the first lane of the group.
+ * The lanes of a group access the memory at the same time. */
 static guint
 count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pattern, guint first)
 {
@@ -112,9 +113,9 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
   return passes;
 }
 
-/* Makes the hypothesis (a possible layout of banks) with an index.  Returns FALSE if there is none.
- * In a hypothesis, all lanes access the memory at a time, or half of them if half is at least
- * 16. */
+/* Sets *memory to hypothesis number @index, a possible layout of banks.  Returns FALSE if there are
+ * not so many hypotheses.  In some hypotheses, all @lanes lanes access the memory at a time.  If
+ * half of them is at least 16, there are also hypotheses in which only half of them do. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -249,7 +250,8 @@ fit_points (Points *points, Fit *fit)
 
 /* The answer */
 
-/* Computes the result from the best fit and the second best (@next), that of another layout. */
+/* Computes the result from the best fit (@best) and the second best (@next).  The two fits are of
+ * different layouts of banks. */
 static void
 decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
 {

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * Allocators of OpenCL buffers (cl_mem).  When clCreateBuffer () succeeds, the driver may not have
- * allocated memory on any device yet.  It may do so only when a command uses the buffer, and the
- * command then fails if the device has no memory (OpenCL 3.0 specification, section 5.2.1,
- * "Creating Buffer Objects").  The deferred allocator accepts this.  The immediate allocator moves
- * each new buffer to the device of the allocator's queue at once. */
+ * allocated memory on any device yet.  It may allocate the memory later, when a command uses the
+ * buffer.  The command then fails if the device has no memory (OpenCL 3.0 specification, section
+ * 5.2.1, "Creating Buffer Objects").  The deferred allocator accepts this.  The immediate allocator
+ * moves each new buffer to the device of the allocator's queue at once. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -31,7 +31,7 @@ typedef struct
 } BufferAllocator;
 
 /* Makes the driver allocate a new buffer's memory, by a command that leaves the content undefined.
- * Does not wait for the command, because enqueueing it already fails if there is no memory. */
+ * Does not wait for the command: the call that enqueues it already fails if there is no memory. */
 static gboolean
 make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
@@ -148,12 +148,13 @@ set_part_error (cl_int status, gsize offset, gsize size, GError **error)
  * - it is aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN, and a new buffer is often aligned better;
  * - if one command uses the sub-buffer while another uses the whole buffer, the results are
  *   undefined unless both commands only read;
- * - if a device that shares no memory with the buffer's device uses the sub-buffer, a driver may
- *   move the whole buffer there.  By its source, PoCL before 7.0 does, and then waits only for the
- *   latest command on the whole buffer, not for earlier commands on other queues of the same
- *   device.
+ * - if the sub-buffer is used on another device, which shares no memory with the buffer's device, a
+ *   driver may move the whole buffer to the other device.  PoCL before 7.0 does so.  According to
+ *   its source, it then waits only for the latest command on the whole buffer, not for earlier
+ *   commands on other queues of the same device.
  *
- * Moves nothing to a device, because the immediate allocator has already moved the whole buffer. */
+ * The function moves nothing to a device, because the immediate allocator has already moved the
+ * whole buffer. */
 static gboolean
 buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
                  GError **error)

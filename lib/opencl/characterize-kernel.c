@@ -12,7 +12,7 @@
 /* A small kernel, its program and its context: references, or NULL until the objects are made. */
 typedef struct
 {
-  cl_context context; /* NULL also if the caller passed a context */
+  cl_context context; /* also NULL if the caller passed a context */
   cl_program program;
   cl_kernel kernel;
 } Probe;
@@ -103,7 +103,7 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
 }
 
 /* Finds out how many arguments a driver counts in a kernel whose only argument is a struct of two
- * members.  1 is right. */
+ * members.  The right count is 1. */
 static gboolean
 count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count, GError **error)
 {
@@ -140,8 +140,9 @@ has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError
   return TRUE;
 }
 
-/* Finds out whether a driver miscounts the arguments of kernels with a struct argument.  Sets *bug
- * to the static string "apple" or "pocl", which names the driver, or to NULL if it counts right. */
+/* Finds out whether a driver miscounts the arguments of kernels with a struct argument.  If so,
+ * sets *bug to the static string "apple" or "pocl", which names the driver.  If the driver counts
+ * right, sets *bug to NULL. */
 static gboolean
 find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
 {

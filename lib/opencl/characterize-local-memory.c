@@ -3,7 +3,7 @@
  *
  * Finds out how work items access a device's local memory, such as the number of banks.  OpenCL has
  * no query for this.  Most answers are known only for NVIDIA's early devices, and are guesses for
- * other devices.  A function whose answer may be a guess tells its caller whether it is one. */
+ * other devices.  A function whose answer may be a guess tells its caller so. */
 
 #include "common/argument-private.h"
 #include "device-private.h"
@@ -170,8 +170,8 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* Fills in how work items access elements of @item_size bytes.  Sets *guess to a text that explains
- * why the answer is a guess, transfer full, or to NULL if the answer is known. */
+/* Fills in how work items access elements of @item_size bytes in local memory.  Sets *guess to a
+ * text that explains why the answer is a guess, transfer full, or to NULL if it is known. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

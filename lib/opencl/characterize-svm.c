@@ -20,7 +20,8 @@ typedef enum
 } Capability;
 
 /* Finds out which kinds of shared virtual memory a device has.  A device older than OpenCL 2.0 has
- * none, and does not know the query, so this function does not ask it. */
+ * no shared virtual memory, and does not know the query.  So this function does not query such a
+ * device, and sets *capabilities to 0. */
 static gboolean
 get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out facts about devices and platforms by which programs choose among them, such as the size
- * of a SIMD group.  No single OpenCL query states such a fact for all drivers. */
+ * Finds out facts about devices and platforms, such as the size of a SIMD group, by which programs
+ * choose a device.  No single OpenCL query states such a fact for all drivers. */
 
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,8 @@ is_nvidia (const gchar *vendor)
   return names (vendor, "nvidia");
 }
 
-/* Returns TRUE if the vendor is AMD.  Does not search for "ati", which "Corporation" contains. */
+/* Returns TRUE if the vendor is AMD.  Does not search the vendor's name for "ati", because
+ * "Corporation" contains these letters, too. */
 static gboolean
 is_amd (const gchar *vendor)
 {

@@ -12,12 +12,13 @@
  * which the buffer was created. */
 gboolean _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem buffer,
                                    gsize offset, gsize size, gpointer bytes, GError **error);
-/* Fills bytes of a buffer.  Later commands see the new bytes: those on the queue of the buffer's
- * allocator (@home), or, if the allocator has no queue, those on every queue. */
+/* Fills bytes of a buffer.  If the buffer's allocator (@home) has a queue, later commands on this
+ * queue see the new bytes.  If it has no queue, later commands on every queue see them. */
 gboolean _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset,
                                    gsize size, guint8 byte, GError **error);
 
-/* These two functions read and fill shared virtual memory.  The host waits until that is done. */
+/* These two functions read and fill shared virtual memory.  The host waits for the read or the
+ * fill. */
 gboolean _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize size,
                                 gpointer bytes, GError **error);
 gboolean _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size,

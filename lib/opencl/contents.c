@@ -101,8 +101,10 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
   return is_read;
 }
 
-/* Fills bytes of a buffer.  On an in-order queue, the host does not wait for the fill, because
- * OpenCL keeps a released buffer until its commands are done.  On other queues, the host waits. */
+/* Fills bytes of a buffer.  If the allocator's queue is in order, the host does not wait: later
+ * commands on the queue run after the fill, and OpenCL keeps a released buffer until its commands
+ * are done.  If the queue is out of order, or the allocator has no queue, the host waits, because
+ * later commands might run before the fill. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)
@@ -145,9 +147,9 @@ _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize s
   return is_read;
 }
 
-/* Fills shared virtual memory by blocking copies, which are complete or have failed when they
- * return.  If the host did not wait, a copy could run after the memory was freed, and overwrite the
- * bytes of the memory's next owner. */
+/* Fills shared virtual memory by blocking copies: when the call that enqueues a copy returns, the
+ * copy is complete or has failed.  If the host did not wait, a copy could run after the memory was
+ * freed, and overwrite the bytes of the memory's next owner. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)

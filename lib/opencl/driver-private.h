@@ -2,15 +2,15 @@
  * SPDX-License-Identifier: MIT
  *
  * The functions of OpenCL that Tarn calls.  Tarn does not link with the OpenCL library, but opens
- * it when a program first needs OpenCL.  So a program that uses Tarn starts without OpenCL, too. */
+ * it when a program first needs OpenCL.  So a program that uses Tarn also starts without OpenCL. */
 
 #ifndef TARN_OPENCL_DRIVER_PRIVATE_H
 #define TARN_OPENCL_DRIVER_PRIVATE_H
 
 #include <tarn/opencl.h>
 
-/* The functions that Tarn requires, as a list X (name).  The header of OpenCL 1.2 declares their
- * types.  If OpenCL lacks one of them, _tarn_opencl_load () fails. */
+/* The functions that Tarn requires, as a list X (name).  The header of OpenCL 1.2 declares these
+ * functions.  If the OpenCL library lacks one of them, _tarn_opencl_load () fails. */
 #define TARN_OPENCL_REQUIRED(X)                                                                    \
   X (clBuildProgram)                                                                               \
   X (clCreateBuffer)                                                                               \
@@ -95,7 +95,7 @@ typedef struct
  * objects need not do so, because the public function that made the object has already done it. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL unless it is loaded.  If the first try fails, each call of this function returns
+/* Loads OpenCL if it is not loaded.  If the first try fails, each call of this function returns
  * FALSE with the error of that try, TARN_ERROR_NO_DRIVER.  Fails with TARN_ERROR_FORKED in a child
  * of fork (). */
 gboolean _tarn_opencl_load (GError **error);

@@ -20,18 +20,19 @@ TarnOpenclDriver _tarn_cl; /* written once, before is_loaded becomes TRUE */
 /* A function that finds OpenCL's functions by their names, and its user data. */
 typedef struct
 {
-  TarnOpenclFindFunc find; /* find_in_process (), or the program's own */
-  /* The argument of find.  For find_in_process () the handle of the OpenCL library, or NULL if the
-   * library could not be opened and the process itself has OpenCL's functions. */
+  TarnOpenclFindFunc find; /* find_in_process (), or a function of the program's */
+  /* The user data that find gets.  For find_in_process (), this is the handle of the OpenCL
+   * library.  It is NULL if the library could not be opened, but the process itself has OpenCL's
+   * functions. */
   gpointer user_data;
 } Finder;
 
 static gint is_loaded;   /* atomic */
-static gint has_library; /* atomic; TRUE: OpenCL was found, even if it lacks functions */
+static gint has_library; /* atomic; TRUE if OpenCL was found, even if it lacks functions */
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 /* Guarded by the lock. */
-static GError *load_error; /* the error of the first failed try; NULL: none failed */
+static GError *load_error; /* the error of the first failed try; NULL if no try failed */
 static Finder finder;      /* constant after is_loaded has become TRUE */
 
 static gpointer
@@ -73,8 +74,9 @@ find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver
   return FALSE;
 }
 
-/* Stores OpenCL's functions in _tarn_cl, and the finder that found them in @finder.  Returns FALSE
- * and stores nothing if another thread or an earlier call has already stored functions. */
+/* Stores OpenCL's functions (@driver) in _tarn_cl, and the Finder with which Tarn found them
+ * (@from) in the static variable finder.  Returns FALSE and stores nothing if another thread or an
+ * earlier call has already stored functions. */
 static gboolean
 take (const TarnOpenclDriver *driver, const Finder *from)
 {
@@ -132,7 +134,7 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  tarn_opencl_error_quark (); /* now, because the first call in a child of fork () may hang */
+  tarn_opencl_error_quark (); /* called here, because a first call in a child of fork () may hang */
   if (open_library (&driver, &from, &failure))
     {
       take (&driver, &from);
@@ -187,7 +189,7 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  tarn_opencl_error_quark (); /* now, because the first call in a child of fork () may hang */
+  tarn_opencl_error_quark (); /* called here, because a first call in a child of fork () may hang */
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;
   if (take (&driver, &from))

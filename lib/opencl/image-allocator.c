@@ -17,10 +17,10 @@
 /* The user data of an allocator of images; constant. */
 typedef struct
 {
-  TarnOpenclHome home; /* first: see order-private.h */
+  TarnOpenclHome home; /* must be the first field: see order-private.h */
   TarnOpenclTraits traits;
   TarnOpenclImageKinds *kinds; /* a reference */
-  TarnPool *buffers;           /* a reference; NULL: images count towards no limit */
+  TarnPool *buffers;           /* a reference; NULL if images count towards no limit */
 } ImageAllocator;
 
 static void
@@ -32,7 +32,7 @@ set_error (GError **error, const gchar *call, cl_int status, const TarnOpenclIma
 }
 
 /* Makes the driver allocate a new image's memory, by a command that leaves the content undefined.
- * Does not wait for the command, because enqueueing it already fails if there is no memory. */
+ * Does not wait for the command: the call that enqueues it already fails if there is no memory. */
 static gboolean
 make_resident (const ImageAllocator *self, cl_mem image, const TarnOpenclImageKind *kind,
                GError **error)

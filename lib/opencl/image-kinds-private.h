@@ -1,9 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of images.  A kind is a combination of arguments of clCreateImage ().  Each kind in use has
- * a number of bytes that no other kind has.  The functions here do not call OpenCL, because the
- * OpenCL layer (lib/opencl/layer) uses them too, and calls OpenCL by functions of its own. */
+ * Kinds of images.  A kind is a combination of arguments of clCreateImage ().  A pool distinguishes
+ * cached blocks only by their number of bytes.  So for each kind in use, the functions here choose
+ * a number of bytes that no other kind has.  They do not call OpenCL, because the OpenCL layer
+ * (lib/opencl/layer) uses them too, and the layer calls the driver by its own table of
+ * functions. */
 
 #ifndef TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 #define TARN_OPENCL_IMAGE_KINDS_PRIVATE_H

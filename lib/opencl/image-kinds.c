@@ -6,8 +6,9 @@
  * the bytes of its pixels, or some more.  The pool has a bin (a list of cached blocks) for each
  * number of bytes, so it never uses a cached image of one kind for a request of another kind.
  *
- * A kind is removed when its last image is freed and no request for it is in progress.  Otherwise
- * the tables would grow without end if a program uses ever new sizes of images. */
+ * A kind is removed when its last image is freed and no request for it is in progress.  If kinds
+ * were never removed, the tables would grow without end in a program that uses ever new sizes of
+ * images. */
 
 #include "image-kinds-private.h"
 
@@ -18,7 +19,7 @@
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
 
-/* The most bytes of an image: so few that the sum of several such numbers does not overflow. */
+/* The most bytes that an image may have.  The sum of several such numbers does not overflow. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
 /* If another kind already has the number of bytes of a kind's pixels, choose_bytes () tries random
@@ -41,7 +42,7 @@ typedef struct
 struct _TarnOpenclImageKinds
 {
   gint ref_count;       /* atomic */
-  TarnMutex lock;       /* guards the rest */
+  TarnMutex lock;       /* guards the fields below */
   GHashTable *by_kind;  /* a set of Entry, owned */
   GHashTable *by_bytes; /* bytes -> Entry */
 };
@@ -146,7 +147,7 @@ _tarn_opencl_image_kind_get_desc (const TarnOpenclImageKind *kind)
   };
 }
 
-/* Appends the size of a dimension, unless it is 0. */
+/* Appends the size of a dimension of an image to @text, unless it is 0. */
 static void
 append_size (GString *text, gsize size)
 {
@@ -194,7 +195,7 @@ count_channels (cl_channel_order order)
     }
 }
 
-/* Returns the number of bytes of a pixel, like the query CL_IMAGE_ELEMENT_SIZE. */
+/* Returns the bytes of a pixel in an image format, as the query CL_IMAGE_ELEMENT_SIZE does. */
 static gsize
 get_pixel_bytes (const cl_image_format *format)
 {
@@ -316,8 +317,9 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
 }
 
 /* Chooses the number of bytes of a new kind: the block size of one of the pool's bins, at least
- * @at_least, that no other kind has.  Tries sizes at random if the first does not do, because many
- * sizes in a row may belong to other kinds.  The caller holds the lock of @kinds. */
+ * @at_least, that no other kind has.  Tries the least such size first.  If it belongs to another
+ * kind, tries larger sizes at random, because the next sizes in order may all belong to other
+ * kinds, too.  The caller holds the lock of @kinds. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
 {

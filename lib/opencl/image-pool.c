@@ -15,7 +15,8 @@
 #include "memory-object-private.h"
 #include "order-private.h"
 
-/* The pools' leading_bits_in_bin_id: enough bits for each size of an image to have its own bin. */
+/* The option leading_bits_in_bin_id of pools of images: enough bits that each number of bytes has
+ * its own bin (a list of cached blocks of one size). */
 #define LEADING_BITS 26
 
 /* By default, a pool of images caches at most the device's memory divided by this number. */
@@ -26,7 +27,7 @@
 typedef struct
 {
   TarnMutex lock;
-  TarnPool *images; /* borrowed; NULL: the pool was freed */
+  TarnPool *images; /* borrowed; NULL if the pool of images was freed */
 } Link;
 
 struct _TarnOpenclImagePool
@@ -34,14 +35,15 @@ struct _TarnOpenclImagePool
   gint ref_count;              /* atomic */
   TarnPool *pool;              /* the pool of images, a reference */
   TarnOpenclImageKinds *kinds; /* a reference */
-  TarnPool *buffers;           /* a reference; NULL: none */
-  Link *link;                  /* owned by the reclaim function; NULL: no pool of buffers */
-  guint reclaim_id;            /* the ID of free_images () in the pool of buffers */
+  TarnPool *buffers;           /* the pool of buffers, a reference; NULL if there is none */
+  Link *link;       /* owned by the reclaim function; NULL if there is no pool of buffers */
+  guint reclaim_id; /* the ID of free_images () in the pool of buffers */
 };
 
-/* Cached images are freed in two cases.  If a request for a buffer or an image would exceed the
- * limit of the pool of buffers, which both share, the pool of buffers calls free_images ().  If the
- * device runs out of memory, the reclaim group of the two pools frees cached images. */
+/* Buffers and images count towards one limit, that of the pool of buffers.  Cached images are freed
+ * in two cases.  If a request for a buffer or an image would exceed the limit, the pool of buffers
+ * calls free_images ().  If the device runs out of memory, the reclaim group of the two pools frees
+ * cached images. */
 
 static TarnPool *
 ref_images (Link *link)

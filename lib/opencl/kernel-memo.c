@@ -12,7 +12,8 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* Keys of kernels.  The memo of programs has the same keys, without a kernel_name. */
+/* The keys of the memo of kernels.  The memo of programs uses the same keys with kernel_name NULL.
+ */
 
 #define N_PARTS 4
 
@@ -29,8 +30,9 @@ get_options (const TarnOpenclKernelKey *key)
   return key->options != NULL ? key->options : "";
 }
 
-/* Splits a key into the parts that are compared.  Returns FALSE if the program's struct cannot be
- * read.  The memo stores no value for such a key, so the key equals no other key. */
+/* Splits a key into the parts that are compared.  Returns FALSE if the caller's struct cannot be
+ * read.  The memo never stores a value for such a key, so the functions below treat such a key as
+ * equal only to itself. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {
@@ -65,13 +67,13 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* The memo's own copy of a key.  The copy has a reference to the key's device.  Otherwise the
- * program could release the device if it is a sub-device, and a new sub-device could get the same
- * address and be mistaken for the old one. */
+/* The memo's own copy of a key.  The copy has a reference to the key's device.  Without this
+ * reference, the program could release the device if it is a sub-device.  A new sub-device could
+ * then get the same address and be mistaken for the old one. */
 typedef struct
 {
   TarnOpenclKernelKey key; /* first */
-  gboolean has_device;     /* TRUE: the copy has a reference to the device */
+  gboolean has_device;     /* TRUE if the copy has a reference to the device */
 } OwnKey;
 
 /* Copies a key for the memo.  Reading the key cannot fail here, because the memo copies only keys

@@ -23,10 +23,10 @@
 
 #define ROUNDS 7
 #define LAUNCH_SECONDS                                                                             \
-  0.5e-3 /* least time of a launch; long compared to a kernel's start and a step of the clock */
+  0.5e-3 /* least time of a launch: much more than a kernel's start or a clock step takes */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* the limit of all rounds; the first may exceed it */
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* limit of all rounds; the first round may exceed it */
 
 /* The kernel that is timed.  Each work item follows eight chains of loads: each load gets the index
  * of the chain's next load.  Every word contains its own index, so a chain loads the same word

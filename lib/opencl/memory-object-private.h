@@ -20,8 +20,9 @@ typedef enum
 typedef struct
 {
   TarnOpenclCommand command;
-  /* TRUE if reference counts count only the program's references, not the commands that use an
-   * object: those of buffers and images (trusts_whole), or of sub-buffers (trusts_parts). */
+  /* TRUE if the driver's reference count of an object counts only the program's references, and not
+   * the commands that use the object.  trusts_whole tells this for whole buffers and for images,
+   * trusts_parts for sub-buffers. */
   gboolean trusts_whole, trusts_parts;
 } TarnOpenclTraits;
 
@@ -31,7 +32,8 @@ gboolean _tarn_opencl_find_traits (cl_device_id device, TarnOpenclTraits *traits
 gboolean _tarn_opencl_check_flags (cl_mem_flags flags, GError **error);
 
 /* Returns TRUE if the program still has a reference to the memory object of a block that the
- * program frees.  Returns FALSE if the driver's reference counts do not show this. */
+ * program frees.  Returns FALSE if the program has none, or if the driver's reference counts do not
+ * show it. */
 gboolean _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits);
 
 /* Releases a memory object.  If that fails, logs a message with @what, such as "a buffer". */

@@ -23,7 +23,7 @@ _tarn_opencl_add_access (cl_bitfield flags)
 typedef struct
 {
   cl_context context;     /* a reference */
-  cl_command_queue queue; /* a reference; NULL: none */
+  cl_command_queue queue; /* a reference; NULL if there is no queue */
 } TarnOpenclHome;
 
 /* Retains both the context and the queue, or neither. */

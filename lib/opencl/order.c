@@ -19,7 +19,7 @@ gboolean
 _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                         GError **error)
 {
-  tarn_opencl_error_quark (); /* now, because the first call in a child of fork () may hang */
+  tarn_opencl_error_quark (); /* called here, because a first call in a child of fork () may hang */
   if (!_tarn_opencl_check (_tarn_cl.clRetainContext (context), "clRetainContext", error))
     return FALSE;
   if (queue != NULL
@@ -133,9 +133,9 @@ event_release (gpointer user_data, gpointer event)
   _tarn_opencl_report_release ("clReleaseEvent", _tarn_cl.clReleaseEvent (event));
 }
 
-/* Records an event: enqueues a marker.  Also flushes the queue, because a driver need not begin
- * commands before a flush, and another queue may wait for the event before any thread waits for
- * this queue. */
+/* Records an event: enqueues a marker.  Also flushes the queue, because a driver need not begin a
+ * queue's commands before a flush.  Without the flush, a queue that waits for the event could wait
+ * for ever. */
 static gpointer
 event_record (gpointer user_data, gpointer queue, GError **error)
 {

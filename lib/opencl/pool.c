@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the usual pool of OpenCL buffers: a pool over a heap, which divides large buffers into
- * suballocations, over the immediate allocator.  Other functions of this file find a block by its
- * buffer, allocate a block with a copy of the program's bytes, and make a sub-buffer of a block. */
+ * Makes the usual pool of OpenCL buffers.  The pool gets its blocks from a heap.  The heap gets
+ * large buffers from the immediate allocator, and divides them into suballocations.  Other
+ * functions of this file find a block by its buffer, allocate a block with a copy of the program's
+ * bytes, and make a sub-buffer of a block. */
 
 #include <string.h>
 
@@ -82,7 +83,8 @@ free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **erro
   return is_ordered;
 }
 
-/* Writes bytes to a block, from a copy, so that the program may change its own bytes at once. */
+/* Copies the program's bytes, so that the program may change them, and writes the copy to a block.
+ */
 static gboolean
 write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue queue,
             GError **error)

@@ -30,7 +30,7 @@ cut_log (gchar *log)
   return cut;
 }
 
-/* Returns the build log of a program, transfer full; empty if there is none. */
+/* Returns the build log of a program, or an empty string if there is none, transfer full. */
 static gchar *
 get_build_log (cl_program program, cl_device_id device)
 {

@@ -22,7 +22,7 @@
 typedef struct
 {
   cl_device_id id;
-  gchar *name, *vendor; /* NULL if the driver would not say */
+  gchar *name, *vendor; /* NULL if the query failed */
   gchar *uuid, *pci;    /* NULL if the driver states none */
 } Device;
 
@@ -225,8 +225,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* Describes the platforms in @selection, for tarn_selection_resolve ().  Returns the array of
- * devices to which @selection points, transfer full. */
+/* Fills in @selection with descriptions of the platforms, for tarn_selection_resolve ().  Returns
+ * the array of the devices' descriptions, to which @selection points, transfer full. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {

@@ -3,8 +3,9 @@
  *
  * The allocator of shared virtual memory (SVM; OpenCL 3.0 specification, section 5.6).  OpenCL 2.0
  * brought the functions for SVM.  Tarn calls these functions only if every device of the context is
- * of OpenCL 2.0 or later.  That the loader has the functions is not enough: a loader has them for
- * all platforms, and on some older platforms, a call of one of them never returns. */
+ * of OpenCL 2.0 or later.  It is not enough that the OpenCL loader has the functions, because the
+ * loader has them even for platforms that lack them.  On some older platforms, a call of one of
+ * them never returns. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -20,14 +21,14 @@
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
-/* The default alignment, in bytes.  clSVMAlloc () uses it if the program asks for the alignment 0,
- * and the allocator then gives it to suballocations too.  It is the size of the largest types of
- * OpenCL C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1). */
+/* The default alignment, in bytes.  If the program asks for the alignment 0, clSVMAlloc () uses the
+ * default alignment, and the allocator uses it for suballocations, too.  The default is the size of
+ * the largest types of OpenCL C, double16 and long16 (OpenCL 3.0 specification, section 5.6.1). */
 #define DEFAULT_ALIGNMENT (16 * sizeof (cl_long))
 
 typedef struct
 {
-  TarnOpenclHome home;    /* first: see order-private.h */
+  TarnOpenclHome home;    /* must be the first field: see order-private.h */
   TarnOpenclFrees *frees; /* a reference */
   cl_uint alignment;
   cl_bitfield flags;
@@ -46,9 +47,9 @@ check_functions (GError **error)
 
 /* Allocates memory.  If there is none, the host waits for the memory that commands on queues are
  * still to free, and this function retries.  A reclaim function, which the pool calls when memory
- * runs out, could not do so.  The pool calls it one time for a request.  Other threads that empty
- * the pool may not have enqueued all their frees by then, so the reclaim function would not wait
- * for all of them. */
+ * runs out, could not wait for all this memory.  The pool calls a reclaim function only one time
+ * for a request.  At that time, other threads that have just emptied the pool may not have enqueued
+ * all commands that free this memory. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {

@@ -26,21 +26,21 @@
 /* A queue that is to free memory.  It is in TarnOpenclFrees.queues as long as it has references. */
 struct _TarnOpenclFreeQueue
 {
-  cl_command_queue queue; /* alive while it has memory to free */
-  guint n_refs; /* references: of commands that are to free memory, and of waiting threads */
-  guint64 n_begun, n_ended; /* calls of _tarn_opencl_frees_begin () and _end () */
+  cl_command_queue queue; /* valid as long as the queue has memory to free */
+  guint n_refs; /* references of commands that are to free memory, and of waiting threads */
+  guint64 n_begun, n_ended; /* numbers of calls of _tarn_opencl_frees_begin () and _end () */
   gboolean is_stuck;
 };
 
 struct _TarnOpenclFrees
 {
-  /* references, atomic: one of the allocator, and one of each command that is to free memory */
+  /* atomic; one reference for the allocator, and one for each command that is to free memory */
   gint ref_count;
   TarnMutex lock;
   TarnCond changed;
   /* Guarded by the lock: */
-  GPtrArray *queues; /* of TarnOpenclFreeQueue */
-  guint64 n_ended;   /* calls of _tarn_opencl_frees_end () for all queues */
+  GPtrArray *queues; /* the queues that are to free memory, of TarnOpenclFreeQueue */
+  guint64 n_ended;   /* number of calls of _tarn_opencl_frees_end () for all queues */
 };
 
 TarnOpenclFrees *
@@ -135,8 +135,9 @@ _tarn_opencl_frees_count (TarnOpenclFrees *frees)
   return count;
 }
 
-/* Makes the host wait until a queue frees memory.  Returns FALSE if it frees none within PATIENCE,
- * or within SHORT_PATIENCE if it is stuck.  Releases the caller's lock during the wait. */
+/* Makes the host wait until a queue frees memory.  Returns FALSE if the queue frees none within
+ * PATIENCE.  If the queue is already known to be stuck, returns FALSE after SHORT_PATIENCE.
+ * Releases the caller's lock during the wait. */
 static gboolean
 await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
 {
@@ -150,8 +151,8 @@ await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
   return queue->n_ended != n_before;
 }
 
-/* Makes the host wait until a queue has freed memory @n_wanted times in all, or is stuck.  Releases
- * the caller's lock during the wait. */
+/* Makes the host wait until a queue has freed memory @n_wanted times in all, or until the queue is
+ * found to be stuck.  Releases the caller's lock during the wait. */
 static void
 await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {

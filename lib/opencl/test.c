@@ -27,7 +27,7 @@ is_same (gconstpointer first, gconstpointer second)
 }
 
 /* Returns the tests of the chosen devices.  If there are no devices because OpenCL cannot be
- * loaded, OpenCL's error is stored in the tests as the reason. */
+ * loaded, stores OpenCL's error in the tests, as the reason why there are no devices. */
 static TarnDeviceTests *
 get_tests (void)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Moments (vector clocks), which order the items on the fake queues.  A moment has, for each queue,
- * the number of items that come before the moment.  So a moment comes before another moment if none
- * of its numbers is greater than the other moment's. */
+ * Moments (vector clocks), which order the items (commands and waits) on the fake queues.  For each
+ * queue, a moment has the number of the queue's items that come before the moment.  So moment A
+ * comes before moment B if, for each queue, A's number is not greater than B's. */
 
 #include "testing/queues-private.h"
 
@@ -32,7 +32,7 @@ _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
   g_array_index (clock, guint, number) = MAX (g_array_index (clock, guint, number), count);
 }
 
-/* Raises each number of @clock to at least the same queue's number in @other. */
+/* Raises each number of @clock to at least the number that @other has for the same queue. */
 void
 _tarn_testing_clock_join (TarnTestingClock *clock, const TarnTestingClock *other)
 {

@@ -23,10 +23,10 @@ struct _TarnTestingDevice
   guint allocators;
   guint allocate_calls, free_calls;
   gsize last_size;
-  guint fail_at; /* the value of allocate_calls at which the call fails; 0: none */
+  guint fail_at; /* the value of allocate_calls at which the call fails; 0 if none fails */
   gboolean fail_for_ever, has_failed;
   gdouble fail_share; /* the fraction of all calls that fail, 0 to 1 */
-  GRand *rand;        /* for fail_share; NULL until fail_share is set */
+  GRand *rand;        /* random numbers for fail_share; NULL until fail_share is set */
   TarnTestingReclaim reclaim;
   gpointer reclaim_data;
   TarnTestingHook free_hook;

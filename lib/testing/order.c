@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The fake queues (queues.c) over the fake device with pages (pages.c).  The queues track the
- * commands that use each granule (TARN_TESTING_ORDER_GRANULE bytes) of that device's memory. */
+ * An allocator made of the fake queues (queues.c) and the fake device with pages (pages.c).  For
+ * each granule (TARN_TESTING_ORDER_GRANULE bytes) of the device's memory, the queues track the
+ * commands that use the granule. */
 
 #include "testing/pages-private.h"
 #include "testing/queues-private.h"
@@ -135,8 +136,8 @@ queues_of (gpointer user_data, gpointer *queues)
   return &((TarnTestingOrder *) user_data)->on_queues;
 }
 
-/* Defines a function of this file's allocator.  It calls the function of the same name of the
- * allocator of the pages or of the queues. */
+/* Defines a function of this file's allocator.  The function calls the function of the same name of
+ * another allocator: the allocator of the pages or of the queues, which @of selects. */
 #define PASS_ON(of, type, name, parameters, ...)                                                   \
   static type name parameters                                                                      \
   {                                                                                                \
@@ -222,7 +223,7 @@ allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 
 /* Unmaps a backing (memory without an address) from addresses.  First checks that all commands that
  * use these addresses are done.  If the backing is mapped at other addresses, too, commands may go
- * on using the backing's bytes there. */
+ * on using the backing's bytes at those other addresses. */
 static void
 backing_unmap (gpointer user_data, TarnMemory address, gsize size)
 {

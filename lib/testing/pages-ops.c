@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator of the fake device in pages.c: its TarnAllocatorOps.  Each function that can fail
- * counts its calls, and fails when the test asks for that. */
+ * The TarnAllocatorOps of the fake device in pages.c.  Each function that can fail counts its
+ * calls, and fails when the test asks for that. */
 
 #include "testing/pages-private.h"
 

@@ -24,10 +24,10 @@
 typedef struct
 {
   guint64 start, size;
-  guint64 of;      /* a part's piece: the piece's address; 0: not a part */
-  guint64 backing; /* a mapping's backing: the key in backings */
-  guint64 number;  /* a backing or piece: the number of the allocation */
-  guint n_uses;    /* the number of mappings of a backing, or of parts of a piece */
+  guint64 of;      /* for a part, the address of its piece; otherwise 0 */
+  guint64 backing; /* for a mapping, the key of its backing in backings */
+  guint64 number;  /* for a backing or piece, the number of the allocation */
+  guint n_uses;    /* the number of a backing's mappings, or of a piece's parts */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
@@ -38,12 +38,12 @@ struct _TarnTestingPages
   gboolean refuses_aliases;
   TarnTestingPagesKind kind;
   guint64 last_number;
-  /* Tables of TarnTestingStretch.  The key of a stretch is its address, or a unique number if it
-   * has no address.  Pieces are in the table backings. */
+  /* Tables of TarnTestingStretch.  The key of a stretch is its address.  A stretch without an
+   * address has a unique number as its key.  Pieces are in the table backings. */
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
-  guint calls, fail_at; /* fail_at: the value of calls at which a call fails; 0: none */
+  guint calls, fail_at; /* fail_at: the value of calls at which a call fails; 0 if none */
   gboolean fail_for_ever, has_failed;
   TarnTestingHook hook; /* nullable */
   gpointer hook_data;
@@ -53,9 +53,9 @@ struct _TarnTestingPages
  * _tarn_testing_find_stretch () and _tarn_testing_pages_find_mapped () end the test if they find
  * nothing. */
 TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
-/* Finds a stretch in a table that overlaps a range.  Compares all stretches with the range, one
- * after the other.  Returns NULL if there is none.  @of: for the table of parts, the address of the
- * piece that has the parts; for other tables 0. */
+/* Among the stretches in a table, finds one that overlaps the range of @size bytes from @start on.
+ * Compares all stretches with this range, one after the other.  Returns NULL if none overlaps it.
+ * @of: for the table of parts, the address of the piece that has the parts; for other tables 0. */
 const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
                                                       guint64 size, guint64 of);
 /* Finds the backing whose mapping begins at an address. */

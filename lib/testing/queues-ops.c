@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator with fake queues: its TarnAllocatorOps.  Each function for queues and events counts
- * its calls, and fails when the test asks for that. */
+ * The TarnAllocatorOps of an allocator with fake queues.  Each function for queues and events
+ * counts its calls, and fails when the test asks for that. */
 
 #include "testing/queues-private.h"
 
-/* Functions that count calls and make them fail.  From here to the allocator's functions, the
- * caller of each function holds the lock. */
+/* Helpers, which count calls, make calls fail, and look up queues and events.  The caller of each
+ * of these functions holds the lock. */
 
 static gboolean
 take_failure (TarnTestingQueues *queues, TarnTestingCall call)

@@ -23,33 +23,34 @@
 /* The content of new memory before a command writes it. */
 #define _TARN_TESTING_GARBAGE 0xdead
 
-/* A moment in the order of the queues, as a vector clock.  For each queue, indexed by the queue's
- * number, it has the number of items on that queue that come before the moment.  If one of these
- * items waited for another moment, the items before that other moment come before this moment,
- * too. */
+/* A moment in the order of the queues: a vector clock.  It is an array, indexed by the numbers of
+ * the queues.  A queue's entry is the number of the queue's items (commands and waits) that come
+ * before the moment.  If one of these items waited for another moment, the items before that other
+ * moment come before this moment, too. */
 typedef GArray TarnTestingClock; /* guint each */
 
-/* Memory that was allocated, and perhaps freed.  The four moments tell which commands use the
- * memory.  Invariant: items that come before the moment @reads, or before the moment @writes, come
- * before the moment @uses, too. */
+/* Memory that was allocated, and perhaps freed.  The moments past, uses, reads and writes tell
+ * which commands use the memory.  Invariant: items that come before the moment reads, or before the
+ * moment writes, come before the moment uses, too. */
 typedef struct
 {
   guint64 address;
-  gsize size; /* bytes; 0: unknown */
+  gsize size; /* in bytes; 0 if unknown */
   gboolean is_live;
   guint value;
   TarnTestingClock *past;   /* the moment after all commands of earlier owners */
   TarnTestingClock *uses;   /* the moment after all commands of the present owner */
-  TarnTestingClock *reads;  /* as uses, for commands that are known to read */
-  TarnTestingClock *writes; /* as uses, for commands that are known to write */
+  TarnTestingClock *reads;  /* like uses, but only of commands that are known to read */
+  TarnTestingClock *writes; /* like uses, but only of commands that are known to write */
 } TarnTestingMemory;
 
 typedef struct
 {
-  TarnTestingMemory *memory; /* the memory that a command uses; NULL: the item is a wait */
+  TarnTestingMemory *memory; /* the memory that a command uses; NULL if the item is a wait */
   TarnTestingCommand command;
   guint value;
-  TarnTestingClock *clock; /* the moment that a wait waits for; owned; NULL: a command */
+  /* the moment that a wait waits for; owned; NULL if the item is a command */
+  TarnTestingClock *clock;
   gboolean is_done;
 } TarnTestingItem;
 
@@ -57,13 +58,13 @@ typedef struct
 {
   guint number; /* index in TarnTestingQueues.queues; never reused */
   gboolean in_order;
-  gboolean is_alive; /* TRUE: calls may name the queue */
+  gboolean is_alive; /* TRUE if calls may name the queue */
   gboolean is_capturing;
   /* of TarnTestingItem: all commands and waits on the queue, also finished ones */
   GArray *items;
   /* the first n_done items are done; later items may be done, too */
   guint n_done;
-  /* the moment that comes before each command that is put on the queue from now on */
+  /* a moment: items before this moment come before each command that is put on the queue later */
   TarnTestingClock *start;
 } TarnTestingQueue;
 
@@ -71,9 +72,9 @@ typedef struct
  * queue if there is one. */
 typedef struct
 {
-  TarnTestingQueue *queue; /* NULL: no queue yet */
+  TarnTestingQueue *queue; /* NULL until there is a queue */
   gboolean is_destroyed;
-  guint refs; /* number of references by queue_ref () */
+  guint refs; /* the number of references that queue_ref () has taken */
 } TarnTestingSlot;
 
 struct _TarnTestingQueues
@@ -94,13 +95,13 @@ struct _TarnTestingQueues
 
   guint calls[TARN_TESTING_N_CALLS];
   TarnTestingCall fail_call;
-  /* the number of the call of fail_call that fails, counted from now: 1 is the next call; 0:
-   * none */
+  /* the number of the call of fail_call that fails, counted from now: 1 is the next call; 0 if no
+   * call fails */
   guint fail_nth;
   gboolean fail_for_ever;
   guint n_failed;
-  /* the number of frees of memory that commands may still use; up to n_failed of them are no
-   * faults */
+  /* the number of frees of memory that commands may still use; the first n_failed of these frees
+   * are no faults */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
   TarnTestingHook hook; /* nullable */

@@ -73,7 +73,7 @@ run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
   guint i;
 
   if (queue->n_done
-      == queue->items->len) /* for speed: in a test with a queue per task, most queues are done */
+      == queue->items->len) /* a fast path: in a test with a queue per task, most queues are done */
     return FALSE;
   items = list_runnable (queues, queue);
   if (items->len == 0)
@@ -131,12 +131,12 @@ tarn_testing_queues_run_all (TarnTestingQueues *queues)
       TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
 
       g_assert_cmpuint (queue->n_done, ==,
-                        queue->items->len); /* otherwise queues wait for each other */
+                        queue->items->len); /* if this fails, queues wait for each other */
     }
 }
 
-/* Runs the first @end items of a queue, in order, until one cannot run.  Returns TRUE if any
- * ran. */
+/* Runs the first @end items of a queue, in order.  Stops at an item that cannot run.  Returns TRUE
+ * if an item has run. */
 static gboolean
 run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
 {

@@ -88,7 +88,7 @@ _tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const 
 }
 
 /* Makes a queue dead if the test has destroyed it and the allocator holds no reference to it.  If
- * the allocator has event_record_all (), its references do not keep a queue alive. */
+ * the allocator has event_record_all (), the allocator's references do not keep a queue alive. */
 void
 _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
 {
@@ -221,9 +221,9 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
                        : g_strdup_printf ("the host %s", verb);
 }
 
-/* Checks that the next command of @queue, which uses the memory, comes after all commands before
- * the moment @clock, which use the memory, too.  If @queue is NULL, checks this for the host.  If
- * the check fails, reports a fault and returns FALSE. */
+/* The next command of @queue uses the memory, and so do commands before the moment @clock.  Checks
+ * that the next command comes after those commands.  If @queue is NULL, checks that the host comes
+ * after those commands.  If the check fails, reports a fault and returns FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls those functions of a backend that concern queues, and events that order the commands of
- * queues.  If such a function fails without setting an error, the code here sets one. */
+ * Calls the functions of a backend for queues, and for events, which order the commands of
+ * different queues.  If such a function fails without setting an error, the code here sets an
+ * error. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"
@@ -41,7 +42,8 @@ _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
   _tarn_call (direct, queue_unref, queue);
 }
 
-/* Asks the backend whether memory can be allocated for a queue now.  If not, sets an error. */
+/* Asks the backend whether it can allocate memory for a queue now.  Returns FALSE with an error if
+ * it cannot. */
 gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {

@@ -14,9 +14,9 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
-/* Receives the state of allocators, in order to write it to a recording or a snapshot.
- * @properties: pairs of a TarnTraceProperty and a number.  Whoever calls these functions holds the
- * allocator's lock. */
+/* A listener: functions that receive the state of allocators, in order to write it to a recording
+ * or a snapshot.  @properties: pairs of a TarnTraceProperty and a number.  Whoever calls these
+ * functions holds the allocator's lock. */
 typedef struct _TarnListener TarnListener;
 typedef struct _TarnOrigin TarnOrigin; /* the origin of a block's request: block-private.h */
 struct _TarnListener
@@ -53,11 +53,11 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Takes the allocator's lock, and makes threads take that lock before they change anything,
-   * including their own caches.  NULL if the allocator has no lock. */
+  /* Stops all changes of the allocator until thaw ().  Takes the allocator's lock, and makes each
+   * thread take this lock even for changes of its own cache.  NULL if the allocator has no lock. */
   void (*freeze) (TarnAllocator *allocator);
-  /* Releases the allocator's lock after freeze ().  Turns tracing of blocks on if anything
-   * needs it now, such as a recording, else off. */
+  /* Releases the allocator's lock after freeze ().  Turns tracing of blocks on if something needs
+   * tracing now, such as a recording.  Otherwise turns tracing off. */
   void (*thaw) (TarnAllocator *allocator);
   /* Calls the functions of @listener with the allocator, its blocks and its memory.  The caller has
    * called freeze (). */
@@ -66,25 +66,25 @@ typedef struct
    * (). */
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
-  /* The next four functions are for pools only.  If their argument @is_wanted is TRUE, a request
-   * needs the memory now, so the host waits for commands that still use the memory. */
+  /* The next four functions are for pools only.  In two of them, @is_wanted is TRUE if a request
+   * needs the memory now; then the host waits for commands that still use the memory. */
 
-  /* Gets the origin of the request of a block in use.  The caller has called freeze ().  Returns
-   * FALSE if the origin is unknown. */
+  /* Gets the origin of a block in use: which request got the block.  The caller has called
+   * freeze ().  Returns FALSE if the origin is unknown. */
   gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
 
   /* Returns TRUE if all commands that use a cached block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Records an event on each queue that uses one of these blocks, which the pool is about to return
-   * upstream.  @blocks: a linked list. */
+  /* Records an event on each queue that uses a block in @blocks, a linked list of blocks that the
+   * pool is about to return upstream. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a block upstream although commands may still use the memory.  The block
    * is in state RETIRED, so no request can get it.  Returns FALSE with an error, and does nothing,
    * if the driver cannot tell when these commands are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
-  /* For heaps only: gets the alignment of all memory, in bytes, and allocates memory with another
-   * one, a power of two. */
+  /* The next two functions are for heaps only.  The first gets the alignment of all memory, in
+   * bytes.  The second allocates memory with the alignment @alignment, a power of two. */
   gsize (*get_alignment) (const TarnAllocator *allocator);
   gboolean (*allocate_aligned) (TarnAllocator *allocator, gsize size, gsize alignment,
                                 TarnMemory *memory, GError **error);
@@ -102,7 +102,7 @@ struct _TarnAllocator
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* for user_data; nullable */
-  TarnAllocator *direct;  /* the direct allocator below: upstream's, or this one itself */
+  TarnAllocator *direct;  /* upstream's direct allocator, or this allocator itself */
   /* This allocator's level in the stack of allocators: 0 if no allocator is below, else one more
    * than the level of the allocator below (base/duty-private.h). */
   guint level;
@@ -204,16 +204,18 @@ _tarn_allocator_is_debugged (const TarnAllocator *allocator)
 }
 
 /* Returns the allocator that the program gave a pool as its upstream.  @upstream: the allocator
- * from which the pool really allocates.  With TARN_DEBUG this is an allocator of the folder debug/,
- * which allocates from the program's; otherwise it is the program's allocator itself. */
+ * from which the pool really allocates.  With TARN_DEBUG, @upstream is an allocator of the folder
+ * debug/, which allocates from the program's allocator.  Without
+ * TARN_DEBUG, @upstream is the program's allocator itself. */
 static inline TarnAllocator *
 _tarn_allocator_get_given (TarnAllocator *upstream)
 {
   return upstream->given != NULL ? upstream->given : upstream;
 }
 
-/* Returns the direct allocator of the program below an allocator.  Skips the direct allocator that
- * TARN_DEBUG inserts (folder debug/). */
+/* Returns the direct allocator (an allocator that calls the driver) at the bottom of the stack of
+ * allocators on which @allocator is built.  With TARN_DEBUG, Tarn inserts another direct allocator
+ * above it, which checks blocks (folder debug/).  This function skips the inserted allocator. */
 static inline TarnAllocator *
 _tarn_allocator_get_backend (const TarnAllocator *allocator)
 {
@@ -248,9 +250,9 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Returns TRUE if memory of @size bytes can exist.  A negative number that the program converted to
- * gsize is too large, so this returns FALSE for it.  Tarn checks the size of each request first
- * with this function.  A heap calls it again after it has rounded a size up. */
+/* Returns TRUE if memory of @size bytes can exist.  Returns FALSE for a negative number that the
+ * program converted to gsize, because the result is too large.  Tarn calls this function first in
+ * each request.  A heap calls it again after it has rounded a size up. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)
 {

@@ -121,9 +121,9 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Adds to the recording that a backend has freed memory, and subtracts the bytes from the count of
- * fault injection.  @start: the time when the call of the backend began; 0 if recording was off
- * then. */
+/* Adds to the recording that a backend has freed memory, and subtracts the bytes from those that
+ * fault injection counts as in use.  @start: the time when the call of the backend began; 0 if
+ * recording was off then. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -177,8 +177,8 @@ _tarn_direct_count_call (const TarnAllocator *allocator)
     n_calls++;
 }
 
-/* Calls @func, a function of a direct allocator's backend that returns memory.  Adds exactly one to
- * this thread's number of driver calls, even if the backend itself allocates memory through Tarn
+/* Calls @func, a function of a direct allocator's backend that allocates memory.  Adds exactly one
+ * to this thread's number of driver calls, even if the backend itself allocates memory through Tarn
  * during the call. */
 static gboolean
 call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size, TarnMemory *memory,
@@ -192,7 +192,7 @@ call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
   return has_memory;
 }
 
-/* Calls @func, a function of a direct allocator's backend that returns memory.  Sets an error
+/* Calls @func, a function of a direct allocator's backend that allocates memory.  Sets an error
  * without calling @func if TARN_FAULTS, the variable for fault injection, makes this request
  * fail. */
 gboolean
@@ -211,7 +211,7 @@ _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize si
 }
 
 /* Asks a direct allocator's backend for a backing: memory that has no address until the backend
- * maps the memory to one. */
+ * maps the memory to an address. */
 gboolean
 _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
                            GError **error)

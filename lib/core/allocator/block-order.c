@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Keeps track of the queues that use a block that belongs to no pool; order/ does so for blocks of
- * pools.  Tarn allocates such a block from the driver and never reuses it, so it waits for the
- * block's queues only when the block is freed or moved to another queue. */
+ * pools.  Tarn never reuses the memory of a block without a pool.  So the block's queues matter
+ * only when the program frees the block, or moves it to another queue. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -66,8 +66,8 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
 /* Adds @queue, the struct of the queue @handle, to the queues that use a block without a pool.
- * Returns FALSE if @handle was among these queues already.  If @queue is NULL, only returns TRUE if
- * @handle is among these queues. */
+ * Returns FALSE if @handle was among these queues already.  If @queue is NULL, adds nothing, and
+ * returns TRUE if @handle is among these queues. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -149,9 +149,9 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   return is_fine;
 }
 
-/* Handles a block whose new memory is made ready by commands on a queue, such as an asynchronous
- * allocation.  Adds this queue to the queues that use the block, unless another queue has already
- * waited for these commands. */
+/* If commands on a queue make a block's new memory ready, as in an asynchronous allocation, adds
+ * this queue to the queues that use the block.  Does nothing if another queue has already waited
+ * for these commands. */
 static gboolean
 use_fresh_queue (TarnBlock *block, GError **error)
 {

@@ -25,8 +25,8 @@ typedef enum
 {
   TARN_BLOCK_VACANT = 0,          /* a struct that has not been used yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
-  TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references, each of which is released
-                                     by a free; stays SHARED until one is left */
+  TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references; a free releases one of them;
+                                     stays SHARED until the last one is released */
   TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it; the pool still counts it as in use */
   TARN_BLOCK_HELD = 0x68656c64,   /* cached, in a bin of its pool */
   TARN_BLOCK_RETIRED = 0x64656164 /* being returned upstream */
@@ -44,21 +44,23 @@ struct _TarnQueue
   gboolean in_order; /* its commands run one after the other */
 
   /* Guarded by the pool's lock */
-  guint n_refs;      /* blocks and running calls that refer to the queue */
-  guint n_recording; /* running calls that record an event on the queue; a call that makes the
-                        pool forget the queue waits for them */
+  guint n_refs; /* blocks and running calls that refer to the queue */
+  /* The number of running calls that record an event on the queue.  A call that makes the pool
+   * forget the queue waits for these calls. */
+  guint n_recording;
   gboolean is_known; /* it is in the pool's table */
-  /* TRUE if other queues need blocks of this queue's share.  The next call of the program that
-   * names this queue records events on it, so that the other queues can wait for these events
-   * and use the blocks. */
+  /* TRUE if other queues need blocks of this queue's share, the cached blocks that only this queue
+   * has used.  The next call of the program that names this queue records events on it, so that the
+   * other queues can wait for these events and use the blocks. */
   gboolean is_wanted;
   /* TRUE if the pool could not record an event on this queue when some of the queue's blocks
    * were freed.  The pool keeps a list of such queues; unrecorded_link is the link in that list. */
   gboolean has_unrecorded;
   GList unrecorded_link;
-  guint64 owner;   /* number by which a heap knows the queue, of the heap that last gave it
-                      memory; 0: none did */
-  TarnBins *bins;  /* owned: the queue's share; NULL: it never had blocks */
+  /* The queue's number in the heap from which the queue last got memory.  0 if the queue never got
+   * memory from a heap. */
+  guint64 owner;
+  TarnBins *bins;  /* owned: the queue's share; NULL if the queue never had blocks */
   TarnQueue *next; /* in the list of unreferenced queues */
 };
 
@@ -67,7 +69,7 @@ struct _TarnQueue
 typedef struct
 {
   TarnQueue *queue; /* a reference */
-  TarnEvent *event; /* a reference; NULL: none yet */
+  TarnEvent *event; /* a reference; NULL if no event is recorded yet */
 } TarnUse;
 
 /* The value of TarnBlock.share that means: the block joins no queue's share of cached blocks when
@@ -94,30 +96,33 @@ struct _TarnBlock
     TarnBlock *below; /* if cached, retired or vacant: the next block in its list */
   };
   gsize alloc_size; /* bytes of its memory */
-  /* The block's pool or direct allocator.  A direct allocator's block has a reference to it.  A
-   * pool's block has none, because TarnPool.active_blocks keeps the pool alive. */
+  /* The block's pool or direct allocator.  A block of a direct allocator has a reference to the
+   * allocator.  A block of a pool has no reference, because TarnPool.active_blocks keeps the pool
+   * alive. */
   TarnAllocator *source;
-  /* A TarnBlockState.  In a pool, the pool's lock guards the state; in a read section, the
-   * thread to which the block belongs writes it without the lock.  Without a pool, the state is
-   * atomic. */
+  /* A TarnBlockState.  Atomic if the block belongs to no pool.  If it belongs to a pool, the pool's
+   * lock guards the state, but a thread in a read section writes the state of its own block without
+   * the lock. */
   gint state;
-  guint32 bin;       /* pools only: index of the block's bin (is_hit, is_handed_on, is_away, number
-                        and share: pools only) */
-  guint n_uses;      /* number of queues that use it; 0: none is known */
-  guint8 exact : 1;  /* alloc_size is not its bin's size, so it is never cached */
-  guint8 is_hit : 1; /* the pool counted the latest request for it as a hit */
-  guint8 called_driver : 1; /* the pool called the driver for memory to serve that request */
-  guint8 is_unready : 1;    /* no queue has waited yet for the queue that makes it ready */
-  guint8 is_handed_on : 1;  /* the program moved it to its queue while it was in use */
+  /* The index of the block's bin.  This field and is_hit, is_handed_on, is_away, number and share
+   * are for blocks of pools only. */
+  guint32 bin;
+  guint n_uses;             /* number of queues that are known to use it */
+  guint8 exact : 1;         /* alloc_size is not its bin's size, so it is never cached */
+  guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
+  guint8 called_driver : 1; /* the pool called the driver to serve the latest request for it */
+  guint8 is_unready : 1;    /* no queue has waited yet for the commands that make it ready */
+  guint8 is_handed_on : 1;  /* the program moved it between queues while it was in use */
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
   /* TRUE if the memory is a heap's, and the heap assigns it to no queue, or to another queue
    * than the block's.  Then the pool can return the memory to the heap only when no queue uses
    * the block. */
   guint8 is_away : 1;
-  guint8 is_own;  /* atomic; TRUE: it is of its queue's arena (pool/arenas.c) */
+  guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* index in its chunk of structs; constant */
-  /* Handle of the queue whose share (its cached blocks) the block joins when it is freed.  NULL:
-   * the share of blocks that no queue uses.  TARN_NO_SHARE: no share. */
+  /* The handle of the queue whose share the block joins when it is freed.  (A queue's share: the
+   * cached blocks that only this queue has used.)  NULL if the block joins the blocks that no queue
+   * uses.  TARN_NO_SHARE if it joins no share. */
   gpointer share;
   union
   {
@@ -132,9 +137,9 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or a new or an arena's block
-                               whose struct was used before; or only one reference is left; or
-                               the pool cancels a free */
+    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or a new block or a block of an
+                               arena, whose struct may have been used before; or the last reference
+                               is released; or the pool cancels a free */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
              || before == TARN_BLOCK_ENDING;
@@ -170,9 +175,10 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
   block->state = (gint) state;
 }
 
-/* Returns the queue whose share (its cached blocks) a block joins when it is freed.  Returns the
- * handle of the queue if only one queue uses the block, the queue runs its commands in order, and
- * no event ends the use.  Returns NULL if no queue uses the block, otherwise TARN_NO_SHARE. */
+/* Returns the value of TarnBlock.share for a block.  It is the handle of the queue whose share of
+ * cached blocks the block joins when it is freed, if only one queue uses the block, the queue runs
+ * its commands in order, and no event ends the use.  It is NULL if no queue uses the block.  It is
+ * TARN_NO_SHARE in all other cases, and for a block that is never cached. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {
@@ -211,9 +217,12 @@ void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_direct_ref_block (TarnBlock *block);
 
-/* Add a reference to a block to a table, and remove one.  The table counts references beyond the
- * block's first.  The caller holds the table's lock. _tarn_block_drop_reference () returns FALSE if
- * the table has no reference to the block. */
+/* Count references to blocks in the table @shared.  A block that has one reference is not in the
+ * table.  For a block with more references, the table has the number of references minus 1.
+ *
+ * _tarn_block_count_reference () adds 1 to a block's number.  _tarn_block_drop_reference ()
+ * subtracts 1, and returns TRUE; if the block is not in the table, it returns FALSE.  The caller
+ * holds the table's lock. */
 void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
 gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 

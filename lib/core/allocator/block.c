@@ -66,9 +66,9 @@ _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block)
   return n > 0;
 }
 
-/* A table of the blocks without a pool that have several references (state SHARED).  For each,
- * it has the number of references beyond the first.  TarnBlocks.shared is the same table for a
- * pool. */
+/* A table of the blocks without a pool that have several references (state SHARED).  For each
+ * block, the table has the number of references minus 1.  The blocks of a pool are in a table of
+ * the same kind, TarnBlocks.shared. */
 static TarnMutex shared_lock = TARN_MUTEX_INIT;
 static GHashTable *shared_blocks;
 
@@ -102,8 +102,8 @@ drop_direct_reference (TarnBlock *block)
 
 /* Marks a block without a pool as RETIRED, so that the caller can free its memory, and returns
  * TRUE.  If the block has several references, only drops one, and returns FALSE.  If the block was
- * freed before, logs a message, and returns FALSE.  In that case the struct itself may be freed
- * memory; malloc usually leaves the state in such memory intact. */
+ * freed before, logs a message, and returns FALSE.  The struct of a block that was freed may be in
+ * freed memory; malloc usually leaves the state in such memory intact. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

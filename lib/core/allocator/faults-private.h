@@ -18,8 +18,9 @@ void _tarn_faults_from_environment (void);
  * fault injection makes the request fail. */
 gboolean _tarn_fault_admit (const TarnAllocator *allocator, gsize size, GError **error);
 
-/* Subtracts the bytes of a request that _tarn_fault_admit () counted.  Call this if the backend
- * refused the request, or after it has freed the request's memory. */
+/* Subtracts the bytes of a request from the number of bytes in use, to which _tarn_fault_admit ()
+ * added them.  Call this if the backend refused the request, or after it has freed the request's
+ * memory. */
 void _tarn_fault_settle (gsize size);
 
 /* Adds a finding of TARN_DEBUG, a mistake or leak of the program, to the file that the variable

@@ -231,8 +231,8 @@ find_fault (guint64 number, gsize size)
   return NULL;
 }
 
-/* Adds @size to the number of bytes that the process has.  Returns FALSE, and adds nothing, if the
- * sum would exceed the entry budget= of TARN_FAULTS. */
+/* Adds @size to the number of bytes that the process has from backends.  Returns FALSE, and adds
+ * nothing, if the sum would exceed the value of budget= in TARN_FAULTS. */
 static gboolean
 take_bytes (gsize size)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The registry: a list of all allocators of the process, which recordings and snapshots
- * describe. */
+ * The registry: a list of all allocators of the process.  Recordings and snapshots describe these
+ * allocators. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -32,7 +32,8 @@ thaw (TarnAllocator *allocator)
 }
 
 /* Writes an allocator's state to the recording, if one is running.  Turns tracing of the
- * allocator's blocks on if anything needs it now, such as the recording, else off. */
+ * allocator's blocks on if something needs tracing now, such as the recording.  Otherwise turns
+ * tracing off. */
 static void
 describe (TarnAllocator *allocator)
 {
@@ -60,9 +61,9 @@ report_all (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Adds an allocator to the registry.  The caller has set all other fields of the allocator.  Does
- * nothing in a child of fork (), because another thread may have held the registry's lock when the
- * process forked.  A child frees no allocator, so it removes none from the registry either. */
+/* Adds an allocator to the registry.  The caller has set all fields except id and registry_link.
+ * Does nothing in a child of fork (), because another thread may have held the registry's lock
+ * when the process forked.  A child frees no allocator, so it removes none either. */
 void
 _tarn_allocator_publish (TarnAllocator *allocator)
 {
@@ -98,8 +99,8 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Writes the state of all allocators to the recording, if one is running, and turns tracing of
- * their blocks on or off, like describe ().  Holds the registry's lock, so that no allocator is
+/* Writes the state of all allocators to the recording, if one is running.  Turns tracing of blocks
+ * on or off in each allocator, as needed now.  Holds the registry's lock, so that no allocator is
  * made or freed meanwhile. */
 void
 _tarn_allocators_describe (void)
@@ -110,7 +111,8 @@ _tarn_allocators_describe (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Turns tracing of blocks on in all allocators if anything needs it now, else off. */
+/* Turns tracing of blocks in all allocators on if something needs tracing now, such as a
+ * recording.  Otherwise turns tracing off. */
 void
 _tarn_allocators_open_anew (void)
 {

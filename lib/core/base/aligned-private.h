@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates structs whose cache lines no other data may share, because another thread writes
- * that data. */
+ * Allocates structs that share no cache line with other data.  So writes to a struct do not slow
+ * down threads that use other data (false sharing). */
 
 #ifndef TARN_ALIGNED_PRIVATE_H
 #define TARN_ALIGNED_PRIVATE_H
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TARN_CACHE_LINE: bytes of a cache line.  TARN_CACHE_LINES: the bytes by which data of different
- * threads must be apart if they write it all the time.  That is two lines, because processors fetch
- * lines in pairs. */
+/* TARN_CACHE_LINE: the number of bytes of a cache line.  TARN_CACHE_LINES: the number of bytes by
+ * which data must be apart if different threads write the data all the time.  These are two lines,
+ * because processors fetch lines in pairs. */
 #define TARN_CACHE_LINE 64
 #define TARN_CACHE_LINES 128
 

@@ -16,13 +16,13 @@
 /* The number of times that a pool or heap looks for unused memory during TARN_USUAL_IDLE_TIME. */
 #define TARN_LOOKS 8
 
-/* The function that replaces the system's clock, set by tarn_clock_set () or by the recorder.
- * NULL: the system's clock. */
+/* The function that replaces the system's clock, set by tarn_clock_set () or by the recorder.  NULL
+ * if no function replaces the system's clock. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
-/* Sets the clock of the recorder, which writes a recording of the program's requests.  While the
- * recorder writes events, Tarn's clock shows the times of these events, so a later replay of the
- * recording sees the same times. */
+/* Sets the function that replaces the system's clock while the recorder writes a recording of the
+ * program's requests; NULL ends the replacement.  The function returns the times of recorded
+ * events, so a later replay of the recording sees the same times. */
 void _tarn_clock_set_recorder (TarnClockFunc func);
 
 /* Returns the microseconds since a fixed moment, exact to a few milliseconds. */

@@ -10,8 +10,8 @@
 
 TarnClockFunc _tarn_clock_func;
 
-/* Both are replacements of the system's clock. _tarn_clock_func is program_func if that is not
- * NULL, otherwise recorder_func. */
+/* program_func and recorder_func are functions that replace the system's clock. _tarn_clock_func is
+ * program_func if that is not NULL. Otherwise it is recorder_func. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnClockFunc program_func, recorder_func; /* NULL: not set */
 

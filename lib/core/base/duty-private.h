@@ -12,22 +12,22 @@
  * threads, and no chain is a circle.  A thread that must not wait fails, or continues without
  * the result.
  *
- * The rank of a duty depends first on the level of its allocator in the stack of allocators,
- * then on the kind of duty.  A direct allocator has level 0, unless it names an allocator below
- * it (TarnAllocatorOps.below).  Any other allocator has the level of its upstream, the allocator
- * below it, plus 1. */
+ * The rank of a duty depends first on the level of the allocator in the stack of allocators, then
+ * on the kind of duty.  An allocator without an allocator below has level 0.  Any other allocator
+ * has the level of the allocator below, plus 1.  The allocator below is the upstream of a pool or
+ * heap, or the allocator that a direct allocator names (TarnAllocatorOps.below). */
 
 #ifndef TARN_DUTY_PRIVATE_H
 #define TARN_DUTY_PRIVATE_H
 
 #include <glib.h>
 
-/* The highest level of an allocator in a stack of allocators.  Allocators above this level count as
- * being on it. */
+/* The highest level of an allocator in a stack of allocators.  A higher allocator counts as being
+ * on this level. */
 #define TARN_MAX_LEVEL 15
 
-/* The kinds of duties that a thread can have for an allocator (a call for which other threads may
- * wait).  The kind with the lowest rank is first. */
+/* The kinds of duties.  A duty is a call that a thread makes for an allocator, and for whose end
+ * other threads may wait.  The kinds are sorted by rank, the lowest rank first. */
 typedef enum
 {
   TARN_DUTY_GIVE_BACK, /* returns memory upstream */
@@ -36,7 +36,7 @@ typedef enum
   TARN_N_DUTIES
 } TarnDuty;
 
-/* The calling thread's number of duties of each rank. */
+/* For each rank, the number of duties of this rank that the calling thread has. */
 extern _Thread_local guint _tarn_duties[(TARN_MAX_LEVEL + 1) * TARN_N_DUTIES]
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 
@@ -59,8 +59,9 @@ _tarn_duty_end (guint level, TarnDuty duty)
   _tarn_duties[_tarn_duty_get_rank (level, duty)]--;
 }
 
-/* Returns TRUE if the calling thread may wait until other threads have ended their duties of this
- * kind, for an allocator of this level. */
+/* Returns TRUE if the calling thread may wait until duties of other threads have ended.  (A duty is
+ * a call for whose end other threads may wait.)  @level, @duty: the level of the duties' allocator,
+ * and the kind of the duties. */
 static inline gboolean
 _tarn_may_await (guint level, TarnDuty duty)
 {

@@ -15,9 +15,9 @@
 
 gboolean _tarn_is_forked = FALSE;
 
-/* Marks this process as a child of fork ().  Takes the record from the child's only thread
- * (thread-private.h), and with it the thread's caches of pools.  Without a cache, no request can be
- * a cache hit, so the code for hits need not check for fork (). */
+/* Marks this process as a child of fork ().  Separates the child's only thread from its record
+ * (thread-private.h), so that the thread has no caches of pools any more.  Without a cache, no
+ * request can be a cache hit, so the code for hits need not check for fork (). */
 static void
 in_child (void)
 {

@@ -14,8 +14,8 @@ typedef struct
   gboolean has_items; /* the innermost open object or array has an item */
 } TarnJson;
 
-/* Open and close an object or array.  @name: the member's name if the parent is an object, without
- * characters that JSON escapes; NULL for an item of an array, and for the outermost value.
+/* Open and close an object or array.  @name: the member's name if the parent is an object; it has
+ * no characters that JSON escapes.  NULL if the parent is an array, or if there is no parent.
  * @opening: '{' or '['.  @closing: '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);

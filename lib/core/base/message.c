@@ -6,7 +6,7 @@
 
 #include "base/message-private.h"
 
-/* The calling thread's holds and messages. */
+/* The number of nested _tarn_messages_hold () calls of this thread, and its held messages. */
 static _Thread_local guint n_holds;
 static _Thread_local GSList *held; /* texts, the latest first */
 

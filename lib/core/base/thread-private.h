@@ -23,14 +23,15 @@
  *
  * There are three kinds of visits.  When a writer opens a door, it decides which kinds may enter.
  * In a plain visit, the reader relies on the writer's membarrier.  In a fenced visit, the reader
- * stores its counter with an exchange, which is a fence.  Readers need this if the kernel has no
- * membarrier or begins to refuse it, and under ThreadSanitizer, which does not support fences.  In
- * a traced visit, which is fenced too, the reader also records or counts the request.
+ * stores its counter with an exchange, which is a fence.  Readers need fenced visits if the kernel
+ * has no membarrier or begins to refuse it, and under ThreadSanitizer, which does not support
+ * separate fences.  In a traced visit, which is fenced too, the reader also records or counts its
+ * request.
  *
  * Code in a read section must not wait for any thread except other readers, because a writer waits
- * for the reader.  It must not begin a second visit, because that would make the thread's only
- * counter even.  It may read the state of further doors instead, because their writers wait for the
- * same counter. */
+ * for the reader.  The code must not begin a second visit, because that would make the thread's
+ * only counter even.  Instead, to enter a second door, the code only reads the state of this
+ * door, because the door's writers wait for the same counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -38,8 +39,8 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* Tarn's own G_LIKELY and G_UNLIKELY.  GLib's store the condition in a variable first, so the
- * compiler cannot predict the parts of a condition such as a && b. */
+/* Tarn's own G_LIKELY and G_UNLIKELY.  GLib's macros store the condition in a variable first, so
+ * the compiler cannot predict the parts of a condition such as a && b. */
 #define TARN_LIKELY(condition) __builtin_expect (!!(condition), 1)
 #define TARN_UNLIKELY(condition) __builtin_expect (!!(condition), 0)
 
@@ -60,38 +61,41 @@ typedef struct _TarnThread TarnThread;
  * forbidden. */
 struct _TarnThread
 {
-  guint visits;      /* atomic; only this thread writes it; odd: the thread is in a read section,
-                        or enters one */
+  /* Atomic: the thread's counter of visits (read sections).  It is odd if the thread is in a read
+   * section, or is entering one.  Only this thread writes the counter. */
+  guint visits;
   guint number;      /* constant; counts from 0 */
   gboolean is_taken; /* TRUE if a living thread has the record; only that thread uses this field */
 
-  /* Links of this record in its list: that of the living threads, or that of the records that ended
-   * threads have left.  The list's lock guards them. */
+  /* Links of this record in its list, either the list of living threads, or the list of records
+   * that ended threads have left.  The list's lock guards the links. */
   TarnThread *next;
-  TarnThread **link; /* in the list of living threads only: address of the pointer to this record */
+  TarnThread **link; /* in the list of living threads only: the address of the pointer that points
+                        to this record */
 
-  /* The data that pools keep for this thread, such as caches.  The index is the pool's slot
-   * (_tarn_threads_take_slot ()).  This thread reads the
-   * array without a lock.  Writes are
-   * guarded by the lock of the records: this thread writes, or a thread that clears the slot of a
-   * pool which nobody calls any more. */
+  /* The items that pools keep for this thread, such as caches.  The index of a pool's item is the
+   * pool's slot (_tarn_threads_take_slot ()).  This thread reads the array without a lock.  A
+   * thread that writes to the array holds the lock of the records.  It is either this thread, or a
+   * thread that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
 
   /* Fields of the recorder (record/), used only by this thread.  When the thread ends, all are
    * reset except the stream. */
-  guint64 system_number; /* number from the system; 0: not read yet */
+  guint64 system_number; /* number from the system; 0 if not read yet */
   struct _TarnStream *stream;
-  gint64 step_time; /* time of the thread's latest event that counts as a step (record/stream.c);
-                       0: none */
-  GArray *tags;     /* the thread's stack of tags, guint32 each, the latest last; NULL: it never
-                       had one */
+  /* The time of the thread's latest event that counts as a step, a recorded call of the program
+   * (record/stream.c).  0 if there was no such event. */
+  gint64 step_time;
+  /* The thread's stack of tags (the program's names for requests): an array of guint32, the latest
+   * tag last.  NULL if the thread never had a tag. */
+  GArray *tags;
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The calling thread's record, never NULL.  Points to _tarn_no_thread if the thread has not
  * registered, and to _tarn_ended_thread if the thread is ending and has given up its record.
  * These two records have no items and so no caches, so the code for cache hits need not check
- * for them. */
+ * for these records. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility ("hidden")));
@@ -101,9 +105,11 @@ typedef enum
   TARN_DOOR_OPEN,            /* open to all visits that are not traced */
   TARN_DOOR_CLOSED,          /* closed to all visits */
   TARN_DOOR_OPEN_WITH_FENCE, /* open to fenced visits only, because there is no membarrier */
-  TARN_DOOR_OPEN_WATCHED,    /* open to fenced visits only, so that every thread takes the slow
-                                path; the fast path neither indexes nor redirects blocks */
-  TARN_DOOR_OPEN_FOLLOWED /* open to traced visits only, so that every thread takes the slow path */
+  /* Open to fenced visits only, so that every request takes the slow path.  There, the pool can
+   * add blocks to its index, or let another pool serve the request (redirect). */
+  TARN_DOOR_OPEN_WATCHED,
+  /* Open to traced visits only: the reader also records or counts its request. */
+  TARN_DOOR_OPEN_FOLLOWED
 } TarnDoorState;
 
 typedef gint TarnDoor; /* atomic: TarnDoorState */
@@ -114,8 +120,8 @@ TarnThread *_tarn_thread_register (void);
  * the program runs there. */
 GThread *_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error);
 
-/* The type of functions that free an item which a pool keeps with a thread.  The thread calls the
- * function when it ends, and holds the lock of the threads' records meanwhile. */
+/* The type of functions that free an item which a pool keeps with a thread.  When the thread ends,
+ * it holds the lock of the threads' records and calls this function. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
 guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
@@ -133,9 +139,8 @@ _tarn_thread_self (void)
   return TARN_LIKELY (thread->is_taken) ? thread : _tarn_thread_register ();
 }
 
-/* Ends a read section (a visit).  @visit: the odd number of this
- * visit, the present value of thread->visits.  The caller passes it so that the processor need not
- * load a value that the thread has just stored. */
+/* Ends a read section (a visit).  @visit: the odd number of this visit. thread->visits has the same
+ * number, but loading it right after the store would take time. */
 static inline void
 _tarn_thread_end_visit (TarnThread *thread, guint visit)
 {
@@ -150,8 +155,8 @@ gboolean _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, co
 
 /* Begins a plain visit, the cheapest kind of read section.  Returns TRUE if the thread is in the
  * read section now; then it calls _tarn_thread_end_visit () later.  Returns FALSE if the door (the
- * lock for read sections) is closed, or allows no plain visits.  The caller finds out which on its
- * slow path. */
+ * lock for read sections) is closed, or allows no plain visits.  The caller's slow path finds out
+ * which of the two is the reason. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -167,9 +172,10 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a read section: a traced visit if @is_followed, otherwise a plain visit, or a fenced one
- * if the door allows no plain one.  Returns TRUE if the thread is in the read section now; then it
- * calls _tarn_thread_leave () later. */
+/* Begins a read section.  If @is_followed is TRUE, begins a traced visit.  Otherwise begins a plain
+ * visit, or a fenced visit if the door (the lock for read sections) allows no plain visit.  Returns
+ * TRUE if the thread is in the read section now; then the thread calls _tarn_thread_leave ()
+ * later. */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {
@@ -202,8 +208,8 @@ _tarn_door_needs_fence (const TarnDoor *door)
   return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
-/* Returns TRUE if a door allows no plain visits, the cheapest kind of read section.  Then the
- * caller checks which kinds it allows. */
+/* Returns TRUE if a door (the lock for read sections) allows no plain visits, the cheapest kind of
+ * read section.  Then the caller checks which kinds the door allows. */
 static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
@@ -225,9 +231,9 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Returns TRUE if a door is open.  For a caller that is in no read section, but holds a lock which
- * writers take before they close the door.  The caller sees all that was written before the door
- * was opened. */
+/* Returns TRUE if a door (the lock for read sections) is open.  Call this outside read sections,
+ * and hold a lock which writers take before they close the door.  If the door is open, the caller
+ * sees all that was written before the door was opened. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

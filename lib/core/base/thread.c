@@ -30,19 +30,19 @@
 _Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
 TarnThread _tarn_no_thread, _tarn_ended_thread;
 
-/* Guards the threads' records, and the slots of pools in them.  A thread takes this lock before the
- * lock of a pool. */
+/* Guards the threads' records, and the slots that pools have in the records.  A thread takes this
+ * lock before the lock of a pool. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnThread *left_threads; /* records that ended threads have left; linked by next */
 static guint n_threads;          /* number of all records */
-static GArray *end_funcs;        /* of TarnThreadEndFunc, one for each slot; NULL: no slot was ever
-                                    taken */
-static GArray *free_slots;       /* guint each; made together with end_funcs */
+/* An array of TarnThreadEndFunc, one function for each slot.  NULL if no slot was ever taken. */
+static GArray *end_funcs;
+static GArray *free_slots; /* guint each; made together with end_funcs */
 
-/* Guards the list of living threads.  A thread that reads the list holds this lock or the one
- * above; a thread that changes the list holds both.  A thread that closes a door, the lock for read
- * sections, takes this lock after the locks of pools and memos.  While a thread holds this lock, it
- * takes no other. */
+/* Guards the list of living threads.  A thread that reads the list holds this lock, or the lock of
+ * the threads' records.  A thread that changes the list holds both locks.  A thread that closes a
+ * door, the lock for read sections, takes this lock after the locks of pools and memos.  While a
+ * thread holds this lock, it takes no other lock. */
 static TarnMutex living_lock = TARN_MUTEX_INIT;
 static TarnThread *living_threads; /* linked by next */
 
@@ -170,8 +170,8 @@ _tarn_threads_take_slot (TarnThreadEndFunc at_end)
   return slot;
 }
 
-/* Frees a slot, in which threads keep items for one pool.  Afterwards no thread has an item there,
- * and no TarnThreadEndFunc of an ended thread is still running for the slot. */
+/* Frees a slot, in which threads keep items for one pool.  Afterwards no thread has an item in the
+ * slot, and no TarnThreadEndFunc of an ended thread is still running for the slot. */
 void
 _tarn_threads_give_slot (guint slot)
 {
@@ -203,16 +203,17 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
-/* A writer that waits for a reader to leave its read section first yields the processor this many
- * times, and then sleeps between its checks. */
+/* The number of times that a writer yields the processor while it waits for a reader to leave its
+ * read section.  After that, the writer sleeps between its checks. */
 #define N_YIELDS 20
 
-/* The microseconds after which every store of a processor is visible to all other processors.  This
- * is a thousand times the longest delay that is known of any processor. */
+/* A time in microseconds after which the other processors see every earlier store of a processor.
+ * This is a thousand times the longest delay of a store that is known of any processor. */
 #define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-static gboolean membarrier_is_gone; /* atomic; TRUE: the kernel refuses membarrier now, although
-                                       it worked at first, as in a sandbox */
+/* Atomic: TRUE if the kernel refuses membarrier now, although membarrier worked at first.  This
+ * happens if the program enters a sandbox. */
+static gboolean membarrier_is_gone;
 
 /* Returns TRUE if membarrier works.  The first call registers the process for membarrier with the
  * kernel.  Returns FALSE under ThreadSanitizer, which does not support fences; instead, all loads
@@ -232,11 +233,12 @@ has_membarrier (void)
 #endif
 }
 
-/* Moves this thread to each processor that it may use, in turn, as a substitute for membarrier.
- * Afterwards every reader has executed a full fence.  Either it ran on the processor to which this
- * thread moved, so this thread preempted it; or it had moved to another processor before, for which
- * the kernel had to switch it out.  Returns FALSE if this thread could not run on one of the
- * processors. */
+/* Moves this thread to each processor that it may use, one after another, as a substitute for
+ * membarrier.  Afterwards every reader has executed a full fence, because a processor executes a
+ * fence when the kernel switches threads.  If a reader ran on a processor to which this thread
+ * moved, the kernel switched from the reader to this thread.  If a reader moved to another
+ * processor before, the kernel had to switch from the reader then.  Returns FALSE if this thread
+ * could not run on one of the processors. */
 static gboolean
 visit_processors (void)
 {
@@ -259,15 +261,17 @@ visit_processors (void)
 #endif
 }
 
-/* Makes every reader execute a fence after all stores of this thread.  If the kernel begins to
- * refuse membarrier, doors (the locks for read sections) that are opened later allow only fenced
- * visits, in which the reader executes the fence itself.  Doors that are open to plain visits at
- * that moment still have to be closed, so this function uses two substitutes.
+/* Makes every reader execute a fence after all stores of this thread, usually by membarrier.
  *
- * The first is visit_processors ().  The second is to wait.  No architecture limits the time for
- * which a processor may delay a store.  But no processor is known to delay a store for more than
- * some microseconds while it runs, and a processor that switches to another thread executes a
- * fence. */
+ * If the kernel begins to refuse membarrier, this function uses substitutes.  It needs them only
+ * for doors (the locks for read sections) that were opened before the refusal, because their
+ * readers may rely on the writer's membarrier.  A door that is opened after the refusal allows only
+ * read sections in which the reader executes the fence itself.
+ *
+ * The first substitute is visit_processors ().  If it fails, this function waits for STORING_TIME.
+ * This is enough in practice: a processor executes a fence when it switches to another thread, and
+ * a processor that does not switch delays a store by some microseconds at most.  No architecture
+ * guarantees such a maximum, but no processor is known that exceeds it. */
 static void
 fence_readers (void)
 {
@@ -278,8 +282,8 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Marks this thread as a reader with a fenced store, and returns the door's state.  If the door is
- * not closed, the thread is in a read section now. */
+/* Marks this thread as a reader by a store that is also a fence, and returns the door's state.  If
+ * the door is not closed, the thread is in a read section now. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -288,7 +292,9 @@ begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_SEQ_CST);
 }
 
-/* Begins a fenced visit, a read section.  Returns TRUE if the thread is in the read section now. */
+/* Begins a fenced visit, a read section in which the reader executes a fence.  Returns TRUE if the
+ * thread is in the read section now.  Returns FALSE if the door (the lock for read sections) is
+ * closed, or allows only traced visits. */
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -300,8 +306,9 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
   return FALSE;
 }
 
-/* Begins a traced visit, a read section with a fence.  Returns TRUE if the thread is in the read
- * section now. */
+/* Begins a traced visit, a read section in which the reader executes a fence, and also records or
+ * counts its request.  Returns TRUE if the thread is in the read section now.  Returns FALSE if the
+ * door (the lock for read sections) does not allow traced visits. */
 gboolean
 _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -329,8 +336,8 @@ _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnD
 
 /* Waits until another thread has left the read section in which it is now, if it is in one.  The
  * thread may enter another read section meanwhile, but not through the door that the caller has
- * closed.  Sleeps after some yields, because the other thread may need this very processor, and may
- * have a lower priority. */
+ * closed.  Yields the processor a few times, then sleeps, because the other thread may need this
+ * very processor, and a yield does not give the processor to a thread of lower priority. */
 static void
 await_thread (const TarnThread *thread)
 {
@@ -344,9 +351,9 @@ await_thread (const TarnThread *thread)
       g_usleep (MIN (10 * (round - N_YIELDS), 1000));
 }
 
-/* Waits until each other thread has left its current read section.  A thread that registers
- * meanwhile needs no wait: it takes the list's lock after this function has released it, and so
- * sees all that was stored before, including that the door is closed. */
+/* Waits until each other thread has left its current read section.  Holds the lock of the list of
+ * living threads.  A thread that registers meanwhile takes this lock later.  So it sees all earlier
+ * stores, also that the door is closed, and this function need not wait for it. */
 static void
 await_threads (void)
 {
@@ -359,9 +366,9 @@ await_threads (void)
   _tarn_mutex_unlock (&living_lock);
 }
 
-/* Returns TRUE if the process has other threads that may be in a read section.  A thread that
- * registers later takes the list's lock after this function has released it, and so sees all that
- * was stored before. */
+/* Returns TRUE if the process has other threads that may be in a read section.  This function holds
+ * the lock of the list of living threads.  A thread that registers afterwards takes this lock
+ * later, and so sees all earlier stores. */
 static gboolean
 has_others (void)
 {
@@ -390,22 +397,24 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Opens a door to traced visits only: readers that also record or count the request.  Threads that
- * enter see all that was written before. */
+/* Opens a door to traced visits only, in which the reader also records or counts its request.  A
+ * reader that enters sees all that was written before the door was opened. */
 void
 _tarn_door_open_followed (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to fenced visits only, so that every thread takes the slow path. */
+/* Opens a door to fenced visits only (the reader executes a fence), so all threads take the slow
+ * path. */
 void
 _tarn_door_open_watched (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_WATCHED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to plain visits, or to fenced ones if the kernel has no membarrier.  A thread that
+/* Opens a door to plain visits, the cheapest kind of read section.  If the kernel has no
+ * membarrier, opens it to fenced visits, in which the reader executes a fence.  A thread that
  * enters sees all that was written while the door was closed. */
 void
 _tarn_door_open (TarnDoor *door)

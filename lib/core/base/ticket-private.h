@@ -22,10 +22,11 @@ typedef struct
 {
   TarnTicket *oldest;
   TarnTicket *newest;
-  guint64 last;    /* serial of the latest call that has begun */
-  guint64 ended;   /* number of finished calls that did something */
-  guint n_waiting; /* number of threads that wait; if 0, a call that ends needs no broadcast,
-                      which is a system call */
+  guint64 last;  /* serial of the latest call that has begun */
+  guint64 ended; /* number of finished calls that did something */
+  /* The number of threads that wait.  If it is 0, a call that ends makes no broadcast, which would
+   * be a system call. */
+  guint n_waiting;
   TarnCond changed;
 } TarnTickets;
 
@@ -40,8 +41,9 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
-/* Removes a call that has ended from the list, and wakes all threads that wait; each checks its
- * condition again.  @has_done: TRUE if the call did something, such as free memory. */
+/* Removes a call that has ended from the list, and wakes all waiting threads.  Each of these
+ * threads then checks if it must still wait.  @has_done: TRUE if the call did something, such as
+ * free memory. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {
@@ -53,7 +55,7 @@ _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
     _tarn_cond_broadcast (&tickets->changed);
 }
 
-/* Waits until any call in the list ends.  @lock guards the list; the caller holds it. */
+/* Waits until one of the calls in the list ends.  @lock guards the list; the caller holds it. */
 static inline void
 _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
 {

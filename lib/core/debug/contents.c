@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Functions of TARN_DEBUG that fill memory with a byte, or find the bytes in memory that differ
- * from an expected byte.  They call the backend. */
+ * Fills memory with a byte, and finds bytes that differ from an expected byte.  These functions
+ * call the backend.  They serve the checks that TARN_DEBUG turns on (debug-private.h). */
 
 #include "debug/debug-private.h"
 
@@ -10,8 +10,8 @@
 
 #define CHUNK ((gsize) 1 << 20)
 
-/* The smallest number of bytes in which the device searches for a changed byte.  With fewer bytes,
- * it is faster if the host reads and compares them. */
+/* The device searches a range of memory for a changed byte if the range has at least this many
+ * bytes.  The host reads and compares a smaller range, because that is faster. */
 #define LEAST_FOUND ((gsize) 16 << 10)
 
 gboolean
@@ -21,8 +21,9 @@ _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, g
   return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
-/* Compares bytes that the host has read with the expected byte, and extends the range @change by
- * the bytes that differ.  @offset: the offset of @bytes in the memory that is checked. */
+/* Compares bytes that the host has read with the expected byte, and extends @change, the range of
+ * changed bytes, by those that differ.  @offset: the offset of @bytes in the memory that is
+ * checked. */
 static void
 compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
                TarnContentsChange *change)

@@ -6,9 +6,9 @@
  *
  *     settings.c        reads the value of TARN_DEBUG
  *     guarded.c         an allocator that Tarn puts between a pool and its upstream allocator
- *     guarded-queues.c  functions of that allocator for queues; they call the backend's
+ *     guarded-queues.c  the queue functions of that allocator
  *     guards.c          the guards around a block in use
- *     quarantine.c      freed blocks, before their memory is returned upstream
+ *     quarantine.c      keeps freed blocks for a while, and then returns their memory upstream
  *     gaps.c            blocks that are followed by unmapped addresses
  *     dying.c           checks guards that the host can read when a signal ends the program
  *     contents.c        fills and compares memory through the backend
@@ -24,8 +24,8 @@
  *     margin | user's part: the bytes asked for | rest | margin
  *
  * While the block is in use, the margins and the rest (the guards) are filled with the guard byte.
- * The user's part is filled with the poison byte (the setting "poison") when the block is allocated
- * and again when it is freed. */
+ * If the setting "poison" is on, Tarn fills the user's part with the poison byte when the block is
+ * allocated, and again when it is freed. */
 
 #ifndef TARN_DEBUG_PRIVATE_H
 #define TARN_DEBUG_PRIVATE_H
@@ -34,8 +34,8 @@
 #include "common/debug-words-private.h"
 #include "common/lock-private.h"
 
-/* The byte with which Tarn fills memory that has no valid contents.  With all bits set, a
- * floating-point number of any type is a NaN. */
+/* The byte with which Tarn fills memory that has no valid contents.  All bits of the byte are set,
+ * so a floating-point number of any type in such memory is a NaN. */
 #define TARN_DEBUG_POISON_BYTE 0xff
 #define TARN_DEBUG_GUARD_BYTE 0xbd
 
@@ -43,9 +43,9 @@
 
 /* Returns the settings of the variable TARN_DEBUG, for pools that have no settings of their own. */
 const TarnDebugSettings *_tarn_debug_get_settings (void);
-/* Reads the debug settings of a pool.  @text: TarnPoolOptions.debug, which has the syntax of
- * TARN_DEBUG; if NULL, the pool gets the settings of the variable TARN_DEBUG.  Returns FALSE with
- * an error if a word of @text is wrong. */
+/* Reads the debug settings of a pool from @text, the option TarnPoolOptions.debug, which has the
+ * syntax of TARN_DEBUG.  If @text is NULL, the pool gets the settings of the variable TARN_DEBUG.
+ * Returns FALSE with an error if a word of @text is wrong. */
 gboolean _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error);
 
 /* Returns N if a pool checks its invariants at each Nth request; 0 if it never checks them. */
@@ -63,25 +63,28 @@ typedef struct
 {
   TarnMemory memory, whole; /* the user's part, and the whole memory, from upstream */
   gsize size, whole_size;   /* bytes */
-  gsize alignment;          /* alignment of the user's part, as requested; 0: the default */
-  gsize margin;             /* bytes before the user's part; 0: the block has no guards */
+  gsize alignment;          /* requested alignment of the user's part; 0 for the default */
+  gsize margin;             /* bytes before the user's part; 0 if the block has no guards */
   /* TRUE if Tarn could not fill the guards, because a stream was being captured. */
   gboolean is_unguarded;
-  /* TRUE if Tarn has reported that the guards were overwritten.  The lock guards this field. */
+  /* TRUE if Tarn has reported that the guards were overwritten.  TarnGuarded.lock guards this
+   * field. */
   gboolean is_said;
-  gconstpointer host;  /* address at which the host reads whole; NULL: it cannot */
+  gconstpointer host;  /* address at which the host can read @whole; NULL if it cannot */
   TarnDyingSlot *slot; /* nullable */
-  gboolean has_gap;    /* TRUE: unmapped addresses follow (gaps.c), and backing is set */
+  /* TRUE if unmapped addresses follow the block (gaps.c).  If so, @backing is the block's physical
+   * memory. */
+  gboolean has_gap;
   TarnMemory backing;
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread; /* freed_thread 0: not freed yet */
-  gboolean is_freed;                 /* TRUE: the block is in quarantine */
+  guint32 freed_stack, freed_thread; /* freed_thread is 0 until the block is freed */
+  gboolean is_freed;                 /* TRUE if the block is in quarantine */
   /* TRUE if the program has freed the block, but the block's memory cannot be returned upstream,
    * because Tarn does not know that all commands that use it are done. */
   gboolean is_stuck;
   GList link;       /* in TarnGuarded.quarantine */
-  guint n_looks;    /* number of threads that are reading the memory, without the lock */
-  gboolean is_left; /* TRUE: the last thread that reads the memory has to free the block */
+  guint n_looks;    /* number of threads that are reading the memory without the lock */
+  gboolean is_left; /* TRUE if the last thread that reads the memory has to free the block */
 } TarnDebugBlock;
 
 /* The allocator that Tarn puts between a debugged pool and its upstream allocator.
@@ -91,23 +94,24 @@ typedef struct
  * - The table @blocks has each block that is in use or in quarantine.  The key is the address of
  *   the user's part.
  * - The queue @quarantine has the blocks in quarantine, the oldest first.
- * - If a block is freed while another thread is reading it, it stays in the table until the last
- *   reader has finished.
+ * - If the program frees a block while a thread is reading the block for a check, the block stays
+ *   in the table until the last of its readers has finished.
  *
- * A thread that frees a block never waits for a thread that is reading it.  The reader's backend
- * may wait for commands, and these commands may wait for the freeing thread, so waiting for the
- * reader could deadlock. */
+ * A thread that frees a block never waits for a reader of the block, because that could deadlock.
+ * In the backend, the reader may wait for commands, and these commands may wait for something that
+ * the freeing thread does later. */
 typedef struct
 {
   TarnAllocator *self;   /* the TarnAllocator whose user_data is this struct */
   TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
-  TarnAllocator *below;  /* the source of memory: given, or given's direct allocator */
+  TarnAllocator *below;  /* allocates the memory: @given, or the direct allocator of @given */
   TarnAllocator *direct; /* direct allocator of given: calls the backend's functions */
   gchar *label;          /* for messages */
   TarnDebugSettings settings;
-  /* Bytes of guards before and after each block if memory is not short; 0: no guards. */
+  /* Bytes of guards before and after each block, 0 if there are none.  If memory is short, Tarn
+   * allocates blocks without guards. */
   gsize margin;
-  gboolean has_contents; /* TRUE: the backend can read and fill memory */
+  gboolean has_contents; /* TRUE if the backend can read and fill memory */
   GList all_link;        /* in the list of leaks.c, under its lock */
 
   TarnMutex lock;
@@ -115,27 +119,30 @@ typedef struct
   GQueue quarantine;  /* of TarnDebugBlock */
   gsize quarantined_bytes;
   gsize taken_bytes;     /* bytes of all blocks, also of those that are being allocated */
-  gsize limit_bytes;     /* largest allowed taken_bytes; 0: no limit */
-  gboolean has_ended;    /* TRUE: the pool has ended */
-  gint shows_host;       /* atomic: whether the host sees what devices write; -1: unknown */
-  gint is_captured_said; /* atomic; TRUE: a message about a captured stream was logged */
-  gboolean is_nameless;  /* TRUE: two blocks had the same address, so the table lacks some blocks */
+  gsize limit_bytes;     /* largest allowed taken_bytes; 0 if there is no limit */
+  gboolean has_ended;    /* TRUE if the pool has ended */
+  gint shows_host;       /* atomic: TRUE if the host sees what devices write; -1 if unknown yet */
+  gint is_captured_said; /* atomic: TRUE if a message about a captured stream was logged */
+  /* TRUE if several blocks have had the same address, so that the table has only one of them. */
+  gboolean is_nameless;
 } TarnGuarded;
 
 /* guarded.c */
 
 /* Returns the upstream allocator for a new pool.  @upstream: the allocator that the program gave.
- * The result is a new allocator for debugging over @upstream.  It is a new reference to @upstream
- * if the settings ask for no checks of blocks, or if @upstream is debugged already. */
+ * If the settings ask for no checks of blocks, or if @upstream is debugged already, returns a new
+ * reference to @upstream.  Otherwise returns a new allocator over @upstream, which checks
+ * blocks. */
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
                                      const TarnDebugSettings *settings);
 /* Allocates memory for a block of a debugged pool, with an alignment.  @alignment: a power of two.
- * The memory is aligned if the pool's upstream is a heap.  If the memory is a handle, such as a
- * cl_mem, its offset in the parent buffer is aligned. */
+ * If the pool's upstream is a heap, the memory's address is a multiple of @alignment.  If the
+ * memory is a handle, such as a cl_mem, its offset in the parent buffer is a multiple of
+ * @alignment. */
 gboolean _tarn_debug_allocate_aligned (TarnAllocator *upstream, gsize size, gsize alignment,
                                        TarnMemory *memory, GError **error);
-/* Sets the limit for the bytes of a pool's blocks, with their guards, also of blocks in quarantine.
- * 0: no limit.  Returns TRUE if the pool has more bytes than that now. */
+/* Limits the total bytes of a pool's blocks, including their guards and the blocks in quarantine.
+ * @limit_bytes: 0 for no limit.  Returns TRUE if the pool already has more bytes than the limit. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
 /* Ends the debugging of a pool that the program has released: checks and frees the blocks in
  * quarantine, and reports blocks in use as leaks if the settings ask for that. */
@@ -146,18 +153,20 @@ void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
 /* Marks a block as stuck: the program has freed it, but its memory cannot be returned upstream.  So
  * the block is not reported as a leak. */
 void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
-/* Reports a double free, and returns TRUE.  Returns FALSE if the block is unknown or in use,
- * because then the free is not a double free. */
+/* If the block at @memory was freed before, reports a double free and returns TRUE.  If the block
+ * is in use or unknown, returns FALSE. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
 /* Checks all blocks of an allocator, in use and in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
-/* Logs that the backend could not read or fill memory.  @what: the consequence; @error: the reason.
- * Logs nothing if the context is lost.  While a stream is being captured, every such call fails, so
- * this function logs that reason only once for each allocator. */
+/* Logs that the backend could not read or fill memory.  @what: the consequence, such as "a block
+ * has no guards".  @error: the reason.  Logs nothing if the context is lost.  While a stream is
+ * being captured, every such call of the backend fails, so only the first of these failures is
+ * logged for each allocator. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* The caller holds the lock.  If threads are reading a block, sets block->is_left, so that the last
- * of them frees the block, and returns TRUE.  Otherwise returns FALSE, and the caller frees it. */
+/* If threads are reading a block, sets block->is_left, so that the last of them frees the block,
+ * and returns TRUE.  If no thread is reading it, returns FALSE, and the caller frees the block.
+ * The caller holds the lock. */
 gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
 /* Stores in a block's struct that the calling thread has freed the block, with its call stack. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
@@ -171,11 +180,13 @@ void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocat
 
 /* Fills the guards of a block. */
 gboolean _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error);
-/* Sets block->host, the address at which the host can read a block.  May write to the guards for a
- * test, so the caller fills them afterwards. */
+/* Sets block->host to the address at which the host can read a block, or to NULL.  To check the
+ * address, this function may write to the block's guards, so the caller fills the guards
+ * afterwards. */
 void _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block);
-/* _tarn_guards_watch () registers a block's guards with dying.c, if the host can read them.  The
- * caller has filled the guards.  _tarn_guards_forget () unregisters them. */
+/* _tarn_guards_watch () registers a block's guards with dying.c, which checks them if a signal ends
+ * the program.  Guards that the host cannot read are not registered.  The caller has filled the
+ * guards.  _tarn_guards_forget () unregisters the guards. */
 void _tarn_guards_watch (const TarnGuarded *self, TarnDebugBlock *block);
 void _tarn_guards_forget (TarnDebugBlock *block);
 /* Checks a block's guards, the bytes around the user's part.  Adds a finding (a message) if a
@@ -192,16 +203,16 @@ void _tarn_quarantine_put (TarnGuarded *self, TarnDebugBlock *block);
 /* Adds a finding if a program wrote to a block in quarantine. */
 void _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block,
                              TarnFindings *findings);
-/* Frees the oldest blocks of the quarantine until it has at most @max_bytes bytes.  Returns the
- * number of bytes freed.  Frees at most as many blocks as there are at the beginning, so that the
- * function ends even if other threads add blocks at the same time. */
+/* Frees the oldest blocks of the quarantine until the quarantine has at most @max_bytes bytes.
+ * Returns the number of bytes freed.  Frees at most as many blocks as the quarantine has when the
+ * call begins, so that the call ends even if other threads add blocks at the same time. */
 gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
 
 /* dying.c */
 
 /* Registers a block's guards, so that Tarn checks them if a signal ends the program.  The host must
  * be able to read the guards.  @front: the offset of the first guard byte in the block's memory.
- * Returns NULL if all slots are in use. */
+ * Returns the slot that describes the guards, or NULL if all slots are in use. */
 TarnDyingSlot *_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block,
                                   gsize front);
 void _tarn_dying_forget (TarnDyingSlot *slot);
@@ -216,7 +227,8 @@ gboolean _tarn_gaps_are_there (const TarnGuarded *self);
 /* Computes whole_size (the bytes of a block with its guards) and margin (the bytes before the
  * user's part) from the block's size and alignment. */
 void _tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block);
-/* Allocates memory for a block that _tarn_gaps_measure () has measured. */
+/* Allocates memory for a block.  _tarn_gaps_measure () has set the block's whole_size and
+ * margin. */
 gboolean _tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error);
 void _tarn_gaps_give_back (const TarnGuarded *self, const TarnDebugBlock *block);
 
@@ -235,9 +247,9 @@ gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsi
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);
 
-/* finding.c: findings are messages about mistakes in the use of memory.  A caller adds findings to
- * a list while it holds the lock, so that the block does not change.  Then it releases the lock and
- * reports the list, because a log handler of the program may call Tarn. */
+/* finding.c: findings are messages about mistakes in the use of memory.  A caller may add findings
+ * to a list while it holds the allocator's lock.  It reports the list after it has released the
+ * lock, because a log handler of the program may call Tarn. */
 
 TarnFindings *_tarn_findings_new (void);
 void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
@@ -248,11 +260,13 @@ void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self
 /* Logs and counts all findings of a list, and frees the list. */
 void _tarn_findings_report (TarnFindings *findings);
 
-/* Counts a finding, and appends it to the file TARN_FAULTS_REPORT.  The caller logs the finding. */
+/* Counts a finding, and appends it to the file that the variable TARN_FAULTS_REPORT names.  The
+ * caller logs the finding. */
 void _tarn_finding_count (gboolean is_leak, const gchar *text);
 gsize _tarn_findings_get_n (void);
 /* Makes the program end with the status TarnDebugSettings.exit_status even without findings.  Call
- * this if the value of TARN_DEBUG has a mistake, because Tarn has then checked nothing. */
+ * this if a word in TARN_DEBUG is wrong, because Tarn then does not check all that the user
+ * wants. */
 void _tarn_finding_fail_at_exit (void);
 
 /* Makes the program end with the status TarnDebugSettings.exit_status if there are findings.  This
@@ -264,7 +278,7 @@ void _tarn_finding_append_stack (GString *text, guint32 stack);
 /* leaks.c */
 void _tarn_leaks_watch (TarnGuarded *self);
 void _tarn_leaks_forget (TarnGuarded *self);
-/* Reports the blocks in use as leaks.  @when: when they were found, such as "the pool ends". */
+/* Reports the blocks in use as leaks.  @when: the occasion, such as "the pool ends". */
 void _tarn_leaks_report (TarnGuarded *self, const gchar *when);
 
 #endif

@@ -2,15 +2,16 @@
  * SPDX-License-Identifier: MIT
  *
  * Checks the guards around blocks (debug-private.h) when a signal such as SIGSEGV ends the program.
- * Such a program frees no blocks and runs no atexit () functions, although the reason for the
- * signal may be an out-of-bounds write.  So a signal handler checks the guards that the host can
- * read, and then calls the handler that the program had installed before.  If the program installs
- * a handler later, that handler replaces the one here.
+ * An out-of-bounds write may be the reason for the signal, but nothing else would find it then,
+ * because such a program frees no blocks and runs no atexit () functions.  So a signal handler
+ * checks the guards that the host can read, and then calls the handler that the program had
+ * installed before.  If the program installs a handler later, that handler replaces the one here.
  *
  * The handler may interrupt any code, also code of a thread that holds locks:
  *
  * - It takes no lock, and writes its messages with write ().
- * - It reads slots.  A slot describes the guards of one block, and its memory is never freed.
+ * - It reads slots.  A slot describes the guards of one block.  The memory of a slot is never
+ *   freed.
  * - Other threads may change slots at the same time.  Each slot has a version number, which is odd
  *   while a thread changes the slot.  If the version was odd, or has changed, the handler ignores
  *   what it has read of the slot.
@@ -28,19 +29,21 @@
 #include <unistd.h>
 
 #define LABEL_BYTES 96
-/* The number of slots in the first chunk.  Each later chunk has twice as many as the one before. */
+/* The number of slots in the first chunk, an array of slots.  (A slot describes a block's guards.)
+ * Each later chunk has twice as many slots as the chunk before it. */
 #define FIRST_SLOTS 64
 #define MAX_CHUNKS 20
 
 struct _TarnDyingSlot
 {
-  guint version; /* atomic; odd: a thread is changing the slot */
+  guint version; /* atomic; odd while a thread is changing the slot */
   const guint8 *whole;
   /* Offsets and sizes, copied from the block whose guards the slot describes.  If whole_size is 0,
    * no block uses the slot. */
   gsize front, margin, size, whole_size;
   gchar label[LABEL_BYTES];
-  /* Atomic.  TRUE: the handler has reported this slot, and does not report it again. */
+  /* Atomic.  TRUE if the handler has reported the guards that this slot describes.  The handler
+   * does not report them again. */
   gboolean is_said;
   TarnDyingSlot *next_free; /* guarded by the lock */
 };
@@ -165,9 +168,9 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  Reads the version by an atomic addition of
- * 0, because no load can have release order.  With release order, the thread has completed all
- * earlier reads of the slot before it reads the version. */
+/* Returns TRUE if a slot's version is still @version.  The thread must complete all earlier reads
+ * of the slot before it reads the version, which needs release order.  A load cannot have release
+ * order, so this function reads the version by an atomic addition of 0. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -270,7 +273,8 @@ watch_signals (void)
     }
 }
 
-/* Adds a chunk of slots.  Returns FALSE if there are MAX_CHUNKS.  The caller holds the lock. */
+/* Adds a chunk, an array of slots.  Returns FALSE if there are already MAX_CHUNKS chunks.  The
+ * caller holds the lock. */
 static gboolean
 add_chunk (void)
 {

@@ -21,7 +21,7 @@ static gint n_findings;     /* atomic */
 static gboolean has_failed; /* constant after _tarn_finding_watch_exit () */
 
 /* Called at the end of the program.  If there were findings, ends the program with the status
- * TarnDebugSettings.exit_status, so that a caller that sees only the exit status learns of them. */
+ * TarnDebugSettings.exit_status, so that a script that sees only the exit status learns of them. */
 static void
 exit_if_found (void)
 {
@@ -62,8 +62,8 @@ append_frame (GString *text, guint i, gconstpointer address)
   Dl_info info;
 
   g_string_append_printf (text, "\n    #%u %p", i, address);
-  /* Looks up the function of the byte before the return address.  If a call is the last instruction
-   * of its function, the return address itself is already in the next function. */
+  /* Looks up the function that contains the byte before the return address.  If a call is the last
+   * instruction of its function, the return address itself is already in the next function. */
   if (dladdr ((const gchar *) address - 1, &info) == 0)
     return;
   if (info.dli_sname != NULL)

@@ -4,7 +4,7 @@
  * Blocks that are followed by unmapped addresses (a gap).  Each block has a virtual memory mapping
  * of its own, and lies at the end of that mapping:
  *
- *     margin | user's part | rest, shorter than one alignment | unmapped addresses
+ *     margin | user's part | rest, up to a multiple of the alignment | unmapped addresses
  *
  * If a kernel accesses addresses after the rest, the device reports a fault.  The same happens if a
  * kernel uses a freed block whose memory was returned to the driver. */
@@ -30,8 +30,8 @@ get_reserved (const TarnGuarded *self, const TarnDebugBlock *block)
   return block->whole_size + ops_of (self)->virtual_granularity;
 }
 
-/* Releases a block's reserved addresses.  If the block has backing (physical memory), first unmaps
- * the backing if it is mapped, and releases it. */
+/* Releases a block's reserved addresses.  If @is_mapped is TRUE, unmaps the block's backing
+ * (physical memory) first.  If @has_backing is TRUE, releases the backing, too. */
 static void
 release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_backing,
          gboolean is_mapped)

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queue functions of the allocator in guarded.c.  Each calls the backend's function. */
+ * The queue functions of the allocator that guarded.c puts between a debugged pool and its upstream
+ * allocator.  Each function calls the same function of the backend. */
 
 #include "debug/debug-private.h"
 

@@ -3,7 +3,7 @@
  *
  * The allocator that Tarn puts between a debugged pool and its upstream allocator.  To the pool, it
  * looks like a direct allocator (one that calls a backend), with the backend's queues.  The pool
- * frees a block here only after all commands that use the block are done. */
+ * frees a block to this allocator only after all commands that use the block are done. */
 
 #include "debug/debug-private.h"
 
@@ -11,9 +11,10 @@
 #include "common/shorten-private.h"
 #include "record/record-private.h"
 
-/* The smallest margin in bytes; the margin holds the guards before the user's part of a block.  The
- * user's part begins after the margin, so the margin is a multiple of every alignment that programs
- * rely on.  If a heap has a larger alignment, the margin has as many bytes as that. */
+/* The smallest margin in bytes.  The margin holds the guards before the user's part of a block.
+ * The user's part begins right after the margin, so the margin is a multiple of every alignment
+ * that programs rely on.  If a heap's alignment is larger, the margin has the size of that
+ * alignment. */
 #define LEAST_MARGIN ((gsize) 512)
 
 /* Returns TRUE if a call failed because the context is lost: nobody can use its memory any more. */
@@ -139,9 +140,9 @@ _tarn_guarded_leave_to_look (TarnDebugBlock *block)
 
 /* The functions of the allocator */
 
-/* The layouts of a block, in the order in which Tarn tries them: with unmapped addresses after it,
- * with margins, and without guards.  The last one is for a program that needs all memory of a
- * device, or its largest block: the request must not fail because of guards. */
+/* The layouts of a block, in the order in which Tarn tries them: with unmapped addresses after the
+ * block, with margins, and without guards.  The last layout is for a program that needs all memory
+ * of a device, or the largest block that a device has: guards must not make that request fail. */
 typedef enum
 {
   WITH_GAP,
@@ -174,8 +175,8 @@ measure (const TarnGuarded *self, TarnDebugBlock *block, Way way)
                           : block->size;
 }
 
-/* Allocates the whole memory of a block, with its guards.  If the memory has an address, it has the
- * block's alignment only if it comes from a heap. */
+/* Allocates the whole memory of a block, including its guards.  The memory's address is sure to be
+ * a multiple of block->alignment only if the memory comes from a heap. */
 static gboolean
 take_below (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -234,9 +235,9 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return FALSE;
 }
 
-/* Adds a block to the table.  Several blocks can have the same address if the backend cannot read
- * memory.  If the table already has a block with this address, does not add @block, and frees the
- * struct of @block (not its memory). */
+/* Adds a block to the table.  If the backend cannot read memory, the table may already have another
+ * block with the same address.  In this case, does not add @block, and frees its struct, but not
+ * its memory. */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -254,7 +255,7 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
 }
 
 /* Fills a new block and its guards.  While a stream is being captured, the backend cannot fill
- * them, so the function marks the block as one without guards, and succeeds. */
+ * memory, so the function marks the block as one without guards, and succeeds. */
 static gboolean
 prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -272,7 +273,7 @@ prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return TRUE;
 }
 
-/* Allocates a block for the pool.  @alignment: 0 for the backend's alignment. */
+/* Allocates a block for the pool.  @alignment: 0 for the backend's default alignment. */
 static gboolean
 allocate (TarnGuarded *self, gsize size, gsize alignment, TarnMemory *memory, GError **error)
 {
@@ -343,9 +344,10 @@ _tarn_guarded_note_free (TarnDebugBlock *block)
 }
 
 /* Called when the program frees a block: removes the block from the table of blocks, and returns
- * it.  If another thread is reading the block, sets *is_left and returns NULL; that thread then
- * frees the block.  If the block was freed before, or is not in the table, returns NULL and adds a
- * finding.  Adds no finding for a missing block if the table is incomplete (is_nameless). */
+ * it.  If another thread is reading the block, sets *is_left and returns NULL, and the reading
+ * thread frees the block later.  If the block was freed before, or is not in the table, returns
+ * NULL and adds a finding.  Adds no finding for a missing block if the table is incomplete
+ * (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -357,7 +359,7 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
     {
       block = g_hash_table_lookup (self->blocks, &memory.address);
       if (block != NULL && self->is_nameless && block->size != size)
-        block = NULL; /* another block with this address */
+        block = NULL; /* the table has another block with this address */
       else if (block != NULL && !_tarn_guarded_leave_to_look (block))
         g_hash_table_remove (self->blocks, &memory.address);
       else if (block == NULL && !self->is_nameless)
@@ -416,9 +418,10 @@ guarded_reclaim (gpointer user_data)
   return _tarn_allocator_reclaim (self->direct) || bytes > 0;
 }
 
-/* Frees the blocks in quarantine, then trims the allocator below, which may be a heap.  The program
- * calls this function through the allocator's trim (), and another pool of the same reclaim group
- * may call it, too.  Returns the number of bytes freed. */
+/* Frees the blocks in quarantine, then trims the allocator from which blocks are allocated, such as
+ * a heap.  Returns the number of bytes freed.  The program calls this function through the
+ * allocator's trim ().  Another pool of the same reclaim group (pools that free memory for one
+ * another) may call it, too. */
 static gsize
 guarded_trim (gpointer user_data, gsize keep_bytes)
 {
@@ -426,15 +429,15 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* The sum of both numbers would be wrong: the allocator below has perhaps returned the same
-   * memory that has just left the quarantine, and counted it again.  The number of the allocator
-   * below can also be the smaller one: a heap may keep that memory for other pools.  So return the
-   * larger number. */
+  /* Return the larger number, not the sum: both numbers may count the memory of the blocks that
+   * have just left the quarantine.  bytes_below is the smaller number if the allocator below, such
+   * as a heap, keeps this memory for other pools. */
   return MAX (bytes, bytes_below);
 }
 
-/* Frees the structs of blocks that are still in the table after the pool has ended.  Commands may
- * still use these blocks, so the blocks' memory stays allocated. */
+/* Frees the structs of blocks that are still in the allocator's table (self->blocks) when the
+ * allocator is destroyed.  Commands may still use these blocks, so the blocks' memory stays
+ * allocated. */
 static void
 forget_stuck (TarnGuarded *self)
 {
@@ -484,11 +487,11 @@ choose_margin (const TarnGuarded *self)
   return MAX (alignment, LEAST_MARGIN);
 }
 
-/* Chooses the allocator from which blocks are allocated: usually the one that the program gave the
- * pool, which may be a heap.  Returns the direct allocator below that heap instead if blocks have
- * guards and the backend's sub-buffers are objects that have to be released.  With guards, the
- * user's part is a sub-buffer of the block, but a heap's block may be a sub-buffer already, and
- * such a backend may not make a sub-buffer of a sub-buffer. */
+/* Returns the allocator from which blocks are allocated.  Usually this is the allocator that the
+ * program gave the pool, such as a heap.  It is the direct allocator below that heap if blocks have
+ * guards and the backend's sub-buffers are objects that have to be released.  The reason: with
+ * guards, the user's part of a block is a sub-buffer of the block.  A block from a heap may be a
+ * sub-buffer itself, and such a backend may not make a sub-buffer of a sub-buffer. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {
@@ -623,9 +626,9 @@ _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
 
 /* Checks of blocks in use and in quarantine */
 
-/* Begins to read the block at an address, so that no other thread frees the block meanwhile.
- * Returns NULL in two cases: the address has neither a block with guards nor a block in quarantine;
- * or another thread has just freed the block. */
+/* Registers the calling thread as a reader of the block at an address, so that no other thread
+ * frees the block meanwhile, and returns the block.  Returns NULL if the address has neither a
+ * block with guards nor a block in quarantine, or if another thread has just freed the block. */
 static TarnDebugBlock *
 begin_look (TarnGuarded *self, guint64 address)
 {
@@ -641,8 +644,8 @@ begin_look (TarnGuarded *self, guint64 address)
   return block;
 }
 
-/* Ends reading a block.  Returns TRUE if another thread has freed the block meanwhile and no other
- * thread is reading it.  Then the caller has to free it. */
+/* Unregisters the calling thread as a reader of a block.  Returns TRUE if the caller has to free
+ * the block, because another thread has freed it meanwhile and no other thread is reading it. */
 static gboolean
 end_look (TarnGuarded *self, TarnDebugBlock *block)
 {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The guards: bytes before and after a block in use that no program may write.  This file fills
- * them, and finds the bytes that have changed.  If the host can read the memory, it checks the
- * guards without the driver, and dying.c can check them when a signal ends the program. */
+ * them, and finds the bytes that have changed.  If the host can read the memory, the host checks
+ * the guards without the driver, and dying.c can check them when a signal ends the program. */
 
 #include "debug/debug-private.h"
 
@@ -17,8 +17,8 @@ get_end (const TarnDebugBlock *block)
   return block->margin + block->size;
 }
 
-/* Returns the offset, in a block's memory, of the guards before the user's part.  In a block with a
- * gap (gaps.c), only the end of the margin is used as guards. */
+/* Returns the offset, in a block's memory, of the guards before the user's part.  If a gap
+ * (unmapped addresses, gaps.c) follows the block, only the last bytes of the margin are guards. */
 static gsize
 get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 {
@@ -158,8 +158,8 @@ set_said (TarnGuarded *self, TarnDebugBlock *block)
 
   _tarn_mutex_lock (&self->lock);
   block->is_said = TRUE;
-  /* Several threads may check the block at the same time, so take its slot (dying.c) under the
-   * lock: only one thread may free the slot. */
+  /* Take the block's slot (its record in dying.c) while holding the lock: several threads may check
+   * the block at the same time, and only one of them may free the slot. */
   slot = g_steal_pointer (&block->slot);
   _tarn_mutex_unlock (&self->lock);
   if (slot != NULL)

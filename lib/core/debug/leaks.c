@@ -49,8 +49,9 @@ compare_groups (gconstpointer a, gconstpointer b)
                                       : -1;
 }
 
-/* Returns the blocks in use, grouped by tag and call stack, with the total number of blocks, @n,
- * and their @bytes.  Blocks in quarantine do not count. */
+/* Returns the blocks in use as an array of groups, one for each pair of tag and call stack, the
+ * group with the most bytes first.  Stores the number of these blocks in *n, and the sum of their
+ * sizes in *bytes.  Blocks in quarantine do not count. */
 static GPtrArray *
 collect (TarnGuarded *self, gsize *n, gsize *bytes)
 {

@@ -24,9 +24,9 @@ _tarn_quarantine_check (TarnGuarded *self, const TarnDebugBlock *block, TarnFind
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* Removes the oldest block from the quarantine if the quarantine has more than @max_bytes bytes;
- * then returns TRUE, else FALSE.  Sets *popped to the removed block, or to NULL if another thread
- * is reading the block.  That thread then frees the block. */
+/* If the quarantine has more than @max_bytes bytes, removes its oldest block and returns TRUE.
+ * Otherwise returns FALSE.  Sets *popped to the removed block.  If another thread is reading that
+ * block, sets *popped to NULL instead, and the reading thread frees the block. */
 static gboolean
 pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {

@@ -14,8 +14,8 @@
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
 
-/* Reads the words in TARN_DEBUG.  If words are wrong, prints a message about each, and returns
- * FALSE. */
+/* Reads the words in TARN_DEBUG.  Prints a message about each wrong word, and returns FALSE if
+ * there is one. */
 static gboolean
 read_words (const gchar *text)
 {

@@ -15,10 +15,10 @@
 
 #include "heap/heap-private.h"
 
-/* Returns TRUE if an idle segment can move to a range (a set of segments of one queue) now.  It can
- * if no command uses the segment.  It also can if the range belongs to the segment's queue, is not
- * the range for small requests, and upstream can map the segment at two addresses.  No segment can
- * move while upstream forbids moves. */
+/* Returns TRUE if an idle segment can move to a range (a set of segments of one queue) now.  No
+ * segment can move while upstream forbids moves.  A segment that no command uses can move to any
+ * range.  A segment that commands may still use can move only within its queue, not to the range
+ * for small requests, and only if upstream can map the segment at two addresses. */
 gboolean
 _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 {
@@ -84,8 +84,8 @@ _tarn_heap_end_aliases (TarnHeap *heap)
 }
 
 /* Frees the structs of a queue's aliases (old mappings of moved segments).  The heap calls this
- * when it ends itself.  Commands may still use the aliases, so they stay mapped, and the heap never
- * releases their addresses (TarnHeapRegion.has_lost). */
+ * when the heap itself is freed.  Commands may still use the aliases, so they stay mapped, and the
+ * heap never releases their addresses (TarnHeapRegion.has_lost). */
 void
 _tarn_queue_lose_aliases (TarnHeapQueue *queue)
 {

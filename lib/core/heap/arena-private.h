@@ -29,23 +29,23 @@ typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
-/* Sets of cached blocks, of which the heap chooses one.  Before the heap serves a request with
- * fresh memory, the pool returns the cached blocks in the chosen set to the heap. */
+/* Sets of cached blocks.  Before the heap serves a request with fresh memory, it chooses one of
+ * these sets, and the pool returns the cached blocks in the set to the heap. */
 typedef enum
 {
-  TARN_SPARING_HELD,  /* the blocks in the pool's bins (lists of cached blocks) that belong to the
-                         request's queue */
+  TARN_SPARING_HELD,  /* the blocks of the request's queue in the pool's bins (lists of cached
+                         blocks) */
   TARN_SPARING_QUEUE, /* the cached blocks of the request's queue, in bins and in thread caches */
   TARN_SPARING_ALL    /* the cached blocks of all queues */
 } TarnSparing;
 
 /* A reference to the arenas of a queue (heap-private.h).  @number is the number that the queue had
- * when the caller got the reference.  If TarnHeapQueue.number is a different one now, the arenas do
+ * when the caller got the reference.  If TarnHeapQueue.number has another value now, the arenas do
  * not belong to that queue any more.  The struct *queue lives as long as the heap. */
 typedef struct
 {
   TarnHeap *heap;
-  TarnHeapQueue *queue; /* NULL: the reference names no arenas */
+  TarnHeapQueue *queue; /* NULL if the reference names no arenas */
   guint64 number;
 } TarnArenaRef;
 
@@ -82,10 +82,10 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* Functions for heaps whose users get sub-buffers instead of addresses.  The driver makes a
- * sub-buffer, called a part, for each extent (a range of the heap's memory).  The pool makes the
- * part after it has taken the extent, and releases the part before it frees the extent.  The caller
- * must be in no read section, and must not hold the heap's lock. */
+/* Functions for heaps whose users get sub-buffers instead of addresses.  For each extent (a range
+ * of the heap's memory), the pool makes the driver create a sub-buffer, called a part.  It does so
+ * after it has taken the extent, and releases the part before it frees the extent.  The caller must
+ * be in no read section, and must not hold the heap's lock. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);

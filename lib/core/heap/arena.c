@@ -3,9 +3,9 @@
  *
  * Allocates memory for commands on a queue, and frees it, without the heap's lock.  A thread does
  * so in a read section, while the heap allows read sections (heap-door.c), and takes only the lock
- * of an arena: one of the queue's sets of memory ranges (arena-private.h).  A request gets an
- * extent, which is a contiguous part of a range.  A range consists of segments, which the heap got
- * from upstream. */
+ * of an arena.  An arena is one of the queue's sets of memory ranges (arena-private.h).  A request
+ * gets an extent, which is a contiguous part of a range.  A range consists of segments, which the
+ * heap got from upstream. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -29,14 +29,15 @@
 #define TAKEN_PER_EVENT 512
 
 /* The heap adds arenas to a queue if MANY_WAITS of TAKES_OF_WAITS requests to one of the queue's
- * arenas had to wait for that arena's lock.  MANY_WAITS is high because a wait costs little, while
- * other queues cannot use the free memory in an arena. */
+ * arenas had to wait for that arena's lock.  MANY_WAITS is high because a wait costs less than a
+ * further arena: other queues cannot use the free memory in that arena. */
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
-/* An arena gets segments from the queue's other arenas if it had no extent for FIRST_POOR requests,
- * and these were at least one in POOR_SHARE of its requests.  Each such move doubles FIRST_POOR for
- * this arena, at most MAX_SHARED times, because the moved segments may not help. */
+/* An arena gets segments from the queue's other arenas after it had no extent for FIRST_POOR
+ * requests, if these were at least one in POOR_SHARE of its requests.  The moved segments may not
+ * help.  So each such move doubles the number of requests that leads to the arena's next move, but
+ * at most MAX_SHARED times. */
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
@@ -77,7 +78,8 @@ is_poor (const TarnArena *arena)
   return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
 }
 
-/* Moves segments from the queue's other arenas to @arena, if it had no extent for many requests. */
+/* Moves segments from the queue's other arenas to @arena, if many requests found no extent in
+ * @arena. */
 static void
 enrich (TarnArena *arena)
 {
@@ -89,8 +91,9 @@ enrich (TarnArena *arena)
 }
 
 /* Returns TRUE if an arena should get a new segment for a request of @size bytes before the request
- * uses memory of the queue's other arenas.  It should if the heap has room for the bytes, and
- * several threads use the queue, because the other threads then need the other arenas' memory. */
+ * uses memory of the queue's other arenas.  It should if the heap has room for @size bytes and
+ * several threads use the queue.  So the memory of the other arenas is left to the other
+ * threads. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -99,10 +102,10 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes @size bytes from @arena, or else from another arena of its queue.  Does not search the
- * other arenas if @arena should get a new segment instead (grows_first ()).  If @takes_any is TRUE,
- * always searches them, and takes any extent that is large enough.  Returns NULL if it finds no
- * extent.  The caller holds the heap's lock. */
+/* Takes an extent of @size bytes from @arena.  If @arena has none, searches the queue's other
+ * arenas, but not if @arena should get a new segment first (grows_first ()).  If @takes_any is
+ * TRUE, searches the other arenas in any case, and takes any extent that is large enough.  Returns
+ * NULL if it finds no extent.  The caller holds the heap's lock. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
@@ -117,8 +120,8 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Stores a reference to the arenas of a queue in *ref.  @handle: the backend's queue, or NULL for
- * the arenas that serve requests without a queue.  Adds the queue to the heap if it is new.
+/* Stores a reference to the arenas of a queue in *ref.  @handle is the backend's queue, or NULL for
+ * the arenas that serve requests without a queue.  Adds the queue to the heap if the queue is new.
  * Returns FALSE with an error if the heap cannot add the queue.  Returns FALSE without an error
  * while another thread makes the heap forget the queue. */
 gboolean
@@ -141,8 +144,8 @@ _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GErro
 
 /* Does periodic work for a heap, after the calling thread has used the arenas of a queue: adds
  * arenas to the queue if threads wait for each other, moves segments between the arenas, records an
- * event if one is due, and returns segments to upstream that have been idle too long.  Does nothing
- * if another thread holds the heap's lock, because that thread does such work itself. */
+ * event if one is due, and returns to upstream the segments that have been idle for too long.  Does
+ * nothing if another thread holds the heap's lock, because that thread does such work itself. */
 void
 _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {
@@ -155,7 +158,7 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      queue->n_passed = 0; /* makes _tarn_queue_record_if_idle () check this time */
+      queue->n_passed = 0; /* makes _tarn_queue_record_if_idle () check the events this time */
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
@@ -176,8 +179,8 @@ _tarn_arena_is_met (const TarnArenaRef *ref)
   return __atomic_load_n (&ref->queue->number, __ATOMIC_RELAXED) == ref->number;
 }
 
-/* Adds an extent that a thread took in a read section to the heap's table of extents in use.
- * @memory: the user's memory, by which the table finds the extent. */
+/* Adds an extent to the heap's table of extents in use.  A thread took the extent in a read
+ * section.  @memory is the user's memory, by which the table finds the extent. */
 void
 _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
@@ -230,8 +233,9 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Raises TarnHeap.peak_in_visits to the heap's present bytes in use, if these are more.  Sets
- * TarnArena.noted_bytes: when the arena's bytes in use exceed it, a thread calls this again. */
+/* Raises TarnHeap.peak_in_visits to the heap's present bytes in use, if these are more.  Sets the
+ * threshold TarnArena.noted_bytes.  When TarnArena.uncounted_bytes exceeds this threshold, a thread
+ * calls this function again. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {
@@ -250,8 +254,8 @@ note_peak (TarnArena *arena)
 }
 
 /* Returns TRUE if a thread in a read section may use the heap's arenas now.  Always returns FALSE
- * if the kernel has no membarrier (2), because a thread that forbids read sections relies on that
- * call to make the threads in read sections execute a memory fence. */
+ * if the kernel has no membarrier (2), because a thread that forbids read sections then cannot make
+ * the threads in read sections execute a memory fence. */
 static gboolean
 is_open (const TarnHeap *heap)
 {
@@ -263,8 +267,8 @@ is_open (const TarnHeap *heap)
 }
 
 /* Waits until the heap allows read sections, which a thread that holds the heap's lock may have
- * forbidden.  Returns FALSE if they are still forbidden when the lock is free.  The caller must be
- * in no read section. */
+ * forbidden.  Returns FALSE if the heap still forbids read sections when the lock is free.  The
+ * caller must be in no read section. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {
@@ -287,9 +291,9 @@ _tarn_heap_refuses_visits (const TarnHeap *heap)
   return !is_open (heap);
 }
 
-/* Returns TRUE if the caller should call _tarn_heap_look_after (): if the heap has had to grow
- * since the last such call for this arena, because other queues may then need idle memory of its
- * queue. */
+/* Returns TRUE if the caller should call _tarn_heap_look_after ().  It should if the heap has had
+ * to grow since the last such call for the calling thread's arena.  Other queues may then need idle
+ * memory of the arena's queue. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {
@@ -298,9 +302,9 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
                 != ref->heap->n_growths;
 }
 
-/* Counts an extent that the caller has just taken from an arena, and that is not in the heap's
- * table of extents in use.  If a user's memory is an address, stores the address in *memory.  Sets
- * *is_due to TRUE if the heap should record an event on the arena's queue. */
+/* Counts an extent that the caller has just taken from an arena.  The extent is not in the heap's
+ * table of extents in use.  If the heap's users get addresses, stores the extent's address in
+ * *memory.  Sets *is_due to TRUE if the heap should record an event on the arena's queue. */
 static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
@@ -340,9 +344,9 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   return extent;
 }
 
-/* Takes @size bytes from @other, if that arena seems to have them, and stores the extent (NULL:
- * none) in *extent.  Returns FALSE if it did not search @other, because another thread holds the
- * lock of @other and @waits is FALSE. */
+/* Takes an extent of @size bytes from the arena @other, if that arena seems to have one, and stores
+ * the extent in *extent (NULL if there is none).  Returns FALSE if the function did not search
+ * @other, because another thread holds the lock of @other and @waits is FALSE. */
 static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
            TarnExtent **extent)
@@ -358,8 +362,9 @@ ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gbo
   return TRUE;
 }
 
-/* Takes @size bytes from the queue's other arenas.  First tries those whose locks no thread holds,
- * then waits for the locks of the others.  Returns NULL if it finds no extent. */
+/* Takes @size bytes from the queue's other arenas.  First tries the arenas whose locks no thread
+ * holds.  Then waits for the locks of the arenas that it has not tried.  Returns NULL if it finds
+ * no extent. */
 static __attribute__ ((noinline)) TarnExtent *
 take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
@@ -404,9 +409,10 @@ note_poor (TarnArena *arena)
   return is_poor (arena);
 }
 
-/* Takes an extent of at least @size bytes from the calling thread's arena of a queue, or else from
- * another arena of the queue.  Stores the user's memory in *memory if it is an address.  Sets
- * *is_due to TRUE if the caller should call _tarn_heap_look_after ().  Returns NULL if
+/* Takes an extent of at least @size bytes from the calling thread's arena of a queue.  If that
+ * arena has no such extent, takes one from another arena of the queue.  If the heap's users get
+ * addresses, stores the extent's address in *memory.  Sets *is_due to TRUE if the caller should
+ * call _tarn_heap_look_after ().  Returns NULL if
  * - the heap forbids read sections
  * - the arenas belong to another queue by now
  * - the request is larger than TarnHeap.max_unchecked
@@ -438,7 +444,8 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
 }
 
 /* Takes an extent as _tarn_arena_take () does, but with the heap's lock instead of a read section.
- * The pool calls this while it traces allocations, because traced ones need the heap's lock. */
+ * The pool calls this while it traces allocations, because traced allocations need the heap's
+ * lock. */
 TarnExtent *
 _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                             gboolean *is_due)
@@ -463,8 +470,8 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
   return extent;
 }
 
-/* Removes a user's memory from the heap's table of extents in use, and returns its extent, so that
- * the caller can later free the extent without the heap's lock.  Returns NULL if the memory is not
+/* Removes a user's memory from the heap's table of extents in use, and returns the memory's extent.
+ * The caller can later free the extent without the heap's lock.  Returns NULL if the memory is not
  * in an arena of the reference's queue.  The caller ensures that no other queue may still use the
  * memory. */
 TarnExtent *
@@ -488,9 +495,9 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   return extent;
 }
 
-/* Takes the heap's lock, so that the caller can free extents into the arenas of @ref.  If it
- * returns TRUE, the caller holds the lock until it calls _tarn_arena_end_put ().  Returns FALSE
- * without the lock if the arenas belong to another queue by now. */
+/* Takes the heap's lock, so that the caller can free extents into the arenas of @ref.  If the
+ * function returns TRUE, the caller holds the lock until it calls _tarn_arena_end_put ().  Returns
+ * FALSE without the lock if the arenas belong to another queue by now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {
@@ -520,7 +527,8 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
 }
 
 /* Frees an extent into its arena.  If another thread holds the arena's lock, adds the extent to the
- * list TarnArena.left_extents instead, which a later holder of that lock frees. */
+ * list TarnArena.left_extents instead.  A later holder of that lock frees the extents in the
+ * list. */
 static inline __attribute__ ((always_inline)) void
 put (TarnArena *arena, TarnExtent *extent)
 {

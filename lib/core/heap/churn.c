@@ -5,46 +5,50 @@
  * threads or queues allocate in turn, such a heap does these two things again and again:
  * - It moves segments (memory that upstream allocated in one call) between queues or addresses.
  *   Each move costs driver calls.
- * - It makes pools flush thread caches, that is, return the blocks in them to the heap.  After a
- *   flush, the threads have to allocate again.
+ * - It makes pools flush thread caches, that is, return the blocks in the caches to the heap.
+ *   After a flush, the threads have to allocate again.
  *
  * So the heap has a budget of moves and a budget of flushes.  Both budgets grow as the heap's peak
- * rises and as time passes.  A spent budget shows that the heap has too little memory.  Then its
- * room, which is the bytes that the heap may have besides its peak, grows by the bytes that the
- * request needs, up to a bound.  At that bound memory is worth more than time, and the heap moves
- * and flushes without a budget.  The room shrinks again when requests have needed no moves or
+ * rises and as time passes.  A spent budget shows that the heap has too little memory.  Then the
+ * heap's room, which is the bytes that the heap may have besides its peak, grows by the bytes that
+ * the request needs, up to a bound.  At that bound memory is worth more than time, so the heap
+ * moves and flushes without a budget.  The room shrinks again when requests have needed no moves or
  * flushes for some time.
  *
  * The function _tarn_heap_choose_sparing () takes the heap's lock.  The caller of each other
- * function here holds it. */
+ * function here holds the lock. */
 
 #include "heap/heap-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
-/* The budget of moves, and the budget of flushes, of a new heap: the number of requests that may
- * move segments, or may make pools flush thread caches.  No budget becomes larger. */
+/* The value of the budget of moves, and of the budget of flushes, in a new heap.  It is also the
+ * largest value of each budget.  A budget is the number of requests that may still move segments,
+ * or that may still make pools flush thread caches. */
 #define FIRST 64
 /* A budget of moves or flushes grows by 1 with each TIME_STEP (in microseconds) that passes, and
  * with each PEAK_STEP bytes by which the heap's peak of bytes in use rises. */
 #define PEAK_STEP (8 * MIB)
 #define TIME_STEP G_TIME_SPAN_SECOND
 
-/* The room of a heap, which is the bytes that it may have besides its peak of bytes in use, may
- * grow by the larger one of two numbers: the peak divided by EXTRA_SHARE; and EXTRA_OF_ARENA bytes
- * for each queue, but at most the peak divided by EXTRA_SHARE_OF_QUEUES. */
+/* Numbers that bound how much a heap's room may grow.  The room is the bytes that the heap may have
+ * besides its peak of bytes in use.  The bound is the larger one of two numbers:
+ * - the peak divided by EXTRA_SHARE
+ * - EXTRA_OF_ARENA bytes for each queue, plus a share for further arenas
+ *   (_tarn_heap_count_for_room ()), but at most the peak divided by EXTRA_SHARE_OF_QUEUES */
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* If the heap has more than two arenas (each queue has one or more), one in BEYOND requests may let
- * the heap's room exceed its usual bound, up to EXTRA_PEAKS times the heap's peak.  Queues that
- * take turns have their peaks at different times, and the sum of their peaks may be that much. */
+/* If the heap has more than two arenas (each queue has one or more), one in BEYOND requests that
+ * would exceed the usual bound of the room may do so, up to EXTRA_PEAKS times the heap's peak.  The
+ * heap may need as much, because queues that take turns reach their peaks at different times, and
+ * the sum of these peaks can be that much. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
-/* The time in microseconds after which the heap's room loses half of its growth, if no request has
- * needed moves or flushes. */
+/* The time in microseconds after which the heap's room (the bytes that it may have besides its
+ * peak) loses half of its growth, if no request has needed moves or flushes. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
 void
@@ -62,7 +66,8 @@ add (TarnHeapChurn *churn, guint64 n)
 }
 
 /* Adds to the budgets of moves and flushes for the time that has passed since the last addition.
- * Reduces the growth of the heap's room by half for each HALF_LIFE in this time. */
+ * Halves the growth of the heap's room (the bytes that it may have besides its peak) for each
+ * HALF_LIFE in this time. */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -77,8 +82,9 @@ note_time (TarnHeapChurn *churn)
 }
 
 /* Adds to the budgets of moves and flushes if the heap's peak of bytes in use has risen, but not
- * while the heap's room has grown.  Reduces the room's growth by as much as the peak has risen,
- * because the higher peak allows the heap these bytes anyway. */
+ * while the heap's room (the bytes that it may have besides its peak) has grown.  Reduces the
+ * room's growth by as much as the peak has risen, because the higher peak allows the heap these
+ * bytes anyway. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -92,8 +98,9 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Decides whether the heap's room may grow by @extra bytes in all, although that exceeds its usual
- * bound.  Returns TRUE for at most one in BEYOND calls. */
+/* Decides whether the heap's room (the bytes that it may have besides its peak) may grow by @extra
+ * bytes in all, although this exceeds the usual bound of the room's growth.  Returns TRUE for at
+ * most one in BEYOND calls. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -128,7 +135,7 @@ add_some (TarnHeap *heap)
 }
 
 /* Decides whether the heap moves segments for a request that lacks @missing bytes.  Returns FALSE
- * if the heap's room has grown instead, so that the heap may allocate fresh memory.  @target: the
+ * if the heap's room has grown instead, so that the heap may allocate fresh memory.  @target is the
  * most bytes that the heap should have as long as its room has not grown. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
@@ -140,8 +147,8 @@ _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
   return TRUE;
 }
 
-/* Gets the most bytes that the heap may have: its limit; G_MAXSIZE if it has none; or 0 if upstream
- * has run out of memory. */
+/* Gets the most bytes that the heap may have: its limit, or G_MAXSIZE if it has no limit.  Returns
+ * 0 if upstream has run out of memory. */
 static gsize
 get_most (const TarnHeap *heap)
 {
@@ -150,8 +157,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many bytes the heap should still get from upstream, before a request that its own
- * arena cannot serve uses the free memory of its queue's other arenas. */
+/* Computes how many more bytes the heap should get from upstream.  A request that finds no extent
+ * in its own arena, and that needs more than these bytes, uses the free memory of the queue's other
+ * arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {
@@ -162,8 +170,9 @@ _tarn_heap_get_room (const TarnHeap *heap)
 }
 
 /* Decides which cached blocks a pool returns to the heap before the heap grows for a request of
- * @size bytes.  @keeps: TRUE if each of the pool's threads caches blocks for itself.  If not, a
- * flush of the thread caches costs nothing, so the budget does not limit it. */
+ * @size bytes.  @keeps is TRUE if each of the pool's threads caches blocks for itself.  If @keeps
+ * is FALSE, a flush of the thread caches costs nothing, so the budget of flushes does not limit
+ * it. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {

@@ -26,8 +26,8 @@ end_of_piece (const TarnPiece *piece)
 }
 
 /* Allocates a slab: an array of TarnExtent structs for an arena.  Sets the priority that each
- * struct has in trees of free extents (free-index.c) to a hash of the struct's address.  This is as
- * good as a random number, because no program can predict the address. */
+ * struct has in trees of free extents (free-index.c) to a hash of the struct's address.  The hash
+ * is as good as a random number, because no program can predict the address. */
 static __attribute__ ((noinline)) void
 add_slab (TarnArena *arena)
 {
@@ -141,7 +141,7 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
 }
 
 /* Merges two free extents that are neighbours, and returns the merged extent.  The caller must have
- * removed both from the index of free extents. */
+ * removed both extents from the index of free extents. */
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
@@ -211,15 +211,16 @@ begin_use (TarnHeapRange *range, TarnExtent *extent)
   add_used (range, extent->size);
 }
 
-/* Records that a segment has just become idle (no extent in it is in use): commands of its queue
- * may still use the segment, until the queue's next event is done. */
+/* Records that commands of the queue may still use a segment that has just become idle (no extent
+ * in it is in use).  These commands are done when the queue's next event is done. */
 static void
 note_unrecorded (TarnArena *arena, TarnPiece *piece)
 {
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED)) /* others read it */
+  /* A store only if needed, because other threads read the field. */
+  if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED))
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
 
@@ -333,9 +334,9 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Splits an extent after @size bytes.  Frees the first part if @puts_first is TRUE, or else the
- * second part, and returns the other part.  The extent must be neither in use nor in the index of
- * free extents. */
+/* Splits an extent after @size bytes.  If @puts_first is TRUE, frees the first part and returns the
+ * second part.  Otherwise frees the second part and returns the first part.  The extent must be
+ * neither in use nor in the index of free extents. */
 static TarnExtent *
 split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean puts_first)
 {
@@ -349,8 +350,8 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
 }
 
 /* Shrinks an extent in use: keeps @size bytes from @offset on, and frees its other bytes.  Returns
- * the extent that remains in use.  @size is a multiple of the heap's alignment.  @offset is such a
- * multiple too, unless the address of the extent's segment is not. */
+ * the extent that remains in use.  @size is a multiple of the heap's alignment.  If the address of
+ * the extent's segment is such a multiple, @offset is one too. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -467,8 +468,9 @@ cut_extent (TarnPiece *piece)
   return before;
 }
 
-/* Updates a region (reserved addresses) after @piece, its last segment, was removed.  If the
- * segment is not mapped any more, the region ends where the segment began. */
+/* Updates a region (reserved addresses) after the removal of @piece, the region's last segment.  If
+ * @is_mapped is FALSE, the segment is not mapped any more, and the region ends where the segment
+ * began. */
 static void
 shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
                gboolean is_mapped)

@@ -66,8 +66,9 @@ find_class (const TarnFreeIndex *self, guint class)
 
 /* Treaps */
 
-/* Inserts an extent into a treap, at the depth that its priority demands.  Splits the subtree there
- * into the extents before the new one and those after it, which become its two subtrees. */
+/* Inserts an extent into a treap, at the depth that its priority demands.  Splits the subtree at
+ * that place into the extents before the new extent and the extents after it.  These become the two
+ * subtrees of the new extent. */
 static inline void
 treap_insert (TarnExtent **root, TarnExtent *extent)
 {
@@ -170,8 +171,9 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
     clear_bit (self, class);
 }
 
-/* Finds the smallest extent of at least @size bytes, at the lowest address if several have the same
- * size.  Sets *class to its class.  Returns the address of the treap's pointer to it, or NULL. */
+/* Finds the smallest extent of at least @size bytes.  If several extents have that size, finds the
+ * one at the lowest address.  Sets *class to the extent's class.  Returns the address of the
+ * treap's pointer to the extent, or NULL if there is none. */
 static inline TarnExtent **
 find (TarnFreeIndex *self, gsize size, guint *class)
 {
@@ -185,8 +187,8 @@ find (TarnFreeIndex *self, gsize size, guint *class)
   return *class < TARN_FREE_CLASSES ? treap_find (&self->roots[*class], size) : NULL;
 }
 
-/* Finds the smallest extent of at least @size bytes, at the lowest address if several have the same
- * size.  Returns NULL if there is none. */
+/* Finds the smallest extent of at least @size bytes.  If several extents have that size, finds the
+ * one at the lowest address.  Returns NULL if there is none. */
 TarnExtent *
 _tarn_free_index_find (TarnFreeIndex *self, gsize size)
 {
@@ -213,9 +215,9 @@ _tarn_free_index_take (TarnFreeIndex *self, gsize size)
   return extent;
 }
 
-/* Returns TRUE if the index seems to have an extent of at least @size bytes.  That is a guess: an
- * extent of the same class may be smaller, and other threads may change the index meanwhile,
- * because the caller needs no lock. */
+/* Returns TRUE if the index seems to have an extent of at least @size bytes.  The answer is a
+ * guess: an extent in the class of @size may be smaller than @size, and other threads may change
+ * the index meanwhile, because the caller needs no lock. */
 gboolean
 _tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
 {

@@ -9,8 +9,8 @@
  * for such segments.  Small requests get no memory of that range, because a small block still in
  * use would keep its segment from the next huge request.
  *
- * A free extent is stranded if another extent of its segment is in use, because the heap cannot
- * return that segment to upstream. spare.c bounds the stranded memory of a heap near its limit.
+ * A free extent is stranded if another extent of its segment is in use: the heap cannot return such
+ * a segment to upstream.  The file spare.c bounds the stranded memory of a heap near its limit.
  *
  * The constants below did best on traces of programs: heaps had little more memory than their peak
  * of bytes in use, and made few driver calls. */
@@ -34,17 +34,18 @@
  * segment of its own queue only under the same condition. */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit, a segment that is larger than its request has at most the limit divided
- * by LIMIT_PIECE_SHARE.  A small request has at most the limit divided by LIMIT_SMALL_SHARE.  If
- * the limit is below MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to UNIT. */
+/* In a heap with a limit, a segment that is larger than its request has at most as many bytes as
+ * the limit divided by LIMIT_PIECE_SHARE.  A small request has at most as many bytes as the limit
+ * divided by LIMIT_SMALL_SHARE.  If the limit is below MIN_UNIT_LIMIT bytes, the heap does not
+ * round segment sizes up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
 /* The usual sizes, in bytes, of a new segment in the small and in the large range.  If the arena
- * (the queue's set of ranges) has fewer bytes, the segment is only as large as the arena.  In a
- * large arena, a segment of the large range has the arena's bytes divided by PIECE_SHARE, if that
- * is more. */
+ * (the queue's set of ranges) has fewer bytes, the new segment has only as many bytes as the arena.
+ * In a large arena, a new segment of the large range has the arena's bytes divided by PIECE_SHARE,
+ * if that is more than LARGE_PIECE_BYTES. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
@@ -74,8 +75,8 @@ get_spare (const TarnHeap *heap, gsize size)
 }
 
 /* Gets the smallest size of a new segment for a request: the request's size, rounded up to a
- * multiple of UNIT, unless this might strand more bytes (leave bytes free, but not returnable) than
- * the heap can spare. */
+ * multiple of UNIT.  If the heap cannot spare the added bytes, or if the heap's limit is below
+ * MIN_UNIT_LIMIT, returns the request's size instead. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -86,9 +87,9 @@ get_needed (const TarnHeap *heap, gsize size)
   return size;
 }
 
-/* Returns TRUE if a request may use a free extent that is larger than the request.  The rest of the
+/* Returns TRUE if a request may use @extent, which may be larger than the request.  The rest of the
  * extent may then be stranded, that is, free but not returnable to upstream.  If the heap cannot
- * spare these bytes, a huge request gets a segment of its own, so that others can become idle. */
+ * spare these bytes, returns FALSE, so that the request gets other memory. */
 static gboolean
 parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
@@ -100,8 +101,8 @@ parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
                                    : extent->size - size <= get_spare (heap, size);
 }
 
-/* Gets the size of the largest segment that may serve a request of @size bytes without stranding
- * more bytes (free, but not returnable ones) than the heap can spare. */
+/* Gets the size of the largest segment that may serve a request of @size bytes: @size plus the
+ * bytes that the request may strand, that is, leave free but not returnable to upstream. */
 static gsize
 get_most_suiting (const TarnHeap *heap, gsize size)
 {
@@ -132,10 +133,10 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Returns TRUE if the heap may return fresh memory to upstream although the backend's queue has not
- * yet made the memory ready.  It may if the driver accepts a free while commands use the memory; if
- * upstream is a pool, which knows the queue; or if upstream is a heap, whose memory is always
- * ready. */
+/* Returns TRUE if the heap may return fresh memory to upstream before the backend's queue has made
+ * the memory ready.  The heap may do so in three cases: the driver accepts a free while commands
+ * use the memory; upstream is a pool, which knows the queue; or upstream is a heap, whose memory is
+ * always ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
@@ -161,11 +162,11 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   return has_waited;
 }
 
-/* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares it.
- * Waits also if upstream is a pool, because no caller of the pool may have waited for the memory.
- * Returns FALSE if the wait failed.  *busy is then NULL if the caller can return the memory to
- * upstream.  Otherwise *busy is the queue that may still use the memory, so the caller must keep
- * the memory. */
+/* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares fresh
+ * memory.  Waits even if the memory comes from a pool (upstream), because the pool may allocate
+ * memory that the backend's queue is still preparing.  If the wait failed, returns FALSE and sets
+ * *busy.  If *busy is NULL, the caller can return the memory to upstream.  Otherwise *busy is the
+ * queue that may still use the memory, so the caller must keep the memory. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -187,9 +188,9 @@ await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 }
 
 /* Allocates memory from upstream, and waits until the memory is ready.  If the function returns
- * FALSE and sets *busy, *memory is allocated, but the queue *busy may not have made it ready yet.
- * The heap must then keep this memory, and must allocate no more until the host can wait for that
- * queue.  The caller does not hold the heap's lock. */
+ * FALSE and sets *busy, *memory is allocated, but the queue *busy may not have made the memory
+ * ready yet.  The heap must then keep this memory, and must allocate no more until the host can
+ * wait for that queue.  The caller does not hold the heap's lock. */
 static gboolean
 allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -206,8 +207,8 @@ allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError
   return FALSE;
 }
 
-/* Makes a segment of memory from upstream.  Each byte of the segment gets a number, which extents
- * use instead of an address. */
+/* Makes the struct of a segment for memory that upstream allocated.  Each byte of the segment gets
+ * a number, which extents use instead of an address. */
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
@@ -218,10 +219,10 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Keeps memory that a queue may not have made ready yet: adds it to the heap as an idle segment of
- * that queue.  After the queue's commands are done, other queues can use the segment, or the heap
- * can return it.  If the backend does not know the queue, the memory is lost: logs a message, and
- * returns FALSE. */
+/* Keeps memory that a queue may not have made ready yet: adds the memory to the heap as an idle
+ * segment of that queue.  After the queue's commands are done, other queues can use the segment, or
+ * the heap can return it.  If the heap cannot add the queue, the memory is lost.  The function then
+ * logs a message and returns FALSE. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {
@@ -304,9 +305,9 @@ make_room (TarnHeapRange *range, gsize needed)
     _tarn_heap_release_idle (heap, piece);
 }
 
-/* Gets the smallest quiet segment (which no command uses) of another range of the same kind that
- * has at least @needed bytes.  For a huge request, or near the heap's limit, the segment must not
- * have many more bytes.  Returns NULL if there is none. */
+/* Searches the other ranges of the same kind for quiet segments (segments that no command uses) of
+ * at least @needed bytes.  Returns the smallest one, or NULL if there is none.  For a huge request,
+ * or near the heap's limit, leaves out segments that have many more bytes than @needed. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -325,9 +326,10 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Decides whether a request takes a segment of another queue, which may want the segment back soon.
- * Each move of a segment makes all threads wait.  So if queues take segments from each other in
- * turn, the heap allocates a little more memory instead, unless that would exceed its limit. */
+/* Decides whether a request takes a segment from another queue.  The other queue may want the
+ * segment back soon, and each move of a segment makes all threads wait.  So if queues take segments
+ * from each other in turn, the heap allocates a little more memory instead, unless that would
+ * exceed its limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
@@ -338,8 +340,9 @@ pay_for_move (TarnHeap *heap, gsize needed)
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
-/* Moves a quiet segment (which no command uses) of another range, usually of another queue, to
- * @range.  Returns FALSE if it found none, or if the heap should allocate fresh memory instead. */
+/* Moves a quiet segment (a segment that no command uses) from another range to @range.  The other
+ * range usually belongs to another queue.  Returns FALSE if there is no such segment, or if the
+ * heap should allocate fresh memory instead. */
 static gboolean
 take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -353,8 +356,9 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   return TRUE;
 }
 
-/* Returns all idle segments to upstream if a request failed because memory has run out.  Returns
- * FALSE if it returned none, or if the request failed for another reason. */
+/* Checks why a request failed.  If memory has run out, returns all idle segments to upstream, and
+ * the result is TRUE if there were any.  If the request failed for another reason, only returns
+ * FALSE. */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
@@ -367,9 +371,10 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
   return FALSE;
 }
 
-/* Adds a segment to a range.  Tries the usual size first, then the size that the request needs, and
- * then the exact size of the request, because a driver may refuse a size for another reason than
- * lack of memory.  If memory has run out, returns the idle segments to upstream and tries again. */
+/* Adds a segment to a range.  Tries the usual size first, then the request's size rounded up
+ * (get_needed ()), and then the exact size of the request, because a driver may refuse a size for
+ * another reason than lack of memory.  If memory has run out, returns the idle segments to upstream
+ * and tries again. */
 static gboolean
 parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
@@ -429,9 +434,8 @@ parts_choose (const TarnHeap *heap, gsize size)
              : TARN_RANGE_HUGE;
 }
 
-/* Gets the size of the largest request that may share its segment with other requests.  A larger
- * request is huge and gets a segment of its own, at the latest when the heap comes near its
- * limit. */
+/* Gets the size of the largest request that usually shares its segment with other requests.  A
+ * larger request can be huge, and then gets a segment of its own. */
 static gsize
 parts_get_max_shared (const TarnHeap *heap)
 {

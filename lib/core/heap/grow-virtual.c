@@ -38,12 +38,14 @@
 #define ROOM_SHARE 64
 
 /* In a heap with a limit, a segment has at most the limit divided by LIMIT_PIECE_SHARE.  A segment
- * cannot move while any extent in it is in use, but a small one then holds back few free bytes. */
+ * cannot move while any extent in it is in use.  If the segment is small, only few free bytes are
+ * then stuck in it. */
 #define LIMIT_PIECE_SHARE 256
 
-/* The bytes of addresses that a range for large requests, and one for small ones, reserve at a
- * time.  With 64-bit addresses, 256 GiB is more than a device's memory, and little enough for
- * hundreds of queues.  With 4 GiB of addresses in all, 512 MiB is an eighth of them. */
+/* The sizes in bytes of the regions (contiguous addresses) that the ranges for large and for small
+ * requests reserve.  With 64-bit addresses, a large region has 256 GiB.  That is more than a
+ * device's memory, and little enough for hundreds of queues.  With 32-bit addresses, a large region
+ * has 512 MiB, an eighth of all addresses. */
 #define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
@@ -108,7 +110,7 @@ get_free_addresses (const TarnHeapRegion *region)
   return region->size - (gsize) (region->end - region->addresses.address);
 }
 
-/* Gets the size of the free extent at the end of a range; 0: there is none. */
+/* Gets the size of the free extent at the end of a range.  Returns 0 if there is no such extent. */
 static gsize
 get_free_at_end (const TarnHeapRange *range)
 {
@@ -127,8 +129,8 @@ get_missing (const TarnHeapRange *range, gsize size)
   return _tarn_round_up (size - free_bytes, ops_of (range->heap)->virtual_granularity);
 }
 
-/* Makes sure that a range has free addresses at its end for a request.  If it has too few, reserves
- * a region, and releases the heap's lock meanwhile. */
+/* Makes sure that a range has free addresses at its end for a request.  If the range has too few,
+ * reserves a region of addresses, and releases the heap's lock meanwhile. */
 static gboolean
 ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 {
@@ -148,8 +150,8 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
   return TRUE;
 }
 
-/* Releases the old regions (reserved addresses) of a range that have no segment left.  Releases the
- * heap's lock during each driver call. */
+/* Releases each old region (reserved addresses) of a range if the region has no segment any more.
+ * Releases the heap's lock during each driver call. */
 static void
 virtual_tidy (TarnHeapRange *range)
 {
@@ -171,8 +173,9 @@ virtual_tidy (TarnHeapRange *range)
     }
 }
 
-/* Releases all regions (reserved addresses) of a range.  Call this only when no range of the queue
- * has a segment. */
+/* Releases all regions (reserved addresses) of a range.  Call this only when no range of the
+ * range's queue has a segment, because these regions can have segments of the queue's other
+ * ranges. */
 static void
 virtual_clear (TarnHeapRange *range)
 {
@@ -307,10 +310,11 @@ moves_in (const TarnHeapRange *range)
   return range->kind != TARN_RANGE_SMALL;
 }
 
-/* Chooses the idle segment that should serve a range: the smallest of at least @missing bytes, or
- * else the largest.  Leaves out segments that cannot move now, and the segment that is at the
- * range's end already.  If the segment would move into the range (moves_in ()), also leaves out
- * those that are larger than the free addresses in the range's region. */
+/* Chooses the idle segment that should serve a range: the smallest segment of at least @missing
+ * bytes.  If all idle segments are smaller, chooses the largest one.  Leaves out the segment that
+ * is at the range's end already, and segments that cannot move now.  If idle segments may move into
+ * the range (moves_in ()), also leaves out segments that are larger than the free addresses in the
+ * range's region. */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -340,7 +344,8 @@ get_target (const TarnHeap *heap, gsize size)
 }
 
 /* Computes how many bytes of fresh memory the heap may allocate for a request of @size bytes.  If
- * the request needs more, the heap moves a segment instead. */
+ * the request needs more fresh memory, the heap tries to move an idle segment to the request's
+ * range of addresses instead. */
 static gsize
 get_room (const TarnHeap *heap, gsize size)
 {
@@ -360,9 +365,11 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
 }
 
-/* Chooses the size of a fresh segment.  If the program did not set a size, the segment is as large
- * as all the memory of the arena, so that an arena that needs little memory has little.  But it is
- * no larger than the bytes that the heap may still get, unless the request needs more. */
+/* Chooses the size of a fresh segment.  If the program set a size, uses that size.  If not, a
+ * segment of the range for small requests has the smallest possible size.  A segment of the range
+ * for large requests has about as many bytes as the arena already has, so that an arena that needs
+ * little memory has little.  But that segment has no more bytes than the heap may still get.  If
+ * the request lacks more bytes than the chosen size, the segment becomes larger. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
@@ -424,7 +431,8 @@ count_movable (const TarnHeapRange *range)
 
 /* Tests whether upstream has @size bytes, by allocating and releasing them.  Without the test, the
  * heap would map all memory that there is, segment by segment, before it learns that the memory is
- * not enough.  That takes seconds, in which other programs find no memory. */
+ * not enough.  These calls would take seconds, and other programs would find no memory
+ * meanwhile. */
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
 {
@@ -443,9 +451,10 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Makes an idle segment serve a range, because upstream has no more memory.  Moves the segment to
- * the range, or returns it to upstream, which can then allocate a fresh one.  Returns TRUE if the
- * caller should search the range again. */
+/* Makes an idle segment serve a range, because upstream has no more memory.  If idle segments may
+ * move into the range (moves_in ()), moves the segment there.  Otherwise returns the segment to
+ * upstream, which can then allocate a fresh one.  Returns TRUE if the caller should search the
+ * range again. */
 static gboolean
 use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
 {
@@ -455,18 +464,21 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
-/* Returns TRUE if it does not help to ask upstream for a segment smaller than @size.  Either no
- * smaller size exists, or upstream forbids returns of segments for now, so that the heap could not
- * return a segment that is too small. */
+/* Returns TRUE if the heap should not ask upstream for a segment smaller than @size.  There are two
+ * reasons.  Either no smaller size exists.  Or the smaller segment would not be enough for the
+ * request, and the heap could not return the segment, because upstream forbids returns for now. */
 static gboolean
 is_least (const TarnHeap *heap, gsize size, gsize missing)
 {
   return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
 }
 
-/* Adds memory for a request that lacks @missing bytes.  Tries a fresh segment of the usual size
- * first, then a fresh segment of @missing bytes, then an idle segment, and then fresh segments of
- * half the size again and again, down to the granularity of virtual memory. */
+/* Adds memory for a request that lacks @missing bytes.  Tries in turn
+ * - a fresh segment of the usual size
+ * - a fresh segment of @missing bytes, if that is less
+ * - an idle segment
+ * - fresh segments of half the size, a quarter of the size and so on, down to the granularity of
+ *   virtual memory */
 static gboolean
 add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 {
@@ -508,10 +520,12 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
-/* Returns TRUE if the heap should first test whether upstream has all missing bytes.  It should if
- * the request needs many segments, or memory ran out before.  It should also if upstream forbids
- * returns of segments for now, because the heap could not return what it got for a request that
- * fails.  Sets *bytes to the missing bytes that idle segments cannot supply. */
+/* Returns TRUE if the heap should first test whether upstream has the bytes that a request lacks.
+ * Sets *bytes to the number of bytes to test: those of the @missing bytes that idle segments
+ * cannot supply.  The test is useful if the request needs many segments, or if memory ran out
+ * before.  It is also useful if upstream forbids returns of segments for now, because the heap
+ * could not return the segments that it got for a request that fails.  Returns FALSE if one fresh
+ * segment can supply *bytes. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
@@ -535,8 +549,8 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
     _tarn_heap_poll_events (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* another thread has freed bytes meanwhile */
-  /* Addresses must be reserved only now.  The heap's lock was released above, so another thread
-   * may have taken the free bytes at the range's end, and the request needs more addresses. */
+  /* Reserve addresses only now.  The heap's lock was released above, so another thread may have
+   * taken the free bytes at the range's end.  The request then needs more addresses. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);

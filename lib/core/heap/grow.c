@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Gets segments for a heap from its upstream allocator, and returns them to upstream.  A segment is
- * memory that upstream allocated in one call.  It is idle if it has no extent (range of bytes) in
- * use.  Only one thread at a time adds or removes segments: the thread that has set
+ * memory that upstream allocated in one call.  A segment is idle if no extent (range of bytes) in
+ * it is in use.  Only one thread at a time adds or removes segments: the thread that has set
  * TarnHeap.is_changing.  That thread calls upstream without the heap's lock. */
 
 #include "base/duty-private.h"
@@ -52,8 +52,8 @@ _tarn_heap_end_change (TarnHeap *heap)
     _tarn_cond_broadcast (&heap->changed);
 }
 
-/* Gets the heap's limit in bytes: the lower one of its own and its pool's limit; 0: neither is
- * set. */
+/* Gets the heap's limit in bytes: the limit set for the heap or the limit of its pool, whichever is
+ * lower.  Returns 0 if neither limit is set. */
 gsize
 _tarn_heap_get_limit (const TarnHeap *heap)
 {
@@ -62,9 +62,9 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Returns TRUE if the heap may get @size more bytes from upstream within its limit.  If it has no
- * limit, tests whether a gsize can count all its bytes, because a device may have more memory than
- * a 32-bit host has addresses. */
+/* Returns TRUE if the heap may get @size more bytes from upstream within its limit.  If the heap
+ * has no limit, tests whether a gsize can count all the heap's bytes, because a device may have
+ * more memory than a 32-bit host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -86,8 +86,8 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Raises stats.peak_upstream_bytes to stats.upstream_bytes if that is more.  Call this after
- * stats.upstream_bytes has counted a new segment. */
+/* Raises stats.peak_upstream_bytes to stats.upstream_bytes if the latter is higher.  Call this
+ * after stats.upstream_bytes has counted a new segment. */
 void
 _tarn_heap_note_peak (TarnHeap *heap)
 {
@@ -113,8 +113,8 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
 }
 
 /* Sets TarnHeap.is_changing, so that the calling thread may add and remove segments.  First waits
- * until no other thread does so.  Returns FALSE with an error, about a request of @size bytes, if
- * the calling thread must not wait. */
+ * until no other thread adds or removes segments.  If the calling thread must not wait, returns
+ * FALSE with an error, which names @size as the size of the request. */
 gboolean
 _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
 {
@@ -151,7 +151,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    _tarn_heap_release_idle (heap, NULL); /* only segments never used can go */
+    _tarn_heap_release_idle (heap, NULL); /* only segments that no request has used are returned */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;
@@ -187,7 +187,8 @@ _tarn_piece_can_go (const TarnPiece *piece)
          && (piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece));
 }
 
-/* Returns the segments of a list to upstream.  The caller has removed them from their ranges. */
+/* Returns the segments of a list to upstream.  The caller has removed the segments from their
+ * ranges. */
 static void
 release_all (TarnHeap *heap, GQueue *pieces)
 {
@@ -231,9 +232,9 @@ count_bytes (const GQueue *pieces)
   return bytes;
 }
 
-/* Returns the segments of a list to upstream, and gets the number of their bytes.  The caller has
- * removed the segments from their ranges, and has set TarnHeap.is_changing.  Releases the heap's
- * lock meanwhile. */
+/* Returns the segments of a list to upstream.  The result is the number of their bytes.  The caller
+ * has removed the segments from their ranges, and has set TarnHeap.is_changing.  Releases the
+ * heap's lock during the driver calls. */
 static gsize
 release (TarnHeap *heap, GQueue *pieces)
 {
@@ -251,9 +252,9 @@ release (TarnHeap *heap, GQueue *pieces)
   return bytes;
 }
 
-/* Returns an idle segment (NULL: all idle segments that the heap may return now) to upstream, and
- * gets the number of bytes returned.  The caller has set TarnHeap.is_changing.  Releases the heap's
- * lock meanwhile. */
+/* Returns the idle segment @piece to upstream.  If @piece is NULL, returns all idle segments that
+ * the heap may return now.  The result is the number of bytes returned.  The caller has set
+ * TarnHeap.is_changing.  Releases the heap's lock during the driver calls. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
@@ -266,7 +267,7 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   return release (heap, &pieces);
 }
 
-/* Returns the segments to upstream that have been idle for TarnHeap.idle_time or longer. */
+/* Returns to upstream the segments that have been idle for TarnHeap.idle_time or longer. */
 static void
 release_expired (TarnHeap *heap, gint64 now)
 {
@@ -278,9 +279,9 @@ release_expired (TarnHeap *heap, gint64 now)
   release (heap, &pieces);
 }
 
-/* Returns the segments to upstream that have been idle for TarnHeap.idle_time or longer.  Does
- * nothing if it has checked this a short time ago.  The caller holds the heap's lock; the function
- * forbids read sections (heap-door.c) itself. */
+/* Returns to upstream the segments that have been idle for TarnHeap.idle_time or longer.  Does
+ * nothing if the last such check was a short time ago.  The caller holds the heap's lock.  The
+ * function forbids read sections (heap-door.c) itself. */
 void
 _tarn_heap_expire (TarnHeap *heap)
 {
@@ -302,10 +303,10 @@ _tarn_heap_expire (TarnHeap *heap)
   _tarn_heap_end_change (heap);
 }
 
-/* Makes the host wait for the commands that use idle segments, if upstream needs that.  Then
- * returns idle segments to upstream until at most @keep_bytes are idle.  Gets the number of bytes
- * returned, which is 0 if another thread is adding or removing segments and the calling thread must
- * not wait. */
+/* If upstream accepts only memory that no command uses, makes the host wait for the commands that
+ * use idle segments.  Then returns idle segments to upstream until at most @keep_bytes are idle.
+ * The result is the number of bytes returned.  It is 0 if another thread is adding or removing
+ * segments and the calling thread must not wait. */
 gsize
 _tarn_heap_trim (TarnHeap *heap, gsize keep_bytes)
 {

@@ -12,7 +12,7 @@ typedef struct
   gsize used_bytes, free_bytes, pieces, idle, idle_bytes, used_extents, free_extents, remembered;
   gsize aliases;    /* the sum of n_aliases of all segments */
   guint arenas;     /* the sum of n_arenas of all queues */
-  gchar *violation; /* the first violation found; NULL: none */
+  gchar *violation; /* the first violation found; NULL if there is none */
 } Walk;
 
 static void G_GNUC_PRINTF (3, 4) demand (Walk *walk, gboolean holds, const gchar *format, ...)
@@ -33,9 +33,9 @@ end_of (const TarnExtent *extent)
 }
 
 /* Gets a divisor of the sizes of extents in a segment: the heap's alignment, or the alignment of
- * the segment's own address if that is less.  In the second case, a request for an address with a
- * higher alignment may leave a smaller extent than the heap's alignment in front of this
- * address. */
+ * the segment's address if that is lower.  In the second case, a request for a higher alignment
+ * skips the bytes before an aligned address, and leaves these bytes as an extent that can be
+ * smaller than the heap's alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -73,7 +73,8 @@ check_extent (Walk *walk, const TarnExtent *extent)
     walk->remembered++;
 }
 
-/* Checks the extents that begin in a segment.  Returns how many extents in use have bytes in it. */
+/* Checks the extents that begin in a segment.  Returns how many extents in use have bytes in the
+ * segment. */
 static guint
 walk_piece (Walk *walk, const TarnPiece *piece)
 {
@@ -164,8 +165,9 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
   return n;
 }
 
-/* Checks a range's index of free extents, and counts its extents.  Leaves out the extents of a
- * class whose bit is not set, so that the caller finds the fault by the number. */
+/* Checks a range's index of free extents, and returns the number of extents in the index.  Does not
+ * count the extents of a class whose bit is not set, so that the caller sees by the number that the
+ * index is wrong. */
 static gsize
 check_free_index (Walk *walk, const TarnFreeIndex *index)
 {

@@ -33,7 +33,8 @@ _tarn_heap_record_piece (const TarnPiece *piece)
                         GPOINTER_TO_SIZE (queue->handle));
 }
 
-/* Records the address that the user of an extent has, if it differs from the extent's start. */
+/* If the user of an extent has another address than the extent's start, adds the user's address to
+ * the recording. */
 void
 _tarn_heap_record_part (const TarnExtent *extent)
 {

@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * The heap's lock, and functions that forbid and allow read sections.  In a read section, a thread
- * allocates from the heap's arenas, or frees memory there, without the heap's lock.  A thread that
- * holds the lock can also forbid read sections, to have the heap alone.  It then adds the changes
- * that other threads made in read sections to the heap's counters.  The field TarnHeap.door, a
- * readers-writer lock, tells threads whether read sections are forbidden ("closed") or allowed
- * ("open"). */
+ * allocates memory from the heap's arenas, or frees memory into them, without the heap's lock.  A
+ * thread that holds the lock can also forbid read sections, to have the heap alone.  That thread
+ * then updates the heap's counters with the changes that other threads made in read sections.  The
+ * field TarnHeap.door, a readers-writer lock, tells threads whether read sections are forbidden
+ * ("closed") or allowed ("open"). */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -17,8 +17,9 @@
 #define EVENT_STEP ((gsize) 8 << 20)
 #define EVENT_SHARE 64
 
-/* Sets the time idle_at of those idle segments of an arena that do not have it yet.  Threads that
- * make segments idle in read sections do not set it, because they do not read the clock. */
+/* Sets TarnPiece.idle_at, the time when a segment became idle, in those idle segments of an arena
+ * where this field is still 0.  Threads that make segments idle in read sections do not set the
+ * field, because they do not read the clock. */
 static void
 date_idle (TarnArena *arena)
 {
@@ -55,8 +56,8 @@ _tarn_arena_count (TarnArena *arena)
 }
 
 /* Frees the extents in TarnArena.left_extents.  Threads put extents into that list instead of
- * waiting for the arena's lock.  The caller holds that lock in a read section, or it holds the
- * heap's lock and has forbidden read sections. */
+ * waiting for the arena's lock.  The caller holds the arena's lock in a read section, or it holds
+ * the heap's lock and has forbidden read sections. */
 void
 _tarn_arena_drain (TarnArena *arena)
 {
@@ -72,8 +73,8 @@ _tarn_arena_drain (TarnArena *arena)
     }
 }
 
-/* Adds an arena's n_unnamed to the heap's n_unnamed, and resets the arena's to 0.  Both count
- * extents in use that are not in the heap's table of extents in use. */
+/* Adds an arena's n_unnamed to the heap's n_unnamed, and sets the arena's n_unnamed to 0.  The two
+ * fields count extents in use that are not in the heap's table of extents in use. */
 void
 _tarn_arena_count_unnamed (TarnArena *arena)
 {
@@ -81,8 +82,8 @@ _tarn_arena_count_unnamed (TarnArena *arena)
   arena->n_unnamed = 0;
 }
 
-/* Adds all changes that threads made in read sections to the heap's counters.  The caller holds the
- * heap's lock and has forbidden read sections. */
+/* Updates the heap's counters with all changes that threads made in read sections.  The caller
+ * holds the heap's lock and has forbidden read sections. */
 static void
 collect (TarnHeap *heap)
 {
@@ -100,9 +101,9 @@ collect (TarnHeap *heap)
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
 }
 
-/* Forbids read sections of a heap, and waits until no thread is in one.  Then adds the changes that
- * threads made in read sections to the heap's counters.  Does nothing if read sections are
- * forbidden already.  The caller holds the heap's lock. */
+/* Forbids read sections of a heap, and waits until no thread is in a read section.  Then updates
+ * the heap's counters with the changes that threads made in read sections.  Does nothing if read
+ * sections are forbidden already.  The caller holds the heap's lock. */
 void
 _tarn_heap_close (TarnHeap *heap)
 {
@@ -113,9 +114,9 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Allows read sections again, if threads use them.  Does not allow them while allocations are
- * traced, because traced allocations need the heap's lock.  Also updates the bounds that threads in
- * read sections read.  Does nothing if read sections are allowed already. */
+/* Allows read sections again, if threads use read sections.  While allocations are traced, does not
+ * allow read sections, because traced allocations need the heap's lock.  Also updates the bounds
+ * that threads in read sections read.  Does nothing if read sections are allowed already. */
 static void
 open_door (TarnHeap *heap)
 {

@@ -60,8 +60,8 @@ event_unref (TarnHeap *heap, TarnHeapEvent *event)
   _tarn_heap_lock_open (heap);
 }
 
-/* Records in a queue that its event with the given number is done, and so are all earlier
- * events. */
+/* Records that a queue's event with the number @number is done, and that all earlier events of the
+ * queue are done too. */
 static void
 note_done (TarnHeapQueue *queue, guint64 number)
 {
@@ -83,9 +83,9 @@ settle (TarnHeapQueue *queue, TarnHeapEvent *event)
 }
 
 /* Records an event on a queue, and gives the event the number @number.  If the context is lost,
- * counts the event as done instead, because nothing uses the context's memory any more.  @is_named:
- * TRUE if the caller guarantees that the queue is alive.  Returns FALSE with an error if the driver
- * cannot record the event. */
+ * counts the event as done instead, because nothing uses the context's memory any more.  @is_named
+ * is TRUE if the caller guarantees that the queue is alive.  Returns FALSE with an error if the
+ * driver cannot record the event. */
 static gboolean
 record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
@@ -119,7 +119,7 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 }
 
 /* Records an event on a queue, for all segments of the queue that have become idle until now.
- * @is_named: TRUE if the caller guarantees that the queue is alive. */
+ * @is_named is TRUE if the caller guarantees that the queue is alive. */
 static gboolean
 record_event (TarnHeapQueue *queue, gboolean is_named)
 {
@@ -189,8 +189,9 @@ _tarn_queue_ask (TarnHeapQueue *queue)
   _tarn_heap_close (queue->heap);
 }
 
-/* Returns TRUE if the heap needs events: if it can return a segment to upstream only after an event
- * is done, or if there are other queues that could use the segment. */
+/* Returns TRUE if the heap needs events.  The heap needs events if it can return a segment to
+ * upstream only after an event is done.  It also needs events if there are several queues, because
+ * another queue can use a segment only after an event is done. */
 static gboolean
 needs_events (const TarnHeap *heap)
 {
@@ -207,10 +208,11 @@ has_idle (const TarnHeapQueue *queue)
 }
 
 /* Records an event on a queue if segments of the queue have become idle or have moved since the
- * heap last recorded one.  First asks the driver whether the queue's earlier events are done.  If
- * one is still pending, records no second one, because a queue that has much work to do needs only
- * one.  Does all this only in one of several calls (PASSES).  The caller guarantees that the queue
- * is alive.  Read sections may be allowed afterwards, even if the caller had forbidden them. */
+ * heap last recorded an event.  First asks the driver whether the queue's earlier events are done.
+ * If an earlier event is still pending, records no new event, because one pending event is enough
+ * even for a queue that has much work to do.  Does all this only in one of several calls (PASSES).
+ * The caller guarantees that the queue is alive.  Read sections may be allowed afterwards, even if
+ * the caller had forbidden them. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -272,7 +274,8 @@ _tarn_queue_await (TarnHeapQueue *queue)
 }
 
 /* Returns the queues that have idle segments which commands may still use.  Increments n_calls of
- * each of these queues, so that the heap does not free the queue.  The caller must decrement it. */
+ * each of these queues, so that the heap does not free the queue.  The caller must decrement
+ * n_calls of each queue again. */
 static GPtrArray *
 enter_unquiet (const TarnHeap *heap)
 {
@@ -291,10 +294,10 @@ enter_unquiet (const TarnHeap *heap)
 }
 
 /* Asks the driver which events of all queues are done, and unmaps the aliases (mappings of segments
- * at old addresses) that no command uses any more.  Also records an event on each queue that needs
- * one, because segments of the queue have become idle or moved, and none of its events is pending.
- * Records no event if the backend does not keep a referenced queue alive; the next call that names
- * the queue then records the event.  The caller must have set is_changing. */
+ * at old addresses) that no command uses any more.  Also records an event on each queue that has no
+ * pending event, if segments of the queue have become idle or moved since the last event.  If the
+ * backend does not keep a referenced queue alive, records no event.  The next call that names the
+ * queue then records the event.  The caller must have set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
@@ -316,9 +319,9 @@ _tarn_heap_poll_events (TarnHeap *heap)
 }
 
 /* Makes the host wait until no command uses the segments that are idle now, as far as the heap can
- * find out.  During the wait, other threads may add and remove segments, because a queue may depend
- * on what these threads do next.  Returns TRUE if there were idle segments that commands may have
- * used. */
+ * find out.  During the wait, other threads may add and remove segments, because commands on a
+ * queue may depend on what these threads do next.  Returns TRUE if there were idle segments that
+ * commands may have used. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {

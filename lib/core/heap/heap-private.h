@@ -42,16 +42,17 @@
  * segment then also stays mapped at its old address, until an event shows that these commands are
  * done (alias.c).
  *
- * The heap has separate arenas for each in-order queue that requests name.  An arena is a set of
- * ranges.  A queue has one arena, or several if threads that use the queue wait for each other.
- * Earlier commands on the queue may still use an arena's free extents.  Another request for the
- * same queue can nevertheless reuse these extents at once, because its commands run after the
- * earlier ones.  So a thread need not wait for commands when it frees memory that no other queue
- * has used.
+ * A request can name the in-order queue whose commands will use the memory.  The heap has separate
+ * arenas for each queue that requests name.  An arena is a set of ranges.  A queue has one arena,
+ * or several if threads that use the queue wait for each other.  Earlier commands on the queue may
+ * still use an arena's free extents.  Another request for the same queue can nevertheless reuse
+ * these extents at once, because the new request's commands run after the earlier commands.  So a
+ * thread need not wait for commands when it frees memory that no other queue has used.
  *
- * Another queue gets only quiet segments.  An idle segment is quiet if an event is done that the
- * heap recorded after the segment became idle.  Upstream, too, gets only quiet segments, unless it
- * accepts memory that commands still use.  If memory has run out, the host waits for the events.
+ * Another queue gets only quiet segments.  An idle segment is quiet if the heap recorded an event
+ * after the segment became idle, and that event is done.  The heap also returns only quiet segments
+ * to upstream, except to an upstream allocator that accepts memory which commands still use.  If
+ * memory has run out, the host waits for the events, so that idle segments become quiet.
  *
  * A read section is a time in which a thread uses arenas without the heap's lock.  Other threads
  * may use the heap in read sections at the same time, but not while a thread forbids read sections
@@ -77,23 +78,27 @@ typedef struct _TarnPiece TarnPiece;
  *
  * Invariants:
  * - size > 0.
- * - Unless the extent ends at its segment's end, size is a multiple of the heap's alignment, or of
- *   the largest power of two that divides the segment's address, if this power is less.
+ * - size is a multiple of the heap's alignment, or of the largest power of two that divides the
+ *   segment's address, if this power is less.  An extent that ends where its segment ends can have
+ *   any size.
  * - Two extents at adjacent addresses are never both free. */
 struct _TarnExtent
 {
-  union /* must be first, because TarnHeap.table hashes an extent by its memory */
+  union /* must be first, because TarnHeap.table hashes the first 8 bytes of an extent: the field
+           memory */
   {
     TarnMemory memory; /* if the extent is in use: the memory that the user got */
     TarnExtent *less;  /* while the extent is free: its left child in a treap (search tree) of free
                           extents */
-    TarnExtent *next;  /* the next extent in a list: TarnArena.left_extents or TarnArena.spare */
+    TarnExtent *next;  /* while the extent is in the list TarnArena.left_extents or TarnArena.spare:
+                          the next extent in this list */
   };
-  guint64 start;    /* the address of the first byte; or, if segments cannot move (grow-parts.c), a
-                       number that the heap uses instead of an address */
+  guint64 start;    /* the address of the extent's first byte; in a heap whose segments cannot move
+                       (grow-parts.c), a number that the heap uses instead of an address */
   gsize size;       /* the size of the extent in bytes */
   TarnPiece *piece; /* the segment that has the extent's first byte */
-  /* The extents at the adjacent lower and higher addresses; NULL: none. */
+  /* The extents at the adjacent lower (before) and higher (after) addresses; NULL if there is
+   * none. */
   TarnExtent *before, *after;
   guint8 is_free;
   guint8 has_memory; /* TRUE if the extent is in use and the field memory is set */
@@ -121,54 +126,58 @@ struct _TarnExtentSlab
  * 0, the segment is idle, and in its arena's list of idle segments. */
 struct _TarnPiece
 {
-  /* The address of the segment's first byte, or a number that replaces it (TarnExtent.start). */
+  /* The address of the segment's first byte.  In a heap whose segments cannot move, a number that
+   * the heap uses instead of an address (TarnExtent.start). */
   guint64 start;
   gsize size; /* the size of the segment in bytes */
-  /* The handle or address of the segment's memory, from upstream.  Of virtual memory, this is the
-   * physical memory. */
+  /* The memory that upstream allocated for the segment, as a handle or an address.  In a heap of
+   * virtual memory, this is the handle of the physical memory. */
   TarnMemory memory;
   TarnHeapRange *range;   /* the range to which the segment belongs */
-  TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL: the
-                             memory is not virtual */
-  TarnPiece *before, *after; /* the segments at adjacent addresses; NULL: none */
-  TarnExtent *extent;        /* the extent that has the segment's first byte */
+  TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL if
+                             the memory is not virtual */
+  /* The segments at the adjacent lower (before) and higher (after) addresses; NULL if there is
+   * none. */
+  TarnPiece *before, *after;
+  TarnExtent *extent; /* the extent that has the segment's first byte */
   guint n_used;
   gboolean was_used;  /* TRUE if a request has used the segment at some time */
   guint n_aliases;    /* the number of old addresses at which the moved segment is still mapped */
-  guint64 idle_since; /* if the segment is idle: the number that its queue's next event had
-                         (TarnHeapQueue.n_begun) when the segment became idle; when that event is
-                         done, so are all commands that used the segment before */
-  gint64 idle_at;  /* if the segment is idle: the time when it became idle; 0: the heap has not set
-                      the time yet */
-  GList link;      /* the link in TarnHeapRange.pieces */
+  guint64 idle_since; /* if the segment is idle: the number of the first event that the heap begins
+                         to record on its queue after the segment became idle; when that event is
+                         done, no command uses the segment */
+  gint64 idle_at; /* if the segment is idle: the time when the segment became idle, or 0 if the heap
+                     has not set the time yet */
+  GList link;     /* the link in TarnHeapRange.pieces */
   GList idle_link; /* the link in TarnArena.idle, if the segment is idle */
 };
 
 /* An alias: the mapping of a segment at an old address, from which the segment has moved away.
  * Commands that the segment's queue got before the move may still use the old address.  The heap
- * removes the alias when an event is done that the heap began to record after the move. */
+ * records an event on the queue after the move, and removes the alias when that event is done. */
 typedef struct
 {
   TarnPiece *piece;
   TarnHeapRegion *region; /* the region (reserved addresses) that has the old address */
   guint64 start;          /* the old address */
-  guint64 moved_at; /* the number that the queue's next event had (TarnHeapQueue.n_begun) when the
-                       segment moved; when that event is done, no command uses the alias */
+  /* The number of the first event that the heap begins to record on the segment's queue after the
+   * move.  When that event is done, no command uses the old address. */
+  guint64 moved_at;
 } TarnAlias;
 
 /* A region: contiguous addresses of virtual memory that the heap has reserved.  A range (set of
  * segments) maps its segments there, one after another.  The field end is the address where the
- * range maps the next segment.  No segment is mapped at the addresses from end on: the range never
- * used them, or the heap has removed the segments that were mapped there.
+ * range maps the next segment.  No segment is mapped at end or at a higher address: either these
+ * addresses were never used, or the heap has unmapped the segments that were there.
  *
- * Invariants: no segment is beyond end; last_piece and last_extent end at end. */
+ * Invariant: the segment last_piece and the extent last_extent, if not NULL, end at the address
+ * end. */
 struct _TarnHeapRegion
 {
-  /* The range that maps new segments in this region, or that did so before it got a newer region;
-   * constant.  Other ranges of the same queue may have segments in the region, but last_piece
-   * always belongs to this range.  A thread in a read section uses last_piece and last_extent only
-   * while it holds the lock of this range's arena; the lock of another arena does not guard
-   * them. */
+  /* The range for which the heap reserved this region; constant.  The range maps new segments here
+   * until it gets a newer region.  The region can also have segments of other ranges of the same
+   * queue, but last_piece always belongs to this range.  A thread in a read section uses last_piece
+   * and last_extent only while it holds the lock of this range's arena. */
   TarnHeapRange *range;
   TarnMemory addresses; /* the start of the reserved addresses */
   gsize size;           /* the size of the reserved addresses in bytes */
@@ -176,8 +185,8 @@ struct _TarnHeapRegion
   guint n_pieces;    /* the number of segments and aliases (TarnAlias) in the region */
   gboolean has_lost; /* TRUE if a segment stays mapped in the region for ever, so the heap must not
                         release the region's addresses */
-  TarnPiece *last_piece;   /* the segment that ends at TarnHeapRegion.end; NULL: none */
-  TarnExtent *last_extent; /* the extent that ends at TarnHeapRegion.end; NULL: none */
+  TarnPiece *last_piece;   /* the segment that ends at the address end; NULL if there is none */
+  TarnExtent *last_extent; /* the extent that ends at the address end; NULL if there is none */
 };
 
 /* The kinds of ranges (sets of segments).  A range serves only requests of its kind: small, large
@@ -190,12 +199,12 @@ typedef enum
   TARN_N_RANGES
 } TarnRangeKind;
 
-/* The number of size classes of free extents: enough for all sizes of 64 bits. */
+/* The number of size classes of free extents: enough for every 64-bit size. */
 #define TARN_FREE_CLASSES 896
 
-/* The binary logarithm of the number of size classes of free extents from each power of two to the
- * next.  Below 512 << TARN_SUB_BITS bytes, there is one class for each multiple of 512 bytes
- * instead. */
+/* The binary logarithm of the number of size classes between one power of two and the next, for
+ * free extents of at least 512 << TARN_SUB_BITS bytes.  Smaller extents have one class for each
+ * multiple of 512 bytes. */
 #define TARN_SUB_BITS 4
 
 /* Computes the size class of a free extent of @size bytes.  A larger size never has a lower
@@ -220,7 +229,8 @@ typedef struct
 {
   guint64 words;
   guint64 bits[TARN_FREE_CLASSES / 64];
-  TarnExtent *roots[TARN_FREE_CLASSES]; /* the root of each class's treap; NULL: no extent */
+  TarnExtent *roots[TARN_FREE_CLASSES]; /* the root of each class's treap; NULL if the class has no
+                                           extent */
 } TarnFreeIndex;
 
 /* A range: a set of segments that serve the small, the large or the huge requests of one arena. */
@@ -234,8 +244,8 @@ struct _TarnHeapRange
   GQueue pieces;      /* all segments of the range, linked by TarnPiece.link */
   gsize bytes;        /* the sum of the sizes of the range's segments */
   gsize idle_bytes;   /* the sum of the sizes of the range's idle segments */
-  /* The region (reserved addresses) where the range maps new segments; NULL: the memory is not
-   * virtual, or the range has never had a segment. */
+  /* The region (reserved addresses) where the range maps new segments.  NULL if the memory is not
+   * virtual, or if the range has never had a segment. */
   TarnHeapRegion *region;
   GList *old_regions; /* the regions (reserved addresses) where the range mapped new segments
                          earlier; segments may still be mapped there */
@@ -246,23 +256,21 @@ struct _TarnHeapRange
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  /* The number of the event in the order of its queue's events: the value that
-   * TarnHeapQueue.n_begun had before the heap recorded the event; or G_MAXUINT64 - 1 for the last
-   * event of a queue that the heap forgets. */
+  /* The event's number: its place in the order in which the heap began to record the queue's events
+   * (TarnHeapQueue.n_begun).  The last event of a queue that the heap forgets has the number
+   * G_MAXUINT64 - 1. */
   guint64 number;
-  guint n_refs; /* the number of references to the event: the queue has one while the event is in
-                   TarnHeapQueue.events, and each call that waits for the event or asks whether it
-                   is done has one */
+  /* The number of references to the event.  The queue has one reference while the event is in
+   * TarnHeapQueue.events.  Each call that waits for the event, or asks the driver whether the event
+   * is done, also has one. */
+  guint n_refs;
 } TarnHeapEvent;
 
-/* An arena: a set of ranges (sets of segments) of a queue, from which threads allocate without the
- * heap's lock (arena-private.h).
- *
- * A queue has one arena at first.  If threads that use the queue wait for each other, the queue
- * gets several arenas.  Each thread then has one of them as its own arena, and allocates from that
- * arena as long as the arena has an extent that fits.  Any request that names the queue can reuse
- * the free extents of all the queue's arenas at once, because the queue executes its commands in
- * order.
+/* A queue has one arena at first.  If threads that use the queue wait for each other, the queue
+ * gets several arenas.  Each thread then has one of these arenas as its own, and allocates from its
+ * own arena as long as that arena has an extent that fits.  Any request that names the queue can
+ * reuse the free extents of all the queue's arenas at once, because the queue executes its commands
+ * in order.
  *
  * Invariant: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena
@@ -276,30 +284,33 @@ struct _TarnArena
   TarnHeap *heap;       /* constant */
 
   gboolean is_taken;     /* atomic; the arena's lock: TRUE if a thread holds it */
-  gsize uncounted_bytes; /* atomic; a change that the heap will add to TarnHeap.stats: how many more
-                            bytes of the arena are in use; wraps around if negative */
-  gssize noted_bytes;    /* a threshold: if uncounted_bytes exceeds it, a thread computes the heap's
-                            peak of bytes in use again */
-  gsize n_unnamed; /* a change that the heap will add to TarnHeap.n_unnamed: how many more of the
-                      arena's extents are in use but not in the heap's table; wraps around if
-                      negative */
-  TarnExtent *left_extents; /* atomic; a list, linked by TarnExtent.next, of extents that threads
-                               put here instead of waiting for the arena's lock; a later holder of
-                               that lock frees the extents */
+  gsize uncounted_bytes; /* atomic; the change of the arena's bytes in use that the heap has not
+                            added to TarnHeap.stats yet; a negative change wraps around */
+  gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
+                            the heap's peak of bytes in use again */
+  /* The change of the number of the arena's extents that are in use, but not in the heap's table.
+   * The heap has not added this change to TarnHeap.n_unnamed yet.  A negative change wraps
+   * around. */
+  gsize n_unnamed;
+  /* Atomic; a list, linked by TarnExtent.next.  A thread that frees an extent while another thread
+   * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the
+   * extents. */
+  TarnExtent *left_extents;
   GQueue idle; /* the arena's idle segments, linked by TarnPiece.idle_link; longest idle first */
   gsize unrecorded_bytes; /* the bytes of segments that became idle in this arena since a request to
                              the arena last asked the heap to record an event */
   guint n_taken; /* the number of extents taken from this arena since a request to the arena last
                     asked the heap to record an event */
-  guint seen_growths;  /* the value that TarnHeap.n_growths (how often the heap grew) had when a
-                          request of this arena last asked the heap to record an event, or when a
-                          thread last called _tarn_heap_look_after () */
+  /* A copy of TarnHeap.n_growths (how often the heap grew), made when a request to this arena last
+   * asked the heap to record an event, or when _tarn_heap_look_after () was last called. */
+  guint seen_growths;
   guint n_takes;       /* the number of requests to this arena that threads made in read sections */
   guint n_waits;       /* the number of recent requests to this arena that waited for its lock */
   gboolean is_crowded; /* TRUE if so many requests waited for the arena's lock that the queue needs
                           more arenas */
   guint n_poor;        /* the number of recent requests for which the arena had no extent */
-  guint poor_since;    /* the number of requests (n_takes) when n_poor began to count */
+  guint poor_since; /* the number of requests that the arena had had (n_takes) when n_poor began to
+                       count */
   guint n_shared; /* the number of times that the arena got segments from the queue's other arenas;
                      counts up to MAX_SHARED */
   guint helper;   /* atomic; an index in TarnHeapQueue.arenas: the arena that last served a request
@@ -314,32 +325,33 @@ struct _TarnArena
 #define TARN_QUEUE_ARENAS 16
 
 /* A queue that requests have named, such as a CUDA stream, and the arenas from which the heap
- * serves these requests.  The struct TarnHeap.nobody serves requests that name no queue.
- * No command uses the free memory in its arenas.
+ * serves these requests.  The struct TarnHeap.nobody serves requests that name no queue.  No
+ * command uses the free memory in the arenas of TarnHeap.nobody.
  *
  * When the program tells the heap to forget a queue, the heap records a last event on the queue.
- * It keeps the queue's arenas until a new queue takes over the arenas, or they have no segment
- * left.
+ * The heap keeps the queue's arenas until a new queue takes them over, or until the arenas have no
+ * segment left.
  *
  * Invariants:
- * - A segment that became idle when n_begun was n is quiet (no command uses it) if n < n_done and
- *   the segment has no alias (a mapping at an old address).
+ * - An idle segment of the queue is quiet (no command uses it) if its idle_since is less than
+ *   n_done, and the segment has no alias (a mapping at an old address).
  * - n_done <= n_begun if handle is not NULL.
  * - n_done is G_MAXUINT64 for TarnHeap.nobody, and for a forgotten queue after its last event is
  *   done. */
 struct _TarnHeapQueue
 {
-  /* Atomic; the queue's number, which no other queue of the heap has or had.  0 if handle is NULL,
-   * or while a call is making the heap forget the queue.  Any thread may read this field at any
-   * time.  The heap may reuse a TarnHeapQueue struct for another queue, but frees the struct only
-   * when the heap itself is freed. */
+  /* Atomic; the queue's number, which no other queue of the heap has or had.  The number is 0 if
+   * handle is NULL, or while a call is making the heap forget the queue.  Any thread may read this
+   * field at any time, because the heap frees the struct only when the heap itself is freed.
+   * Before that, the heap may reuse the struct for another queue. */
   guint64 number;
 
   TarnHeap *heap;
-  gpointer handle; /* the backend's queue, to which the heap has a reference; NULL: the heap has
-                      forgotten the queue, or this struct is TarnHeap.nobody */
-  /* The handle of a forgotten queue.  The heap releases its reference to the backend's queue when
-   * the queue's last event is done and no call uses the queue. */
+  gpointer handle; /* the backend's queue, to which the heap has a reference; NULL if the heap has
+                      forgotten the queue, or if this struct is TarnHeap.nobody */
+  /* If the heap has forgotten the queue: the backend's queue, to which the heap still has a
+   * reference.  The heap releases this reference when the queue's last event is done and no call
+   * uses the queue. */
   gpointer left;
 
   /* A thread changes arenas, n_arenas, has_shared_arena and threads only while it holds the heap's
@@ -355,8 +367,8 @@ struct _TarnHeapQueue
    * a new cache line, because threads in read sections often read the fields above. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
   guint n_forgetting; /* the number of calls in progress that make the heap forget the queue */
-  /* A copy of the queue's number.  That number is 0 while a call makes the heap forget the queue.
-   * If the call fails, it restores the number from this copy. */
+  /* A copy of the field number, which is 0 while a call makes the heap forget the queue.  If the
+   * call fails, it sets the field number to this copy again. */
   guint64 former_number;
   /* The number that the queue's next event will get.  It grows by 1 when the heap begins to record
    * an event.  It changes only while the heap forbids read sections. */
@@ -364,9 +376,9 @@ struct _TarnHeapQueue
   guint64 n_done; /* the number of the latest event that the heap knows to be done, plus 1 */
   gboolean has_unrecorded; /* atomic; TRUE if a segment became idle or moved since the heap last
                               began to record an event on the queue */
-  guint n_passed; /* the number of calls that named the queue while has_unrecorded was TRUE; only
-                     one in several such calls may record an event; only _tarn_heap_look_after ()
-                     resets the number to 0 */
+  /* The number of calls that named the queue while has_unrecorded was TRUE.  Only one in several
+   * such calls may record an event.  Only _tarn_heap_look_after () resets the number to 0. */
+  guint n_passed;
   /* The events (TarnHeapEvent) on the queue that may not be done yet, oldest first. */
   GQueue events;
   /* The aliases (TarnAlias: mappings at old addresses) of the queue's segments, oldest first. */
@@ -403,9 +415,10 @@ typedef struct
   guint n_moves;   /* the number of requests that may still move segments */
   guint n_flushes; /* the number of requests that may still make pools flush thread caches */
   gint64 at;       /* the time when both budgets last grew because time had passed */
-  guint64 peak;    /* the heap's peak of bytes in use that the budgets already take into account */
-  guint64 extra; /* the bytes that the heap may have besides its usual maximum, because a budget was
-                    spent */
+  guint64 peak;    /* the heap's peak of bytes in use that the budgets have taken into account; they
+                      grow again when the peak exceeds this value by PEAK_STEP (churn.c) */
+  guint64 extra;   /* the bytes that the heap may have above its usual maximum; grows while a budget
+                      is spent */
   /* The number of requests for which the field extra would have exceeded its usual bound. */
   guint n_beyond;
 } TarnHeapChurn;
@@ -417,11 +430,11 @@ typedef struct
   gsize max_small; /* the size in bytes of the largest small request */
   gsize max_held;  /* the size in bytes of the largest block that a pool over the heap may cache */
   /* A callback that returns the kind of a request: small, large or huge.  An arena has a range (set
-   * of segments) for requests of each kind.  NULL: requests of at most max_small bytes are small,
-   * all others are large. */
+   * of segments) for requests of each kind.  If this field is NULL, requests of at most max_small
+   * bytes are small, and all others are large. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* A callback that returns the size of the largest request whose segment may also serve other
-   * requests.  NULL: there is no upper bound. */
+   * requests.  NULL if there is no upper bound. */
   gsize (*get_max_shared) (const TarnHeap *heap);
   /* A callback that computes the most bytes that the heap should have while it serves a request of
    * @size bytes.  If the heap has that many bytes, it uses idle segments instead of fresh
@@ -432,8 +445,8 @@ typedef struct
    * lock.  The callback releases the lock during driver calls. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* A callback that returns TRUE if a request should use @extent, which is free and large enough.
-   * If it returns FALSE, the heap searches elsewhere or grows.  NULL: each extent that is large
-   * enough suits. */
+   * If the callback returns FALSE, the heap searches elsewhere or grows.  NULL if each extent that
+   * is large enough suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
   /* A callback that returns a segment's memory to upstream, and frees the struct.  The caller has
    * removed the segment from its range, and does not hold the heap's lock. */
@@ -442,9 +455,9 @@ typedef struct
    * calls it after it has removed segments.  The caller holds the heap's lock.  The callback
    * releases the lock during driver calls. */
   void (*tidy) (TarnHeapRange *range);
-  /* A callback that releases all reserved addresses of a range.  The caller ensures that the
-   * range's queue has no segment, has removed the queue's arenas from TarnHeap.arenas, and does not
-   * hold the heap's lock. */
+  /* A callback that releases all reserved addresses of a range.  The heap calls it only when the
+   * range's queue has no segment.  The caller has removed the queue's arenas from TarnHeap.arenas,
+   * and does not hold the heap's lock. */
   void (*clear) (TarnHeapRange *range);
 } TarnHeapGrowth;
 
@@ -476,45 +489,48 @@ struct _TarnHeap
   TarnAllocator *upstream; /* the allocator of the segments, to which the heap has a reference */
   const TarnHeapGrowth *growth;
   gsize alignment;   /* the alignment of extents' sizes and addresses in bytes: a power of two */
-  gsize limit_bytes; /* the limit that the program set for the heap; 0: none */
+  gsize limit_bytes; /* the limit that the program set for the heap; 0 if there is none */
   gboolean follows_pool; /* TRUE if the limit of the pool over the heap (pool_limit) bounds the heap
                             as well */
   gboolean has_addresses;  /* TRUE if a user's memory is an address, which the heap computes; FALSE
                               if the driver makes a sub-buffer of a segment for each extent */
   gboolean frees_in_order; /* TRUE if the heap may return segments to upstream while commands still
                               use them */
-  gsize growth_bytes; /* the least size of a segment in bytes, as the program chose; 0: the heap
-                         chooses */
+  gsize growth_bytes; /* the least size of a segment in bytes that the program set; 0 if the heap
+                         chooses the size */
   gint64 idle_time;   /* the time in microseconds after which the heap returns an idle segment to
-                         upstream; G_MAXINT64: never */
+                         upstream; G_MAXINT64 if it never does */
 
   /* Threads in read sections read the fields from door to peak_in_visits.  These fields have their
    * own cache lines, because threads often write other fields of the heap. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
-  gboolean has_visitors; /* TRUE if threads use read sections; a thread that releases the heap's
-                            lock then allows read sections again */
+  gboolean has_visitors; /* TRUE if threads use read sections, so that a thread that releases the
+                            heap's lock must allow read sections again */
   gsize event_bytes; /* the bytes of segments that must become idle in an arena before a thread in a
                         read section asks the heap to record an event */
   guint n_growths;   /* the number of times that the heap began to grow because a request found no
                         extent */
-  gsize max_unchecked; /* the size of the largest request that may take any free extent, without
-                          regard to stranded bytes (spare.c) */
+  /* The size of the largest request that may take any free extent.  Larger requests must not strand
+   * too many bytes, that is, leave them free but not returnable to upstream (spare.c). */
+  gsize max_unchecked;
   gsize room_bytes; /* the number of bytes that the heap may still allocate from upstream before a
-                       request uses free memory in an arena that is not its thread's own */
+                       request uses free memory in an arena other than the own arena of the
+                       request's thread */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
-                     read sections were last forbidden; 0: no thread has computed them */
+                     read sections were last forbidden; 0 if no thread has computed any */
 
   /* The heap's lock.  A thread that holds it usually forbids read sections too. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
   TarnCond changed; /* the condition variable that is signalled when is_changing becomes FALSE */
   gboolean is_changing; /* TRUE if a call that adds or removes segments is in progress */
-  guint n_waiting; /* the number of threads that wait for the condition variable changed; if it is
-                      0, the heap saves the system call of a broadcast */
+  /* The number of threads that wait until is_changing is FALSE.  If no thread waits, the heap does
+   * not broadcast to them, and so saves a system call. */
+  guint n_waiting;
   TarnHeapQueue *nobody;       /* the TarnHeapQueue for requests that name no queue */
   GHashTable *queues;          /* maps TarnHeapQueue.handle to the TarnHeapQueue */
-  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL: none, or the heap has
-                                  forgotten or freed that queue */
+  TarnHeapQueue *latest_queue; /* the queue that a call looked up last; NULL if there is none, or if
+                                  the heap has forgotten or freed that queue */
   GQueue all_queues; /* all queues, including the forgotten ones and nobody; only the thread that
                         has set is_changing removes a queue */
   GQueue forgotten_queues; /* the forgotten queues, in the order in which the heap will ask whether
@@ -528,14 +544,15 @@ struct _TarnHeap
                           arenas */
   guint64 last_number; /* the number (TarnHeapQueue.number) of the queue that the heap added last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
-  /* The number of extents in use that are not in the field table: a thread took the extent in a
-   * read section, or a thread is about to add the extent to the table or to free it. */
+  /* The number of extents in use that are not in the field table.  Such an extent was taken by a
+   * thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */
-  gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0: none */
-  gsize full_bytes; /* a limit that the heap has learnt: the bytes that it would have had in all if
-                       upstream had not refused memory (spare.c); G_MAXSIZE: none */
+  gsize pool_limit; /* the limit of the pool over the heap, in bytes; 0 if there is none */
+  gsize full_bytes; /* a limit that the heap learnt when upstream refused memory (spare.c): the
+                       bytes that the heap had, plus the bytes that upstream refused; G_MAXSIZE if
+                       there is none */
   gsize peak_lately; /* the peak of bytes in use since the time peak_at */
   gsize peak_before; /* the peak of bytes in use in the period before peak_at */
   gint64 peak_at;    /* the time when the present period of peak_lately began (spare.c) */
@@ -555,15 +572,15 @@ struct _TarnHeap
 
 /* Bounds of the extra memory that a heap may have for its arenas.  Without extra memory, arenas
  * that need little would take memory from each other again and again.  TARN_ARENA_ROOM is the extra
- * bytes for each arena that _tarn_heap_count_for_room () counts, except the first one and one for
- * heap->nobody.  In all, the extra bytes are at most the heap's peak of bytes in use divided by
- * TARN_ARENA_ROOM_SHARE. */
+ * bytes for each arena that _tarn_heap_count_for_room () counts, except two: the first arena, and
+ * the arena of heap->nobody.  In all, the extra bytes are at most the heap's peak of bytes in use
+ * divided by TARN_ARENA_ROOM_SHARE. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* A divisor for the number of arenas, when the heap computes how much memory it may have.  The
- * first arena of each queue counts in full.  The number of all other arenas is divided by
- * TARN_FURTHER_ARENAS, because the arenas of a queue can use each other's memory. */
+/* The number of further arenas that count as one arena when the heap computes how much memory it
+ * may have.  The first arena of each queue counts as one.  All other arenas are further arenas.
+ * They count less, because the arenas of a queue can use each other's memory. */
 #define TARN_FURTHER_ARENAS 4
 
 /* Computes the number of arenas for which the heap may have extra memory: one for each queue, plus
@@ -612,7 +629,7 @@ TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize ali
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
 /* Functions of heap-door.c, for the heap's lock and read sections.  The caller of the first three
- * does not hold the heap's lock. */
+ * functions does not hold the heap's lock. */
 void _tarn_heap_lock (TarnHeap *heap);
 void _tarn_heap_lock_open (TarnHeap *heap);
 gboolean _tarn_heap_trylock (TarnHeap *heap);
@@ -682,8 +699,8 @@ gboolean _tarn_queue_await (TarnHeapQueue *queue);
 void _tarn_heap_poll_events (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
-/* Functions of churn.c, which bound how often segments move.  The caller of the last two holds the
- * heap's lock. */
+/* Functions of churn.c, which bound how often segments move.  The caller of the last two
+ * functions holds the heap's lock. */
 void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
 gsize _tarn_heap_get_room (const TarnHeap *heap);
@@ -716,7 +733,7 @@ guint _tarn_heap_count_idle (const TarnHeap *heap);
 void _tarn_arena_share_out (TarnArena *arena);
 
 /* Functions of grow.c, which add and return segments.  The caller holds the heap's lock.  The first
- * six release the lock during driver calls and waits. */
+ * six functions release the lock during driver calls and waits. */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
                           GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
@@ -738,7 +755,7 @@ gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
 /* Functions of heap-describe.c, which describe a heap to recordings.  The caller of the first two
- * holds the heap's lock. */
+ * functions holds the heap's lock. */
 void _tarn_heap_record_piece (const TarnPiece *piece);
 void _tarn_heap_record_part (const TarnExtent *extent);
 /* The next four functions are callbacks, which TarnAllocatorClass describes. */
@@ -775,9 +792,9 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 }
 
 /* Increments the heap's generation: the number of times that the heap began to unmap memory or to
- * return memory to upstream.  The caller holds the heap's lock.  It calls this function before it
- * unmaps or returns memory that requests may have used, and ensures that no later request can get
- * that memory. */
+ * return memory to upstream.  Call this before the heap unmaps or returns memory that requests may
+ * have used.  The caller holds the heap's lock, and ensures that no later request can get that
+ * memory. */
 static inline void
 _tarn_heap_begin_generation (TarnHeap *heap)
 {
@@ -807,9 +824,9 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   return &arena->ranges[kind];
 }
 
-/* Constants for the size of a fresh segment.  The usual size is the number of bytes that the
- * segment's arena already has.  If the heap has more than TARN_FEW_ARENAS arenas, the unused memory
- * of all arenas adds up, so the size is only that number divided by TARN_SHARE_OF_ARENA. */
+/* Constants for the size of a fresh segment, which usually has as many bytes as its arena already
+ * has.  If the heap has more than TARN_FEW_ARENAS arenas, the unused memory of all arenas adds up.
+ * So the fresh segment then has only the arena's bytes divided by TARN_SHARE_OF_ARENA. */
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
@@ -822,8 +839,8 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Returns TRUE if upstream does not allow at present that the heap unmaps, moves or returns
- * segments that requests have used, even if these segments are idle now. */
+/* Returns TRUE if upstream forbids at present that the heap unmaps, moves or returns segments that
+ * requests have used, even if these segments are idle now. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {

@@ -59,17 +59,18 @@ add_arena (TarnHeapQueue *queue)
   __atomic_store_n (&queue->n_arenas, queue->n_arenas + 1, __ATOMIC_RELEASE);
 }
 
-/* Sets the number of a queue, or 0 while the queue has none.  Threads in read sections compare this
- * number with TarnArenaRef.number, to find out whether the arenas still belong to the queue. */
+/* Sets the number of a queue.  0 means that the queue has no number.  Threads in read sections
+ * compare this number with TarnArenaRef.number, to find out whether the arenas still belong to the
+ * queue. */
 static void
 set_number (TarnHeapQueue *queue, guint64 number)
 {
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Makes the heap's struct for the backend's queue @handle.  The caller has a reference to that
- * queue, which the struct takes over.  If @handle is NULL, makes the struct heap->nobody, for
- * requests that name no queue. */
+/* Makes the heap's struct for the backend's queue @handle.  The struct takes over the caller's
+ * reference to that queue.  If @handle is NULL, makes the struct heap->nobody, for requests that
+ * name no queue. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
@@ -89,8 +90,8 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Returns TRUE if two of the threads that have used a queue use the same one of its arenas.  Each
- * thread uses the arena whose index is the thread's number modulo the number of arenas. */
+/* Returns TRUE if two of the threads that have used a queue use the same arena.  Each thread uses
+ * the arena whose index is the thread's number modulo the number of the queue's arenas. */
 static gboolean
 has_shared_arena (const TarnHeapQueue *queue)
 {
@@ -189,7 +190,8 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        /* Two calls that made the heap forget the same queue may have left events. */
+        /* If two calls made the heap forget this queue, each recorded a last event, and one of
+         * these events may still be in the list. */
         _tarn_queue_drop_events (queue);
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
@@ -216,8 +218,8 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  queue->n_done = ++queue->n_begun; /* so that all segments that are idle now count as quiet (used
-                                       by no command) */
+  /* Now all idle segments count as quiet (used by no command). */
+  queue->n_done = ++queue->n_begun;
 }
 
 /* Adds a queue to the list of forgotten queues, so that a new queue may take over its arenas.  The
@@ -266,10 +268,10 @@ meet (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
-/* Returns the heap's struct for the backend's queue @handle (NULL: heap->nobody).  Adds the queue
- * if the heap does not know it yet.  Increments n_calls of the struct, which the caller must
- * decrement.  Returns NULL with an error if the heap cannot get a reference to the backend's queue.
- * Releases the heap's lock during driver calls. */
+/* Returns the heap's struct for the backend's queue @handle, or heap->nobody if @handle is NULL.
+ * Adds the queue if the heap does not know it yet.  Increments n_calls of the struct, which the
+ * caller must decrement.  Returns NULL with an error if the heap cannot get a reference to the
+ * backend's queue.  Releases the heap's lock during driver calls. */
 TarnHeapQueue *
 _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
@@ -293,9 +295,9 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 }
 
 /* Records a queue's last event, and makes the heap forget the queue.  The program must keep the
- * queue alive until the function returns.  It must not give the queue any more commands that use
- * the heap's memory.  If the heap cannot record the event, returns FALSE, and the heap does not
- * forget the queue. */
+ * queue alive until the function returns.  The program must not give the queue any more commands
+ * that use the heap's memory.  If the heap cannot record the event, returns FALSE, and the heap
+ * does not forget the queue. */
 static gboolean
 forget (TarnHeapQueue *queue, gpointer handle, GError **error)
 {
@@ -305,9 +307,9 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
-  /* While the queue's number is 0, no thread can free memory that commands on the queue may still
-   * use.  The last event would not cover memory that a thread frees after the event was
-   * recorded. */
+  /* The last event does not cover memory that a thread frees after the event was recorded, although
+   * commands on the queue may still use this memory.  While the queue's number is 0, no thread can
+   * free such memory. */
   set_number (queue, 0);
   is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;
@@ -338,7 +340,7 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 }
 
 /* Releases the reserved addresses of an arena, and adds the arena's struct to a list for reuse.
- * The caller ensures that the arena's queue has no segment, and has removed the arena from
+ * Call this only when the arena's queue has no segment.  The caller has removed the arena from
  * TarnHeap.arenas.  Releases the heap's lock during driver calls. */
 static void
 free_arena (TarnArena *arena)
@@ -393,8 +395,8 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
  * set is_changing, so no other thread removes a queue from all_queues meanwhile.
  *
  * Releases the heap's lock for each queue that it frees.  Other threads may then add queues at the
- * end of the list, and the loop does not visit these.  Otherwise it might never end: a backend may
- * name a new queue to the heap in each call that releases a reference. */
+ * end of the list.  The loop does not visit these new queues, because it might then never end: a
+ * backend may name a new queue to the heap in each call that releases a reference. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {

@@ -71,8 +71,9 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
     return FALSE;
   if (_tarn_forked ())
     {
-      now = known->stats; /* at the time of the fork, another thread may have been changing the
-                             counters */
+      /* The counters may not agree with each other: at the time of the fork, another thread may
+       * have been changing them. */
+      now = known->stats;
       lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }

@@ -16,8 +16,9 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* The default alignment of extents in bytes.  The program may ask for another one, and the backend
- * for a larger one.  CUDA's own allocations have the same alignment as this default. */
+/* The default alignment of extents in bytes.  The program can set another alignment, and the
+ * backend can require a larger one.  CUDA's own allocations have the same alignment as this
+ * default. */
 #define USUAL_ALIGNMENT 512
 
 /* Returns TRUE if the backend makes a part, such as an OpenCL sub-buffer, for each of the heap's
@@ -46,8 +47,8 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
 }
 
 /* Makes the backend create the part (such as an OpenCL sub-buffer) for an extent in use, and stores
- * the part in *memory.  The part consists of the extent's bytes in their segment.  The caller does
- * not hold the heap's lock. */
+ * the part in *memory.  The part covers the extent's bytes in their segment.  The caller does not
+ * hold the heap's lock. */
 gboolean
 _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory, GError **error)
 {
@@ -97,10 +98,10 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return is_made;
 }
 
-/* Finishes a request with the extent that it got (NULL: the request failed).  Stores the extent's
- * memory in *memory.  Sets *owner to the queue's number if the extent is in an arena of that queue,
- * or else to 0.  Decrements n_calls, the number of calls that use the queue.  Releases the heap's
- * lock, which the caller holds. */
+/* Finishes a request.  @extent is the extent that the request got, or NULL if the request failed.
+ * Stores the extent's memory in *memory.  Sets *owner to the queue's number if the extent is in an
+ * arena of the queue.  Otherwise sets *owner to 0.  Decrements the queue's n_calls, the number of
+ * calls that use the queue.  Releases the heap's lock, which the caller holds. */
 static gboolean
 hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
           GError **error)
@@ -124,10 +125,10 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Computes how many bytes an extent for a request of @size bytes must have: at least 1, and a
- * multiple of the heap's alignment.  In a heap whose backend makes parts (such as sub-buffers),
- * does not round up, because the request may get a segment of exactly its size.  Returns 0 if @size
- * is too large. */
+/* Computes how many bytes an extent for a request of @size bytes must have, at least 1.  In a heap
+ * of virtual memory, rounds up to a multiple of the heap's alignment.  In a heap whose backend
+ * makes parts (such as sub-buffers), does not round up, because the request may get a segment of
+ * exactly its size.  Returns 0 if @size is too large. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -138,10 +139,11 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
-/* Allocates memory for commands on the queue @handle (NULL: no queue).  @alignment is a power of
- * two, or 0 for the heap's alignment.  Sets *owner to the queue's number, with which the caller can
- * later call _tarn_heap_free_for () while commands on that queue still use the memory.  Sets *owner
- * to 0 if that function cannot free the memory, because the request names no queue, or because the
+/* Allocates memory for commands on the queue @handle, or for a request without a queue if @handle
+ * is NULL.  @alignment is a power of two, or 0 for the heap's alignment.  Sets *owner to the
+ * queue's number.  With this number the caller can later free the memory by _tarn_heap_free_for (),
+ * even while commands on the queue still use the memory.  Sets *owner to 0 if
+ * _tarn_heap_free_for () cannot free the memory, because the request names no queue, or because the
  * memory is in an arena of another queue. */
 gboolean
 _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
@@ -316,8 +318,8 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 static gsize heap_trim (TarnAllocator *allocator, gsize keep_bytes);
 
 /* The function TarnAllocatorOps.reclaim of a heap: returns the heap's idle segments to upstream.
- * If there are none, makes the upstream allocator reclaim memory.  Returns TRUE if memory was
- * returned or reclaimed. */
+ * If the heap can return none, makes the upstream allocator reclaim memory.  Returns TRUE if
+ * memory was returned or reclaimed. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {
@@ -339,10 +341,10 @@ heap_trim (TarnAllocator *allocator, gsize keep_bytes)
   return bytes;
 }
 
-/* Sets the limit of the pool over the heap (0: no limit) as a limit of the heap too.  Does nothing
- * unless the program set TarnHeapOptions.follows_pool_limit.  Rounds the limit up to a multiple of
- * the granularity of virtual memory, because the heap allocates only such multiples.  Returns TRUE
- * if the heap now has more bytes than its limit. */
+/* Makes the limit of the pool over the heap a limit of the heap too.  @limit_bytes is 0 if the pool
+ * has no limit.  Does nothing unless the program set TarnHeapOptions.follows_pool_limit.  In a heap
+ * of virtual memory, rounds the limit up to a multiple of the granularity, because such a heap
+ * allocates only such multiples.  Returns TRUE if the heap now has more bytes than its limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {
@@ -400,8 +402,8 @@ put_lost (TarnHeap *heap)
 }
 
 /* Frees all queues of a heap that is about to be freed, with their arenas, events and reserved
- * addresses.  Does nothing if any extent in use is not lost (an extent is lost if its user will
- * never free it). */
+ * addresses.  Does nothing if the user of any extent in use may still free the extent.  Extents
+ * whose users will never free them are called lost (heap_lose ()). */
 static void
 free_queues (TarnHeap *heap)
 {
@@ -448,8 +450,8 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The class of heaps.  Its functions that allocate, free and reference blocks are the same as those
- * of an allocator that calls the driver directly. */
+/* The functions that implement heaps, one kind of TarnAllocator.  Heaps allocate, free and
+ * reference blocks by the same functions as allocators that call the driver directly. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,
@@ -461,7 +463,8 @@ static const TarnAllocatorClass heap_class = {
   .get_alignment = heap_get_alignment,
   .allocate_aligned = heap_allocate_aligned,
   .lose_memory = heap_lose,
-  .dispose = heap_finalize, /* no block exists then, because each has a reference to the heap */
+  /* No block exists when dispose () runs, because each block has a reference to the heap. */
+  .dispose = heap_finalize,
   .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -518,10 +521,10 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses how a heap gets memory from @upstream: as virtual memory if @upstream has that, or else
- * as allocations for which the backend can make parts (such as OpenCL sub-buffers).  Returns NULL
- * if neither is possible.  Does not choose virtual memory if @upstream itself is a heap, because a
- * heap lends virtual memory only through an adaptor (lend.c). */
+/* Chooses how a heap gets memory from @upstream.  If @upstream has virtual memory and is not a heap
+ * itself, chooses virtual memory.  (A heap lends virtual memory only through an adaptor, lend.c.)
+ * Otherwise chooses allocations for which the backend can make parts, such as OpenCL sub-buffers.
+ * Returns NULL if the backend cannot make parts. */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {

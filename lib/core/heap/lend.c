@@ -3,9 +3,9 @@
  *
  * Lends virtual memory from one heap, the lender, to a second heap.  An adaptor, which is an
  * allocator between the two heaps, calls the functions here.  The lent memory comes from the
- * lender's upstream allocator, and the lender counts it as its own.  So the lender's limit bounds
- * the memory of both heaps.  If memory runs out when the second heap needs some, the lender returns
- * its own idle memory to upstream.
+ * lender's upstream allocator, and the lender counts the lent memory as its own.  So the lender's
+ * limit bounds the memory of both heaps.  If memory runs out when the second heap needs some, the
+ * lender returns its own idle memory to upstream.
  *
  * The user_data of each callback here is the lender. */
 

@@ -9,9 +9,9 @@
  *
  * A queue has one arena at first.  When the heap adds arenas to the queue, all the queue's memory
  * is in the first arena.  A thread that finds no extent in its own arena has to search the other
- * arenas.  If threads had to do that too often, the heap moves segments to their arena.  It takes
- * the segments from the queue's arena that has the most bytes, until both arenas have about the
- * same number of bytes.
+ * arenas.  If threads had to search other arenas too often, the heap moves segments to the arena of
+ * these threads.  It takes the segments from the queue's arena that has the most bytes, until both
+ * arenas have about the same number of bytes.
  *
  * The caller of each function here holds the heap's lock and has forbidden read sections, in which
  * threads use arenas without that lock. */

@@ -5,16 +5,16 @@
  * the heap's lock.
  *
  * A heap divides segments of memory into extents.  A free extent is stranded if another extent of
- * its segment is in use, because the heap cannot return that segment to upstream.  If segments
- * cannot move, the heap cannot merge stranded extents of several segments to serve a larger
- * request.  That does no harm as long as the heap is far from its limit.  Near the limit, the heap
- * computes its spare bytes:
+ * its segment is in use.  The heap cannot return such a segment to upstream.  If segments cannot
+ * move, the heap also cannot merge stranded extents of several segments to serve a larger request.
+ * That does no harm as long as the heap is far from its limit.  Near the limit, the heap computes
+ * its spare bytes:
  *
  *     spare bytes = limit - peak - stranded bytes
  *
  * The peak is the most bytes in use lately, or the bytes in use with the request if these are more.
- * A request may strand at most the spare bytes.  If there are none, a request that is not small
- * gets a segment of exactly its size.
+ * A request may strand at most the spare bytes.  If there are no spare bytes, a request that is
+ * not small gets a segment of exactly its size.
  *
  * A request for much of the limit (more than 1/512 of it) can strand many bytes.  So the rules for
  * such requests are stricter:
@@ -24,11 +24,12 @@
  *   1/64 of the limit alone, so if they counted, every such request would need a segment of exactly
  *   its size.
  * - Such a request may take an extent of a segment in use only if 4 times the peak plus the
- *   stranded bytes are less than the limit.  After the program frees that extent, the segment's
- *   other extents strand all its bytes, so the heap must be far from its limit.
+ *   stranded bytes are less than the limit.  After the program frees that extent, all bytes of the
+ *   extent are stranded, because the segment's other extents are still in use.  So the heap must be
+ *   far from its limit.
  *
- * If no limit is set, the heap learns one when upstream refuses memory: the heap's bytes at that
- * time plus the bytes that upstream refused. */
+ * If no limit is set, the heap learns a limit when upstream refuses memory: the heap's bytes at
+ * that time plus the bytes that upstream refused. */
 
 #include "heap/heap-private.h"
 
@@ -37,8 +38,8 @@
 #define STRANDED_SHARE 64
 
 /* Divisors of the heap's limit.  The heap is far from its limit if its bytes and its peak are below
- * the limit divided by FAR_SHARE, and very far if they are below the limit divided by
- * VERY_FAR_SHARE. */
+ * the limit divided by FAR_SHARE.  It is very far from its limit if its bytes and its peak are
+ * below the limit divided by VERY_FAR_SHARE. */
 #define FAR_SHARE 6
 #define VERY_FAR_SHARE 16
 
@@ -80,10 +81,13 @@ get_stranded (const TarnHeap *heap)
   return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
-/* Computes the bytes of the heap's limit that remain after a request of @size bytes: the limit -
- * peak - @quarters * peak / 4 - the stranded bytes; at least 0.  The peak is the most bytes in use
- * lately, or the bytes in use with this request if these are more.  @quarters allows for a program
- * that will use more memory than lately. */
+/* Computes the bytes of the heap's limit that remain after a request of @size bytes:
+ *
+ *     limit - peak - @quarters * peak / 4 - stranded bytes
+ *
+ * Returns 0 if this is negative.  The peak is the most bytes in use lately, or the bytes in use
+ * with this request if these are more.  @quarters allows for a program that will use more memory
+ * than lately. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
@@ -121,8 +125,7 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Returns the size of the largest request that may take any free extent, without regard to the
- * stranded bytes:
+/* Returns the size of the largest request that may take any free extent, whatever bytes it strands:
  * - G_MAXSIZE if the heap is very far from its limit;
  * - the limit divided by TARN_MUCH_SHARE if the heap is far from its limit;
  * - 0 otherwise, which means that no request may do so. */
@@ -138,9 +141,9 @@ _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 }
 
 /* Begins a new period of the heap's recent peak of bytes in use, if the present period has lasted
- * for TarnHeap.idle_time.  The heap keeps the peaks of the new period and of the period that is
- * over, and forgets the peak of the period before.  It also forgets the limit that it learnt when
- * upstream refused memory. */
+ * for TarnHeap.idle_time.  The heap keeps the peak of the period that is over and begins the peak
+ * of the new period.  It forgets the peaks of all periods before.  It also forgets the limit that
+ * it learnt when upstream refused memory. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
 {

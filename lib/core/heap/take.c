@@ -22,10 +22,10 @@ _tarn_heap_put (TarnHeap *heap, TarnExtent *extent)
 
 /* Takes a free extent of at least @size bytes from the arenas of a queue.  Searches the calling
  * thread's own arena first.  The caller must add the extent to the heap's table of extents in use.
- * Returns NULL if no free extent is large enough.  Unless @takes_any is TRUE, also returns NULL in
- * two other cases: if the extents that are large enough do not suit the request
- * (TarnHeapGrowth.suits), or if the thread's own arena should grow before it uses the queue's other
- * arenas. */
+ * Returns NULL if no free extent is large enough.  If @takes_any is FALSE, also returns NULL in
+ * two other cases.  In the first case, the extents that are large enough do not suit the request
+ * (TarnHeapGrowth.suits).  In the second case, the thread's own arena should grow before the
+ * request uses the queue's other arenas. */
 TarnExtent *
 _tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 {
@@ -114,9 +114,10 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
-  /* The number of times that the heap grew for this request.  After two times, the request takes
-   * any extent that is large enough, whether the extent suits (TarnHeapGrowth.suits) or not,
-   * because other threads can make each extent unsuitable. */
+  /* The number of times that the heap grew for this request.  After the second time, the request
+   * takes any extent that is large enough, even if the extent does not suit (TarnHeapGrowth.suits).
+   * Otherwise other threads could make each new extent unsuitable, and the request might never
+   * end. */
   guint n_grown = 0;
 
   _tarn_assert_locked (&heap->lock);

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Computes the value of a memo's entry once, even if several threads need it at the same time.  The
- * first thread adds a computation to the memo's table, and computes the value while it holds no
- * lock.  Other threads find the computation in the table, and wait until it is done.
+ * Computes the value of an entry only once, even if several threads need it at the same time.  (An
+ * entry of a memo is a cached result of a function.)  The first thread adds a computation to the
+ * memo's table, and computes the value while it holds no lock.  Other threads find the computation
+ * in the table, and wait until it is done.
  *
  * Such a wait could last for ever: the computing thread may itself wait, possibly through other
- * threads, for a computation of the waiting thread.  So each thread stores what it waits for
- * (TarnComputer.waiting_for), guarded by one lock, and a call that would wait for ever fails with
- * an error instead. */
+ * threads, for a computation of the waiting thread.  So each thread stores the computation that it
+ * waits for (TarnComputer.waiting_for), guarded by one lock, and a call that would wait for ever
+ * fails with an error instead. */
 
 #include "memo/memo-private.h"
 
@@ -17,8 +18,8 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 
 static _Thread_local TarnComputer current; /* the state of the calling thread */
 
-/* Makes a computation for the calling thread.  The caller frees it if the memo has the entry by
- * now, or if another thread is computing the entry. */
+/* Creates the struct of a computation by the calling thread.  The caller releases the struct unused
+ * if the memo has the entry by now, or if another thread is computing the entry. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -52,7 +53,7 @@ computation_unref (TarnComputation *computation)
 
 /* Recursion */
 
-/* Sets the error for a call that waits for itself, directly or through other threads. */
+/* Sets the error for a call that would wait for itself, directly or through other threads. */
 static gboolean
 refuse_recursion (GError **error)
 {
@@ -62,8 +63,8 @@ refuse_recursion (GError **error)
 }
 
 /* Returns TRUE if the calling thread is computing the entry of @probe (a first argument and a key).
- * Does not search the memo's table, because that lacks a computation if the program forgot its
- * entry meanwhile. */
+ * Searches the thread's own computations, not the memo's table: if the program forgets an entry
+ * while the entry is computed, the table lacks the computation. */
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -75,9 +76,9 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
   return computation != NULL;
 }
 
-/* Returns TRUE if @computation cannot end before @thread continues: @thread computes it, or its
- * computing thread waits, possibly through other threads, for a computation of @thread.  The caller
- * holds this file's lock. */
+/* Returns TRUE if @computation cannot end before @thread continues.  This is so if @thread is
+ * computing it, or if the thread that is computing it waits, possibly through other threads, for a
+ * computation of @thread.  The caller holds this file's lock. */
 static gboolean
 depends_on (const TarnComputation *computation, const TarnComputer *thread)
 {
@@ -87,8 +88,8 @@ depends_on (const TarnComputation *computation, const TarnComputer *thread)
   return computation != NULL && !computation->is_done;
 }
 
-/* Waits until another thread's computation is done.  Returns FALSE with an error instead of a wait
- * that would never end. */
+/* Waits until another thread's computation is done.  If that would never happen, does not wait, and
+ * returns FALSE with an error. */
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
@@ -121,7 +122,7 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
 }
 
 /* Makes an entry from the value of a computation.  Returns NULL if the memo's function ref_value or
- * ref_first_arg returned NULL, because it could not take a reference. */
+ * ref_first_arg returned NULL instead of a reference. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
@@ -147,8 +148,9 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
 }
 
 /* Adds an entry to the memo's group of entries that have the same first argument.  If the memo has
- * no such group, adds the new group that came with the entry, and returns NULL.  Otherwise returns
- * that new group, which the caller frees.  The caller holds the memo's lock. */
+ * no such group yet, adds entry->group, a new group, to the memo, and returns NULL.  If the memo
+ * has such a group, returns the new group, which the caller frees.  The caller holds the memo's
+ * lock. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -166,8 +168,9 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   return link != NULL ? fresh : NULL;
 }
 
-/* Removes the least recently used entry of a group if the group has more than max_entries entries.
- * Returns the removed entry, which the caller frees, or NULL.  The caller holds the memo's lock. */
+/* If a group (the entries with the same first argument) has more than max_entries entries, removes
+ * the least recently used entry from the memo and returns it, and the caller frees it.  Otherwise
+ * returns NULL.  The caller holds the memo's lock. */
 static TarnMemoEntry *
 evict (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -221,9 +224,9 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   finish (computation);
 }
 
-/* Ends a successful computation: adds an entry with its value to the memo, unless the program has
- * forgotten the entry meanwhile, and wakes the waiting threads.  Then frees the objects that are
- * not needed. */
+/* Ends a successful computation.  Adds an entry with the computed value to the memo, unless the
+ * program has forgotten the entry meanwhile.  Then wakes the threads that wait for the value, and
+ * frees the objects that the memo has not kept. */
 static void
 keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -284,7 +287,8 @@ compute_entry (TarnMemo *memo, TarnComputation *computation)
     keep_result (memo, computation, elapsed);
 }
 
-/* Stores for the caller a reference to a computation's value in *value, or its error in *error. */
+/* Stores the result of a computation for the caller: a reference to the value in *value; or, if the
+ * computation failed, a copy of its error in *error.  Returns FALSE if there is an error. */
 static gboolean
 take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
              gpointer *value, GError **error)
@@ -309,8 +313,8 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
 }
 
 /* Finds out who computes an entry.  If the memo has the entry, returns NULL.  If another call is
- * computing it, returns that call's computation, with a new reference.  Otherwise adds @own, the
- * caller's computation, to the memo's table, and returns @own. */
+ * computing the entry, returns that call's computation, with a new reference.  Otherwise adds @own,
+ * the caller's computation, to the memo's table, and returns @own. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
 {
@@ -349,7 +353,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* If @computation is NULL, another thread has added the entry meanwhile: a hit. */
+  /* If @computation is NULL, another thread has added the entry meanwhile, so this is a hit. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -368,7 +372,8 @@ count_refusal (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* Gets a value for which the memo has no entry: computes it, or waits for a call that does. */
+/* Gets a value for which the memo has no entry: computes it, or waits for the call that is
+ * computing it. */
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {

@@ -1,25 +1,26 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Removes (forgets) entries of memos.  The functions remove entries while they hold the memo's
- * lock, and free them after they have released the lock.  They also remove computations in progress
- * from the memo's table.  Then the threads that wait for such a computation still get the result,
- * but the memo does not keep it. */
+ * Removes (forgets) entries of memos, which are caches of functions' results.  The functions here
+ * remove entries while they hold the memo's lock, and free the entries after they have released the
+ * lock.  They also remove computations in progress from the memo's table.  Then the threads that
+ * wait for such a computation still get the result, but the memo does not keep it. */
 
 #include "memo/memo-private.h"
 
 #include "base/fork-private.h"
 
-/* A set of first arguments whose entries a call forgets.  If all flags are FALSE, the set contains
- * only the object at the address first_arg that has this id.  The id tells the object apart from
- * earlier objects at the same address. */
+/* A set of first arguments (objects, such as contexts).  A call forgets the entries of all first
+ * arguments in the set.  If all flags are FALSE, the set contains one object: the one at the
+ * address first_arg with the id @id.  The id tells the object apart from earlier objects at this
+ * address. */
 typedef struct
 {
   gpointer first_arg;
   guint64 id;
-  gboolean is_any;      /* TRUE: the set contains all first arguments */
-  gboolean is_any_id;   /* TRUE: the set contains first_arg with any id */
-  gboolean is_other_id; /* TRUE: the set contains first_arg with any id except @id */
+  gboolean is_any;      /* TRUE if the set contains all first arguments */
+  gboolean is_any_id;   /* TRUE if the set contains first_arg with any id */
+  gboolean is_other_id; /* TRUE if the set contains first_arg with any id except @id */
 } Which;
 
 /* Returns TRUE if a first argument is in the set. */
@@ -54,8 +55,8 @@ _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
-/* Makes an empty group for a probe's first argument.  Returns NULL if the memo's function
- * ref_first_arg returns NULL. */
+/* Makes an empty group (the entries with the same first argument) for the first argument of @probe,
+ * a lookup.  Returns NULL if the memo's function ref_first_arg returns NULL. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -86,9 +87,9 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
-/* Removes the groups of all first arguments in a set from a memo, and removes their entries from
- * the memo's table.  Returns the groups as a list, and the caller frees them.  The caller has
- * called _tarn_memo_close (). */
+/* Removes the groups of all first arguments in a set from a memo, and the entries of these groups
+ * from the memo's table.  Returns a list of the groups, which the caller frees.  The caller has
+ * called _tarn_memo_close (), which takes the memo's lock. */
 static GSList *
 take_groups (TarnMemo *memo, const Which *which)
 {
@@ -125,7 +126,7 @@ is_of (gpointer key, gpointer unused, gpointer which)
 }
 
 /* Forgets the entries of a set of first arguments.  If a thread is computing an entry for one of
- * them, the memo will not keep the result. */
+ * these first arguments, the memo will not keep the result. */
 static void
 forget (TarnMemo *memo, Which *which)
 {
@@ -165,9 +166,10 @@ has_any (TarnMemo *memo, const Which *which)
   return link != NULL;
 }
 
-/* Forgets entries of a destroyed first argument if the first argument of @probe is a new object at
- * the same address.  Does not look at other addresses, because that would call first_arg_id, which
- * returns an object's id, for objects that may be destroyed. */
+/* Forgets the entries of a destroyed object if the first argument of @probe, a lookup, is a new
+ * object at the same address.  Does not look for destroyed objects at other addresses, because it
+ * would have to call first_arg_id (the function that returns an object's id) for objects that may
+ * be destroyed. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -194,8 +196,8 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (memo->ops.upstream != NULL)
     {
       tarn_memo_forget (memo->ops.upstream, first_arg);
-      /* Forget again: meanwhile, threads may have computed results from entries that upstream had
-       * not forgotten yet. */
+      /* Forget again: before the upstream memo forgot its entries, threads may have computed new
+       * results from them. */
       forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
     }
   _tarn_memo_end_call (memo, has_begun);
@@ -252,9 +254,9 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Returns a list of all memos whose first argument has the kind @kind, or of all memos if @kind is
- * NULL, with a reference to each.  The newest memo is first.  The caller frees the list with
- * g_ptr_array_unref (). */
+/* Returns a list of all memos whose first argument has the kind @kind, with a reference to each
+ * memo.  If @kind is NULL, the list has all memos.  The newest memo is first.  The caller frees the
+ * list with g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {
@@ -269,10 +271,10 @@ list_memos (const gchar *kind)
   return list;
 }
 
-/* Forgets a set of first arguments a second time in each memo of a list that has an upstream memo.
+/* In each memo of @list that has an upstream memo, forgets a set of first arguments a second time.
  * After the first time, threads may have computed results from entries that the upstream memo had
- * not forgotten yet.  Goes from the end of the list to its start, that is, from the oldest memo to
- * the newest, because an upstream memo is older than the memos that use it. */
+ * not forgotten yet.  Goes from the list's end to its start, that is, from the oldest memo to the
+ * newest, because an upstream memo is older than the memos that use it. */
 static void
 forget_downstream (const GPtrArray *list, Which *which)
 {

@@ -3,7 +3,8 @@
  *
  * Types and functions that the files of this folder share.  A memo caches the results of a function
  * that the program gives.  The function has two arguments: a first argument (a context, for
- * example) and a key.  For each such pair, the memo keeps an entry with the value.
+ * example) and a key.  For each pair of a first argument and a key, the memo keeps an entry with
+ * the value.
  *
  *     memo.c          makes and frees memos; finds entries (hits); counts hits and misses
  *     compute.c       computes an entry once, lets other threads wait, refuses recursion
@@ -24,7 +25,7 @@
 typedef struct
 {
   gpointer first_arg;
-  guint64 id; /* first_arg's id, which no other object gets; 0: no first_arg_id function */
+  guint64 id; /* unique id of first_arg; 0 if the memo has no function first_arg_id */
   gconstpointer key;
   GEqualFunc equal; /* the function that compares keys */
   guint hash;       /* the hash of first_arg, id and key */
@@ -32,14 +33,16 @@ typedef struct
 
 typedef struct _TarnComputation TarnComputation;
 
-/* The computations of one thread that computes or waits, in all memos together.  A thread that is
- * ending has no TarnThread any more, but still has this struct. */
+/* The computations of one thread in all memos: those that the thread is computing, and the one that
+ * it waits for.  This struct is not a part of TarnThread, because a thread that is ending has no
+ * TarnThread any more. */
 typedef struct
 {
-  /* The thread's computation that began last and is not done yet.  Only this thread reads the
-   * field. */
+  /* The computation that the thread has begun last and has not finished, NULL if there is none.
+   * Only this thread reads the field. */
   TarnComputation *innermost;
-  /* The computation for which the thread waits; NULL: none.  Guarded by the lock in compute.c. */
+  /* The computation for which the thread waits, NULL if there is none.  The lock in compute.c
+   * guards this field. */
   const TarnComputation *waiting_for;
 } TarnComputer;
 
@@ -47,20 +50,21 @@ typedef struct
  * for the result have a reference to the struct. */
 struct _TarnComputation
 {
-  /* Must be the first field, because the struct is its own key in the table TarnMemo.computations.
-   * probe.key belongs to the caller of tarn_memo_get (). */
+  /* The first argument and the key of the entry.  Must be the first field, because the struct is
+   * its own key in the table TarnMemo.computations.  The caller of tarn_memo_get () owns the
+   * key. */
   TarnMemoProbe probe;
   gint ref_count;       /* atomic */
   TarnMemo *memo;       /* no reference: the calls that compute or wait have one */
   TarnComputer *thread; /* the thread that computes; valid until is_done */
-  /* The computation that the same thread had in progress when it began this one; NULL: none.  Only
-   * this thread reads the field. */
+  /* The computation that the same thread had in progress when it began this computation, NULL if
+   * there was none.  Only this thread reads the field. */
   struct _TarnComputation *outer;
 
   /* The result.  The computing thread writes these fields before it sets is_done, and nobody
    * changes them afterwards.  The lock in compute.c guards is_done. */
   gpointer value;
-  gboolean owns_value; /* TRUE: this struct owns value, or the reference to it */
+  gboolean owns_value; /* TRUE if this struct owns value, or the reference to it */
   GError *error;
   gboolean is_done;
   TarnCond done; /* signalled when is_done changes */
@@ -71,20 +75,20 @@ typedef struct
 {
   gpointer first_arg; /* has a reference if the memo has ref_first_arg */
   guint64 id;
-  /* A list of the group's entries (TarnMemoEntry).  In a memo with max_entries, it is ordered by
-   * last use, the most recently used entry first. */
+  /* A list of the group's entries (TarnMemoEntry).  In a memo with max_entries, the list is ordered
+   * by last use, with the most recently used entry first. */
   GQueue entries;
 } TarnMemoGroup;
 
 typedef struct
 {
-  /* Must be the first field, because the entry is its own key in the table TarnMemo.entries.  The
-   * entry owns probe.key. */
+  /* The first argument and the key.  Must be the first field, because the entry is its own key in
+   * the table TarnMemo.entries.  The entry owns the key. */
   TarnMemoProbe probe;
   /* The entry's value: a reference to it, or the value itself if the memo has no ref_value. */
   gpointer value;
-  /* An array of references to each thread's own value, indexed by TarnThread.number.  NULL: no
-   * thread has its own value yet. */
+  /* An array of references to the values that single threads have for this entry, indexed by
+   * TarnThread.number.  NULL if no thread has its own value yet. */
   gpointer *own;
   guint n_own;
   TarnMemoGroup *group;
@@ -100,11 +104,12 @@ typedef struct
 /* A memo, which caches the results of a function.
  *
  * To find an entry (a hit), a thread enters a read section (thread-private.h) without a lock, and
- * only reads.  A thread that changes a field that hits read takes the memo's lock and closes the
- * door, which is the lock for read sections: then no thread is in a read section, and none can
- * enter one.  If the memo has max_entries, each hit changes the order of entries.  Then the door is
- * always closed, and each hit takes the memo's lock.  The program's functions hash, equal and
- * ref_value are called in a read section or while the memo's lock is held.
+ * only reads.  To change a field that hits read, a thread takes the memo's lock and closes the
+ * door, which is the lock for read sections.  While the door is closed, no thread is in a read
+ * section, and none can enter one.  If the memo has max_entries, the door is always closed, and
+ * each hit takes the memo's lock, because each hit changes the order of entries.  The program's
+ * functions hash, equal and ref_value are called in a read section or while the memo's lock is
+ * held.
  *
  * Invariants, whenever no thread holds the memo's lock (_tarn_memo_check () checks them):
  *
@@ -115,12 +120,13 @@ typedef struct
 struct _TarnMemo
 {
   /* Fields that never change */
-  TarnMemoOps ops; /* the memo owns ops.first_arg_kind and a reference to ops.upstream */
+  TarnMemoOps ops; /* the memo owns ops.first_arg_kind, and has a reference to ops.upstream */
   TarnMemoFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
 
-  /* Fields that hits read.  They change only while the lock is held and the door is closed. */
+  /* Fields that hits (lookups that find an entry) read.  A thread changes them only while it holds
+   * the lock and the door to read sections is closed. */
   TarnDoor door;
   GHashTable *entries; /* a set of TarnMemoEntry, which the memo owns */
   TarnMemoLocal **locals;
@@ -130,8 +136,8 @@ struct _TarnMemo
   /* A set of all TarnComputation in progress whose results the memo will keep. */
   GHashTable *computations;
   GSList *groups; /* of TarnMemoGroup */
-  /* The memo's counters.  The field entries is not set, and hits counts only hits that took the
-   * lock. */
+  /* The memo's counters.  In this struct, the field entries is not set, and the field hits counts
+   * only hits that took the lock. */
   TarnMemoStats stats;
 
   gint ref_count;            /* atomic; each call that computes or waits has a reference */
@@ -156,10 +162,10 @@ gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 
-/* _tarn_memo_try_ref () takes a reference, which keeps a memo alive while it calls the program's
- * functions: these functions may release the program's last reference.  Returns FALSE, and takes no
- * reference, if the last one was released before.  _tarn_memo_end_call () releases the reference.
- * @has_begun: the result of _tarn_memo_try_ref (). */
+/* _tarn_memo_try_ref () takes a reference that keeps a memo alive while the memo calls functions of
+ * the program, because these functions may release the program's last reference.  If the memo's
+ * last reference was already released, takes none, and returns FALSE.  _tarn_memo_end_call ()
+ * releases the reference.  @has_begun: the result of _tarn_memo_try_ref (). */
 gboolean _tarn_memo_try_ref (TarnMemo *memo);
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 

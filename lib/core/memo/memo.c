@@ -34,9 +34,9 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
-/* Begins a change of a memo: takes the memo's lock, and waits until no thread is in a read section.
- * No thread can enter one before _tarn_memo_open ().  (In a memo with max_entries, nobody enters
- * read sections.) */
+/* Begins a change of a memo: takes the memo's lock, waits until no thread is in a read section, and
+ * then lets no thread enter one before _tarn_memo_open ().  (In a memo with max_entries, no thread
+ * ever enters a read section.) */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -86,8 +86,9 @@ make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-/* Stores a new reference to a value in *ref, or the value itself if the memo has no ref_value.
- * Returns FALSE if ref_value returned NULL. */
+/* Takes a reference to a value with the memo's function ref_value, and stores the reference in
+ * *ref.  If the memo has no ref_value, stores the value.  Returns FALSE if ref_value returned
+ * NULL. */
 gboolean
 _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
@@ -97,7 +98,7 @@ _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
   return value == NULL || *ref != NULL;
 }
 
-/* Sets the error if ref_value returned NULL instead of a reference to a value.  Returns FALSE. */
+/* Sets the error that says that ref_value returned NULL instead of a reference.  Returns FALSE. */
 gboolean
 _tarn_memo_set_unreferenced (GError **error)
 {
@@ -124,7 +125,7 @@ _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *pro
                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
-/* Makes an entry the most recently used one of its group, if the memo has max_entries.  The caller
+/* If the memo has max_entries, makes an entry the most recently used one of its group.  The caller
  * holds the memo's lock. */
 static void
 touch (const TarnMemo *memo, TarnMemoEntry *entry)
@@ -137,10 +138,10 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference in *value for the caller.  If each thread has its own
- * value, the reference is to the value of @thread.  If this value does not exist yet, or @thread is
- * NULL (the calling thread is ending), it is a reference to the shared value.  The caller is in a
- * read section, or holds the memo's lock. */
+/* Finds an entry, and stores a reference to the entry's value in *value for the caller.  If each
+ * thread has its own value, this is the value of @thread.  If @thread has no own value yet, or is
+ * NULL because the calling thread is ending, this is the shared value.  The caller is in a read
+ * section, or holds the memo's lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -162,7 +163,8 @@ find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe
   return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
 }
 
-/* Finds an entry without the lock, and counts the hit, if any.  The thread is in a read section. */
+/* Finds an entry without the memo's lock.  If the memo has the entry, counts a hit.  The calling
+ * thread is in a read section. */
 static TarnMemoLookup
 find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -177,7 +179,7 @@ find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Takes the memo's lock, finds an entry, and counts the hit, if any. */
+/* Takes the memo's lock and finds an entry.  If the memo has the entry, counts a hit. */
 static TarnMemoLookup
 find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -192,7 +194,8 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* Makes the counter of hits that a thread needs to find a memo's entries in read sections. */
+/* Makes a thread's counter of hits in a memo.  Without this counter, the thread cannot find entries
+ * in read sections. */
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
@@ -275,9 +278,9 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
 
 /* Making and freeing memos */
 
-/* Sets the functions in @ops that hash, compare, copy and free keys, if the type of key has
- * predefined ones.  If there is then no function to hash or to compare keys, sets one that uses the
- * pointer. */
+/* If the type of key is predefined, sets the functions in @ops that hash, compare, copy and free
+ * keys.  If @ops then lacks a function that hashes keys, or one that compares keys, sets a function
+ * that uses the pointer. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {
@@ -367,7 +370,8 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* Takes a reference to a memo.  Returns FALSE, and takes none, if the last one is released. */
+/* Takes a reference to a memo.  If the last reference was already released, takes none, and returns
+ * FALSE. */
 gboolean
 _tarn_memo_try_ref (TarnMemo *memo)
 {
@@ -397,8 +401,8 @@ memo_free (TarnMemo *memo)
 {
   g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
-  /* Repeat this until no group is left: a function that releases a value may call the memo, which
-   * then computes and keeps another value. */
+  /* Repeat this until the memo has no group of entries: a function that releases a value may call
+   * the memo, which then computes and keeps another value. */
   while (memo->groups != NULL)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);

@@ -3,13 +3,14 @@
  *
  * Values that are different for each thread.  An entry of a memo has an array of these values,
  * indexed by the number of the thread.  When a thread ends, a later thread gets the same number,
- * and so the same value.  So no value has to be freed, with a driver call, when a thread ends.  An
- * entry has at most as many values as there were threads at the same time. */
+ * and so the same value.  So the value of a thread that ends need not be freed, which would be a
+ * driver call.  An entry has at most as many values as there were threads at the same time. */
 
 #include "memo/memo-private.h"
 
-/* Stores a reference to a thread's own value in the entry, for later calls of this thread.  Does
- * nothing if the thread is ending, or if the program has forgotten the entry meanwhile. */
+/* Stores a reference to the calling thread's own value in a memo's entry, for later calls of this
+ * thread.  Does nothing if the thread is ending, or if the program has forgotten the entry
+ * meanwhile. */
 static void
 keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {
@@ -24,8 +25,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
   /* The caller's reference keeps the shared value alive, so no new value can get the address
-   * @shared.  So if entry->value equals @shared, the entry still has the value from which the
-   * caller made @own. */
+   * @shared.  Therefore, if entry->value equals @shared, the entry still has the value from which
+   * the caller made @own. */
   if (entry != NULL && entry->value == shared)
     {
       if (number >= entry->n_own)

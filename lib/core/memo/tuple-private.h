@@ -9,7 +9,7 @@
 
 #include <tarn/memo.h>
 
-/* Returns a 64-bit hash of bytes.  Its upper 32 bits are better mixed than its lower ones. */
+/* Returns a 64-bit hash of bytes.  The hash's upper half is better mixed than its lower half. */
 guint64 _tarn_hash_data (gconstpointer data, gsize size);
 
 /* These functions hash a string, or a GBytes.  They read 8 bytes at a time, so they are faster than

@@ -69,10 +69,10 @@ _tarn_hash_data (gconstpointer data, gsize size)
   return mix_words (hash, bytes, size);
 }
 
-/* Data of more than WHOLE_SIZE bytes is not hashed completely: its hash covers END_SIZE bytes at
+/* Data of more than WHOLE_SIZE bytes is not hashed completely.  Its hash covers END_SIZE bytes at
  * each end, and N_SAMPLES - 1 words in between.  A program may look up an image (a compiled kernel)
- * of a megabyte before every launch.  To hash all of it would be slow; the comparison that follows
- * (_tarn_bytes_equal ()) is fast, because it does not read data that has the same address. */
+ * of a megabyte before every launch, and to hash all of it would be slow.  The comparison after
+ * that, _tarn_bytes_equal (), is fast, because it does not read data that two GBytes share. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64

@@ -1,21 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A pool and the arenas of the heap below it.  An arena is a set of ranges of a heap's
- * memory from which threads allocate for one queue, without a lock (pool/arenas.c).
+ * Adds the arenas of a queue to the pool's table of arenas, in which threads then look them up.
+ * An arena is a set of ranges of a heap's memory for one queue.  Threads allocate from it without
+ * a lock (pool/arenas.c).
  *
- * This file adds the arenas of a queue to the pool's table, from which threads then look them up.
- * It also frees a block whose memory is a part: a handle that upstream makes for a range of a
- * segment, such as an OpenCL sub-buffer.  To release a part, a thread calls upstream, which it must
- * not do in a read section.  So the block returns to its arena in several steps. */
+ * Also frees the blocks of an arena whose memory is a part: a handle that upstream makes for a
+ * range of a segment, such as an OpenCL sub-buffer.  To release a part, a thread calls upstream,
+ * which it must not do in a read section.  So it ends its first read section, releases the part,
+ * and then returns the memory to the arena. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds the arenas of a queue (@handle is NULL: the arenas for requests without a queue) to the
- * pool's table of arenas.  Does nothing if the pool uses no arenas, or the queue is out of
- * order. */
+/* Adds the arenas of a queue to the pool's table of arenas.  If @handle is NULL, adds the arenas
+ * for requests without a queue.  Does nothing if the pool uses no arenas, or if the queue is out
+ * of order. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {
@@ -32,9 +33,10 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
   _tarn_pool_add_met (pool, handle, queue, ref);
 }
 
-/* Assigns a block to the arena of its queue, if no other queue may still use the block.  The free
- * of the block then returns the memory to the arena, and the pool does not cache the block.  The
- * caller has just allocated the block for a request, so no other thread uses it. */
+/* Assigns a block to the arena of the block's queue.  Does nothing if another queue may still use
+ * the block.  From then on the block belongs to the arena, and its free puts it into the thread's
+ * cache or back into the arena, but not into a bin of the pool.  The caller has just allocated the
+ * block for a request, so no other thread uses the block. */
 static void
 adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *block)
 {
@@ -95,8 +97,8 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 }
 
 /* Frees a block that belongs to an arena: takes the pool's lock, and returns the memory to the
- * arena.  The caller has already released the block's part, the handle that upstream made for
- * it. */
+ * arena.  The caller has already released the block's part: the handle that upstream made for the
+ * block's memory, such as a sub-buffer. */
 static void
 go_with_lock (TarnPool *pool, TarnBlock *block)
 {

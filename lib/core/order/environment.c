@@ -83,7 +83,7 @@ _tarn_pool_print_stats (TarnPool *pool)
 }
 
 /* Appends the counters of a pool to @lines, the text to print when the process exits.  Skips a pool
- * whose last reference was dropped, because it has printed its counters then. */
+ * whose last reference was dropped, because such a pool has already printed its counters. */
 static void
 add_line (TarnAllocator *allocator, gpointer lines)
 {

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Events of pools: counts the references to them, and records events on queues that use blocks. */
+ * Counts the references to the events of pools, and records events on the queues that use
+ * blocks. */
 
 #include "order/order-private.h"
 
@@ -9,9 +10,10 @@
  * queue whose last reference is dropped is put on a list; _tarn_pool_unlock_and_sweep () releases
  * the lock and then frees the events and queues on the list. */
 
-/* Makes a TarnEvent with one reference.  @handle: the backend's event; NULL: the caller is going to
- * record it and sets TarnEvent.handle later.  @is_late: the event may be recorded after the free of
- * the blocks that it is for, so it may also stand for later commands. */
+/* Makes a TarnEvent with one reference.  @handle is the backend's event.  If @handle is NULL, the
+ * caller is going to record the backend's event, and then sets TarnEvent.handle.  @is_late is TRUE
+ * if the event may be recorded after the free of the blocks that it is for.  Such an event may also
+ * stand for commands after the free. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
@@ -29,7 +31,7 @@ _tarn_event_ref (TarnEvent *event)
   return event;
 }
 
-/* Drops a reference to an event.  If it was the last one, the next call of
+/* Drops a reference to an event.  When the last reference is dropped, the next call of
  * _tarn_pool_unlock_and_sweep () releases the event. */
 void
 _tarn_event_unref (TarnPool *pool, TarnEvent *event)
@@ -87,7 +89,7 @@ _tarn_pool_unlock_and_sweep (TarnPool *pool)
   release_queues (direct, queues);
 }
 
-/* Uses.  Callers of the functions below hold the pool's lock. */
+/* Functions for uses of blocks.  Their callers hold the pool's lock. */
 
 /* Returns TRUE if an event was recorded for a use of a block. */
 gboolean
@@ -104,17 +106,19 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if @use, a queue's use of @block, needs an event: if it has none, or if the block is
- * cached and the event is not recorded yet, because recording may still fail.  But while a free of
- * the block is recording the event, the use needs no other event. */
+/* Returns TRUE if @use, a queue's use of @block, needs an event.  This is so if the use has no
+ * event.  It is also so if the block is cached and the use's event is not recorded yet, because
+ * recording this event may still fail.  But while a free of the block is recording the event, the
+ * use needs no other event. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Sets @event as the event after which @queue does not use @block any more, if the queue uses the
- * block and this use needs an event (needs_event ()). */
+/* Sets @event as the event of @queue's use of @block: after this event, the queue does not use the
+ * block any more.  Does nothing if the queue does not use the block, or if the use needs no event
+ * (needs_event ()). */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -130,9 +134,9 @@ _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queu
 /* Functions that record events.  Their callers do not hold the pool's lock, unless a function's
  * comment says that they do. */
 
-/* Logs that no event could be recorded on a queue, so that only this queue can reuse the memory.
- * Logs nothing if the error is expected: the backend has no events on this queue, or the context
- * is lost. */
+/* Logs @error: no event could be recorded on a queue, so only this queue can reuse the memory that
+ * it has used.  Does not log two errors that are expected: the backend has no events on this queue,
+ * or the context is lost. */
 void
 _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
 {
@@ -164,11 +168,11 @@ set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Records an event for a use of a block on the use's queue, unless the use has one.  The event
- * counts as late, because it may stand for commands after the block's free.  No other thread works
- * on the block.  @is_named: the caller guarantees that the queue is alive; otherwise, a backend
- * that cannot keep queues alive records the event on all its queues.  Returns FALSE with an error
- * if the event cannot be recorded. */
+/* If a use of a block has no event, records one on the use's queue.  The event counts as late,
+ * because it may stand for commands after the block's free.  The caller makes sure that no other
+ * thread works on the block.  If @is_named is TRUE, the caller guarantees that the queue is alive.
+ * If @is_named is FALSE, and the backend cannot keep queues alive, the backend records the event on
+ * all its queues.  Returns FALSE with an error if the event cannot be recorded. */
 gboolean
 _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                         GError **error)
@@ -197,10 +201,10 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
 }
 
 /* Records the event of one use of a block that is being freed.  The caller has called
- * _tarn_queue_begin_recording () for the use's queue; this function calls
- * _tarn_queue_end_recording ().  It logs a failure only after that call, because a thread that
- * makes the pool forget the queue waits for that call, and must not wait for the program's message
- * handler. */
+ * _tarn_queue_begin_recording () for the use's queue, and this function calls
+ * _tarn_queue_end_recording ().  If recording fails, logs this only after the second call.  Until
+ * that call, another thread may be waiting to make the pool forget the queue, and it must not wait
+ * for the program's message handler. */
 static void
 record_timely (TarnPool *pool, TarnUse *use)
 {
@@ -217,11 +221,11 @@ record_timely (TarnPool *pool, TarnUse *use)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Records an event on each queue that uses a block which is being freed, except queues that the
- * pool has forgotten: their uses have events already.  The program that frees the block guarantees
- * that the other queues are alive.  If an event cannot be recorded, its use has no event
- * afterwards.  The caller holds the pool's lock; this function releases the lock while it records,
- * and takes it again. */
+/* Records an event on each queue that uses a block which is being freed.  Skips queues that the
+ * pool has forgotten, because their uses of the block have events already.  The program that frees
+ * the block guarantees that the other queues are alive.  If no event can be recorded on a queue,
+ * the use of the block by this queue has no event afterwards.  The caller holds the pool's lock;
+ * this function releases the lock while it records, and takes it again. */
 void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {

@@ -64,9 +64,9 @@ count_recorded (TarnPool *pool, guint32 number)
     bin->n_to_record--;
 }
 
-/* Returns the queue of a block that is being freed, with a reference, if this call has to record an
- * event on the queue: because requests have asked for one, or because the pool exceeds its bound
- * (others.c).  Returns NULL otherwise. */
+/* Returns the queue of a block that is being freed, with a reference, if this free has to record an
+ * event on the queue: because requests of other queues have asked for an event, or because the pool
+ * exceeds its bound on cached bytes (others.c).  Returns NULL if this free need not do so. */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
@@ -155,8 +155,8 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
  * again. */
 #define LOOKS_FOR_ROOM 64
 
-/* When a block is freed that belongs to an arena (the heap's memory for one queue), puts the block
- * into the thread's cache.  Returns FALSE if the cache does not take the block. */
+/* Puts a freed block that belongs to an arena (the heap's memory for one queue) into the thread's
+ * cache.  Returns FALSE if the cache does not take the block. */
 static gboolean
 keep_own (TarnPool *pool, TarnBlock *block)
 {
@@ -288,9 +288,9 @@ _tarn_pool_free_block (TarnBlock *block)
     free_elsewhere (pool, block);
 }
 
-/* Puts a block back into the pool that was taken or allocated for a request which then failed.
- * Counts the request as a failure, no longer as a hit or miss.  The caller does not hold the
- * pool's lock. */
+/* Puts back into the pool a block that the caller took or allocated for a request which then
+ * failed.  Counts the request as a failure, no longer as a hit or miss.  The caller does not hold
+ * the pool's lock. */
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {

@@ -5,8 +5,9 @@
  * from blocks about whose events the pool has to ask the driver first.
  *
  * A use of a block is a queue that may still run commands with the block.  A recorded block is a
- * cached block with an event for each use, after which the queue does not use the block any more.
- * Recorded blocks are in free lists of their own, the recorded bins. */
+ * cached block that has an event for each of its uses.  When the event of a use has completed, the
+ * queue does not use the block any more.  Recorded blocks are in free lists of their own, the
+ * recorded bins. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -37,7 +38,8 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
   return NULL;
 }
 
-/* Take blocks that a request can use at once.  Their callers hold the pool's lock. */
+/* The functions below take blocks that a request can use at once.  Their callers hold the pool's
+ * lock. */
 
 /* Takes an idle block, which no queue uses, for a request.  First moves idle blocks of the
  * request's size to the pool's idle bin, from the first of these places that has some:
@@ -61,10 +63,12 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
                      request->queue, _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block (a cached block whose uses have events) for which @suits returns TRUE.  If
- * it comes from another queue, also helps later requests: if the block's free recorded the event,
- * makes the next frees of this size record events, too; otherwise, if many queues have blocks of
- * this size, requests an event on one more queue. */
+/* Takes a recorded block (a cached block whose uses have events) for which @suits returns TRUE.
+ * If the block comes from another queue, also helps later requests:
+ *
+ * - If the block's free recorded the event, makes the next frees of this size record events, too.
+ * - If the event was recorded later, and many queues have cached blocks of this size, asks for an
+ *   event on one more of these queues. */
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
@@ -110,7 +114,7 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (pool, queue))
-    cache = NULL; /* leave these blocks to the queues that want them */
+    cache = NULL; /* leave the cache's blocks to the queues that want them */
   if (queue == NULL || queue->in_order)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
@@ -135,9 +139,10 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
   return FALSE;
 }
 
-/* Adds to a request the events about which it asks the driver: the events of recorded blocks
- * (cached blocks with events) of its size, as many as it has room for.  Looks only at the topmost
- * MAX_SEEN blocks of the bin.  If several blocks share their only event, adds it once.
+/* Adds to a request the events about which the request asks the driver.  These are events of
+ * recorded blocks (cached blocks with events) of the request's size, as many as the request has
+ * room for.  Looks only at the topmost MAX_SEEN blocks of the bin.  If several blocks have only one
+ * event, and share it, adds this event once.
  *
  * Takes the lowest and the topmost of these blocks in turn.  The events of the lowest blocks were
  * recorded first, so they have usually completed first if the host runs ahead of the queues.  But a
@@ -179,9 +184,9 @@ clear_events (TarnPool *pool, TarnRequest *request)
   request->n_events = 0;
 }
 
-/* Drops a request's references to its queue, and to the events about which it asks the driver.
- * Keeps its references to other queues on which it records events; _tarn_pool_end_wants () drops
- * those. */
+/* Drops a request's references to its queue, and to the events about which the request asks the
+ * driver.  Keeps the references to the other queues on which the request records events;
+ * _tarn_pool_end_wants () drops these references. */
 void
 _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 {
@@ -223,8 +228,8 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
 /* Functions that ask the driver about events.  Their callers do not hold the pool's lock. */
 
-/* Tries again to serve a request without a call of the driver.  If there is no block, collects the
- * events to ask the driver about once more, in place of those that the request had. */
+/* Tries again to serve a request without a call of the driver.  If there is no suitable block,
+ * replaces the request's list of events to ask the driver about by a new list. */
 static TarnBlock *
 serve_again (TarnPool *pool, TarnRequest *request)
 {
@@ -249,9 +254,9 @@ _tarn_pool_count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Makes a request's queue the only user of a block that the caller has just taken or allocated for
- * the request, after the queue or the host has waited for the block's former users.  If the wait
- * fails, puts the block back into the pool, and returns NULL with an error. */
+/* Makes the queue or the host wait for the former users of a block, and then makes a request's
+ * queue the block's only user.  The caller has just taken or allocated the block for the request.
+ * If the wait fails, puts the block back into the pool, and returns NULL with an error. */
 TarnBlock *
 _tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
                              gboolean may_be_late, GError **error)
@@ -287,9 +292,9 @@ query_events (TarnPool *pool, const TarnRequest *request)
     }
 }
 
-/* Moves unready blocks of a request's size to the free list of the queue on which the backend makes
- * fresh memory ready.  Unready blocks are idle blocks of fresh memory for which no queue has waited
- * yet.  Returns FALSE with an error if that queue cannot be looked up. */
+/* Moves the unready blocks of a request's size to the free list of the queue on which the backend
+ * makes fresh memory ready.  Unready blocks are idle blocks of fresh memory for which no queue has
+ * waited yet.  Returns FALSE with an error if the queue for fresh memory cannot be looked up. */
 static gboolean
 give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {

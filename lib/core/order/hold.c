@@ -2,20 +2,21 @@
  * SPDX-License-Identifier: MIT
  *
  * The bound of a pool: the most bytes of freed blocks that the pool holds (caches).  This file sets
- * the bound when the pool is made (TarnPoolOptions.hold_bytes), and when the program changes it
- * later.
+ * the bound when the pool is made (TarnPoolOptions.hold_bytes), and when the program changes the
+ * bound later.
  *
  * A pool over a heap caches freed memory in one of two ways.  If the program sets no bound, threads
  * allocate from the heap's arenas and free to them, and the pool itself caches little.  An arena is
  * a set of ranges of the heap's memory for one queue.  If the program sets a bound, the pool caches
- * blocks in bins and in thread caches.  When the program sets or removes the bound, the blocks that
- * belong to arenas become ordinary blocks of the pool.  The numbers of bins mean the same sizes in
- * both ways.
+ * blocks in bins (free lists) and in thread caches.  When the program sets a bound, the blocks that
+ * belong to arenas become ordinary blocks of the pool.  The number of a bin stands for the same
+ * sizes in both ways.
  *
  * Threads read some settings of a pool in read sections, without the lock.  These settings change
- * only while the pool's door is closed, because then no thread is in a read section.  The number of
- * blocks in a batch that a thread hands over to other threads is read outside read sections, so it
- * never changes, and does not depend on the bound. */
+ * only while the pool's door (a readers-writer lock) is closed, because then no thread is in a read
+ * section.  One setting is also read outside read sections: the number of blocks that a thread
+ * hands over to other threads at a time.  So this number never changes, and does not depend on the
+ * bound. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -23,17 +24,17 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The most bytes in a thread's cache, if the pool is over a heap and has no bound, unless the
- * program asks for fewer.  ARENA_THREAD_CACHE_BYTES is for pools whose threads use arenas of a heap
- * that has addresses: the cache then has room for a few blocks of each small size, so most small
- * requests do not need the arena.  HEAP_THREAD_CACHE_BYTES is for the other pools. */
+/* The most bytes in each thread's cache of a pool that is over a heap and has no bound on cached
+ * bytes.  The program may ask for fewer.  ARENA_THREAD_CACHE_BYTES is for pools whose threads use
+ * arenas of a heap that has addresses: the cache then has room for a few blocks of each small size,
+ * so most small requests do not need the arena.  HEAP_THREAD_CACHE_BYTES is for the other pools. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 #define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
 
-/* The size in bytes of the largest block that a thread's cache takes in a pool over a heap without
- * a bound, because a larger one would take the place of many others.  Does not hold for
- * temporaries, blocks that a thread frees before it allocates the next.  A block must not have more
- * than half of the cache's bytes either. */
+/* The size in bytes of the largest block that a thread's cache takes, in a pool that is over a heap
+ * and has no bound on cached bytes.  A larger block would take the place of many others.  If half
+ * of the cache's bytes are fewer, this half is the largest size.  Temporaries may be larger: blocks
+ * that a thread frees before it allocates the next. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
 /* Returns TRUE if threads allocate from the arenas of the heap below the pool.  They do if two
@@ -80,8 +81,9 @@ make_bins (TarnPool *pool)
   pool->store.recorded_bins = _tarn_bins_new (NULL, NULL);
 }
 
-/* Makes the lists that have the cached blocks in order of age, if the pool has a bound on cached
- * bytes and no such lists yet.  If the program removes the bound later, the lists stay. */
+/* Makes the lists of the cached blocks in order of age.  Does nothing if the pool has no bound on
+ * cached bytes, or has such lists already.  If the program removes the bound later, the lists
+ * stay. */
 static void
 ensure_ages (TarnPool *pool)
 {
@@ -94,10 +96,14 @@ ensure_ages (TarnPool *pool)
                                                                : &pool->store.shares);
 }
 
-/* Returns the value of leading_bits, which selects the size classes, for a new pool over a heap.
- * With TARN_HEAP_BINS, small sizes share bins; pools have this value if threads use arenas and
- * there is no limit.  With TARN_HEAP_EXACT_BINS, each size has its own bin.  A pool whose options
- * give threads no cache never uses arenas, and has the value TARN_MAX_LEADING_BITS. */
+/* Returns leading_bits for a new pool over a heap.  This value determines which sizes share one of
+ * the pool's bins (free lists).  Checks these cases in this order:
+ *
+ * - If the pool's options give threads no cache, threads never use arenas of the heap.  Returns
+ *   TARN_MAX_LEADING_BITS.
+ * - If threads use arenas and the pool has no limit, small sizes share bins.  Returns
+ *   TARN_HEAP_BINS.
+ * - In all other cases, each size has its own bin.  Returns TARN_HEAP_EXACT_BINS. */
 static guint
 choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -106,9 +112,9 @@ choose_heap_bins (const TarnPool *pool, const TarnPoolOptions *options)
   return pool->has_arenas && options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
 }
 
-/* Sets the bounds on cached bytes and the bins of a new pool from its options and its upstream
- * allocator.  If upstream is not a heap, the bins have all cached blocks, and the pool itself hands
- * blocks over from queue to queue. */
+/* Sets the bounds on cached bytes of a new pool, and makes the pool's bins (free lists).  Uses the
+ * pool's options and upstream allocator.  If upstream is not a heap, the pool itself hands blocks
+ * over from queue to queue. */
 void
 _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options)
 {

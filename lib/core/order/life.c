@@ -55,9 +55,9 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
  * because they may own blocks.
  *
  * Other pools of the reclaim group may be returning cached blocks of this pool to upstream, without
- * a reference to this pool.  So this function waits until they have returned these blocks.  It does
- * not wait if this thread is itself returning memory at an outer level, because that could be a
- * deadlock (base/duty-private.h). */
+ * a reference to this pool.  So this function waits until they have returned these blocks.  If this
+ * thread is itself in a call that returns memory, the function does not wait, because the wait
+ * could be a deadlock (base/duty-private.h). */
 static void
 pool_dispose (TarnAllocator *allocator)
 {
@@ -121,9 +121,9 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_allocator_withdraw (allocator);
   g_assert (pool->blocks.n == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
   _tarn_pool_free_caches (pool);
-  _tarn_block_chunks_clear (
-      &pool->blocks.chunks); /* after the caches: until these are freed, a thread that ends may
-                                read the chunks (in checked builds) */
+  /* Free the chunks (arrays of block structs) after the caches: as long as a cache exists, a thread
+   * that ends may read the chunks (in checked builds). */
+  _tarn_block_chunks_clear (&pool->blocks.chunks);
   g_assert (g_hash_table_size (pool->queues.table) == 0);
   g_hash_table_unref (pool->queues.table);
   g_free (pool->met.places);
@@ -161,8 +161,8 @@ static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
  * check whether the program still has references to its memory (watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
-/* Logs a message if the pool's upstream is a deferred allocator.  Its allocations may succeed even
- * if there is no memory; a later command then fails, which the pool cannot notice. */
+/* Logs a message if the pool's upstream is a deferred allocator.  Such an allocator may succeed
+ * even if there is no memory; a later command then fails, which the pool cannot notice. */
 static void
 warn_if_deferred (TarnPool *pool)
 {

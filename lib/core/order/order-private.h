@@ -12,8 +12,8 @@
  *
  * An in-order queue can at once reuse memory that no other queue has used, because its later
  * commands run after its earlier ones.  So a free puts such memory into free lists that the pool
- * keeps for this queue, the queue's share, and does not call the driver.  Or the free puts it into
- * a thread's cache in front of the share, without a lock (pool/cache-private.h).
+ * keeps for this queue, the queue's share, and does not call the driver.  Or the free puts the
+ * memory into the thread's cache, without a lock (pool/cache-private.h).
  *
  * Memory changes queues in two ways: by timely events or by late events.
  *
@@ -34,7 +34,7 @@
  * The request only asks the driver whether the event has completed.  If it has, the memory is
  * idle.
  *
- * A late event is waited for only by
+ * In a few cases, the host or a queue does wait for a late event:
  *
  *     the host       if no memory is left, and before the pool returns memory to upstream
  *     a queue        if the program moves a block in use to this queue, or if the late event is on
@@ -83,13 +83,13 @@
  * TarnEvent. */
 struct _TarnEvent
 {
-  /* Atomic: the backend's event.  NULL: it is not recorded yet, or recording failed; a use with
-   * this TarnEvent then counts as a use without an event. */
+  /* Atomic: the backend's event.  NULL if this event is not recorded yet, or could not be recorded.
+   * A use of a block with such a TarnEvent counts as a use without an event. */
   gpointer handle;
   guint n_refs; /* guarded by the pool's lock */
-  gint is_done; /* atomic: TRUE: the backend has reported the event as completed */
-  /* Constant: TRUE: the event may also stand for commands put on the queue after the block's
-   * free. */
+  gint is_done; /* atomic: TRUE if the backend has reported that it has completed */
+  /* Constant: TRUE if the event may also stand for commands that were put on the queue after the
+   * free of a block with this event. */
   gboolean is_late;
   TarnEvent *next; /* the next event in the pool's list of unreferenced events */
 };
@@ -98,10 +98,10 @@ struct _TarnEvent
  * frees of blocks of the same size record events. */
 #define TARN_RECORDED_FREES 32
 
-/* TARN_MAX_ASKED: the most events about which one request asks the driver.  TARN_MAX_OTHERS: the
- * most queues other than its own on which one request records events.  (A request records such
- * events only if the backend keeps queues alive.) */
+/* The maximum number of events about which one request asks the driver. */
 #define TARN_MAX_ASKED 8
+/* The maximum number of queues on which one request records an event, not counting the request's
+ * own queue.  A request records events on other queues only if the backend keeps queues alive. */
 #define TARN_MAX_OTHERS 4
 
 /* A request that the thread's cache did not serve, and what the pool has found out for it: the
@@ -110,27 +110,27 @@ struct _TarnEvent
 typedef struct
 {
   gsize size;
-  /* The alignment in bytes that the request asks for, if only fresh memory of a heap has it.  0:
-   * the alignment that all memory of the pool has is enough. */
+  /* An alignment in bytes that cached blocks may not have, so the request needs fresh memory.  0 if
+   * the request needs no such alignment, and cached blocks will do. */
   gsize alignment;
   guint32 number; /* the number of the bin for the size */
-  /* The request's queue, with a reference.  NULL: the request is for the host, or its queue is not
-   * in the pool's table yet. */
+  /* The request's queue, with a reference.  NULL if the request is for the host, or if its queue is
+   * not in the pool's table yet. */
   TarnQueue *queue;
 
-  /* TRUE: there are idle blocks of the size, but their memory is fresh, and the queue on which the
-   * backend makes it ready may not have done so yet. */
+  /* TRUE if there are idle blocks of the size, but of fresh memory that may not be ready.  The
+   * request's queue must first wait for the queue on which the backend makes fresh memory ready. */
   gboolean finds_unready;
-  gboolean others_have; /* TRUE: other queues have blocks of the size in their free lists */
-  /* TRUE: before it allocates, the request asks the driver about the events of cached blocks,
-   * because the pool exceeds its bound, or has cached such blocks for long. */
+  gboolean others_have; /* TRUE if other queues have blocks of the size in their free lists */
+  /* TRUE if the request asks the driver about the events of cached blocks before it allocates.  It
+   * does so if the pool exceeds its bound on cached bytes, or has cached such blocks for long. */
   gboolean asks_recorded;
   guint n_events;
   guint n_others;
 
-  /* events: the events for which the request's queue would have to wait to use cached blocks, with
-   * references; a NULL follows the events of each block. others: the queues on which this request
-   * itself records an event, with references. */
+  /* events: the events, with references, about which the request asks the driver.  For each of some
+   * cached blocks, these are the events for which the request's queue would have to wait, and then
+   * a NULL.  others: the queues, with references, on which this request itself records an event. */
   TarnEvent *events[TARN_MAX_ASKED];
   TarnQueue *others[TARN_MAX_OTHERS];
 } TarnRequest;
@@ -222,7 +222,8 @@ gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize align
                                          gpointer handle, TarnBlock **block, GError **error);
 void _tarn_pool_end_redirect (TarnPool *pool);
 
-/* Returns TRUE if the pool has a redirect function, which chooses a request's pool. */
+/* Returns TRUE if the program has set a redirect function, which chooses the pool that serves a
+ * request of this pool. */
 static inline gboolean
 _tarn_pool_is_redirected (const TarnPool *pool)
 {

@@ -12,8 +12,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* A number of queues.  If at least this many queues have blocks of one size in their shares,
- * many_have () returns TRUE. */
+/* A number of queues.  If at least this many queues have blocks of one size in their shares (free
+ * lists), many_have () returns TRUE. */
 #define MANY_SHARES 64
 
 /* Callers of the functions below hold the pool's lock. */
@@ -49,8 +49,8 @@ _tarn_pool_hand_on (TarnPool *pool, guint32 number)
   _tarn_pool_set_to_record (pool, number, TARN_RECORDED_FREES);
 }
 
-/* Returns TRUE if the pool has cached blocks of a size that @queue has used, but no event for this
- * use, because recording the event failed. */
+/* Returns TRUE if @queue has used cached blocks of a size, and the use of one of these blocks has
+ * no event, because recording the event failed. */
 static gboolean
 has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -91,8 +91,8 @@ want_event (TarnPool *pool, TarnQueue *queue)
 }
 
 /* Asks for an event on @queue, which has cached blocks that a request could use.  If the backend
- * keeps queues alive, the request itself records the event later: adds the queue to its list.
- * Otherwise the next call that names the queue records the event. */
+ * keeps queues alive, adds the queue to the request's list, and the request itself records the
+ * event later.  Otherwise the next call that names the queue records the event. */
 static void
 want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 {
@@ -176,15 +176,18 @@ many_have (TarnPool *pool, guint32 number)
   return of_all != NULL && of_all->n_shares >= MANY_SHARES;
 }
 
-/* Makes one more share (a queue's own free lists) available to later requests: asks for an event on
- * its queue, if many queues have blocks of the requested size.  The caller has taken a block of
- * such a share for the request.
+/* If many queues have blocks of a request's size in their shares (free lists), asks for an event on
+ * one of these queues.  When this event has completed, later requests can use the blocks of that
+ * queue.  The caller has taken a block of another queue's share for the request.  If the backend
+ * does not keep queues alive, does nothing.
  *
  * A program that makes a new queue for each task leaves a share behind with each old queue.  Only
- * requests of later queues can use the blocks in it.  So each request that takes a block must make
- * a next block available; otherwise some requests would find none, and take fresh memory as long as
- * the program runs.  If only few queues have blocks of the size, they will use these blocks again
- * themselves, so an event would only move blocks back and forth between them. */
+ * requests of later queues can use the blocks in these shares.  So each request that takes such a
+ * block makes the blocks of one more share available.  Otherwise some requests would find no block,
+ * and take fresh memory, as long as the program runs.
+ *
+ * If only few queues have blocks of the size, these queues will use the blocks again themselves.
+ * An event would only move blocks back and forth between the queues. */
 void
 _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
 {
@@ -197,8 +200,9 @@ _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
     want_shares (pool, request, 1);
 }
 
-/* Clears a request's list of queues on which it records events, and drops its references to them.
- * If the request failed before it recorded an event, later requests may ask for it again. */
+/* Clears a request's list of queues on which it records events, and drops its references to these
+ * queues.  If the request failed before it recorded an event on a queue, later requests may ask for
+ * this event again. */
 void
 _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
 {
@@ -214,9 +218,10 @@ _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
   request->n_others = 0;
 }
 
-/* Sets @event as the event of @queue's use in all cached blocks for which no event could be
- * recorded on the queue.  Closes the pool's door meanwhile, so that no thread is in a read section,
- * where it could change the states of blocks in its cache without the lock. */
+/* Sets @event in each cached block that @queue uses, and for which recording an event on the queue
+ * failed before.  Closes the pool's door (a readers-writer lock) meanwhile, so that no thread is in
+ * a read section.  In a read section, a thread could change the states of blocks in its cache
+ * without the lock. */
 static void
 give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 {
@@ -229,9 +234,9 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 }
 
 /* Sets @event as the event of the blocks in a queue's share (free lists) that requests of other
- * queues want, and moves these blocks to the recorded bins, the free lists of blocks with events.
- * If the pool exceeds its bound and could not record an event on the queue before, does so for the
- * whole share. */
+ * queues want.  Moves these blocks to the recorded bins, the free lists of blocks with events.  If
+ * the pool exceeds its bound on cached bytes and could not record an event on the queue before,
+ * sets the event in all blocks of the share, and moves all of them. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -296,12 +301,12 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 /* Callers of the functions below do not hold the pool's lock. */
 
 /* Returns TRUE if an earlier attempt to record an event on @queue failed, and the queue is still
- * being captured (into a CUDA graph, for example).  Another attempt would fail, too: it would only
- * move all blocks of the queue's share to the recorded bins and back.
+ * being captured (into a CUDA graph, for example).  Another attempt would fail, too.  It would only
+ * move all blocks of the queue's share (free lists) to the recorded bins and back.
  *
- * The program has named the queue in this call, so the queue is alive.  To keep it alive during the
- * check, a thread that makes the pool forget the queue waits for this function as it waits for a
- * recording. */
+ * The program has named the queue in this call, so the queue is alive.  It stays alive during the
+ * check, because a thread that makes the pool forget the queue first waits until the check has
+ * ended, as it waits for recordings. */
 static gboolean
 is_captured_still (TarnPool *pool, TarnQueue *queue)
 {
@@ -321,9 +326,10 @@ is_captured_still (TarnPool *pool, TarnQueue *queue)
   return is_captured;
 }
 
-/* Records one event on @queue for the blocks in the queue's share (free lists) that other queues
- * want, and for @freed, a block of the queue that the caller is freeing (NULL: none).  The caller
- * has a reference to the queue.  @is_named: the caller also guarantees that the queue is alive. */
+/* Records one event on @queue, for two kinds of blocks: the blocks in the queue's share (free
+ * lists) that other queues want, and @freed, a block of the queue that the caller is freeing.
+ * @freed is NULL if there is no such block.  The caller has a reference to the queue.  If @is_named
+ * is TRUE, the caller also guarantees that the queue is alive. */
 void
 _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gboolean is_named)
 {
@@ -345,8 +351,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     }
   if (event->n_refs > 1)
     {
-      /* The program has freed all blocks that share the event.  No other queue can get these blocks
-       * before the event is recorded, which happens without the lock. */
+      /* The lock can be released while the event is recorded: the program has freed all blocks that
+       * share the event, and no other queue can get these blocks before the event is recorded. */
       if (is_named)
         _tarn_queue_begin_recording (pool, queue);
       _tarn_mutex_unlock (&pool->lock);

@@ -58,8 +58,9 @@ _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
   return queue != NULL ? queue_ref (pool, queue) : NULL;
 }
 
-/* Sets or clears has_unrecorded, a queue's flag: TRUE if the pool could not record an event on the
- * queue when some of its cached blocks were freed.  Also keeps the list of such queues. */
+/* Sets or clears has_unrecorded, a flag of a queue.  It is TRUE if the pool could not record an
+ * event on the queue when some of the queue's cached blocks were freed.  Also adds the queue to the
+ * pool's list of such queues, or removes it from the list. */
 void
 _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrecorded)
 {
@@ -72,10 +73,11 @@ _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrec
   queue->has_unrecorded = has_unrecorded;
 }
 
-/* Call this before releasing the pool's lock to record an event on a queue, and call
- * _tarn_queue_end_recording () afterwards.  A thread that makes the pool forget the queue waits
- * until the recording has ended, because the program may destroy the queue as soon as the pool has
- * forgotten it.  The caller has a reference to the queue, and the queue is alive. */
+/* Marks a queue as one on which this thread is recording an event.  Call this while the pool's lock
+ * is held, then release the lock, record the event, and call _tarn_queue_end_recording ().  A
+ * thread that makes the pool forget the queue waits until the recording has ended, because the
+ * program may destroy the queue as soon as the pool has forgotten it.  The caller has a reference
+ * to the queue, and the queue is alive. */
 void
 _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue)
 {
@@ -110,8 +112,9 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     pool->queues.latest = NULL;
 }
 
-/* Adds an unreferenced queue to the list of the next _tarn_pool_unlock_and_sweep (), which frees
- * the queue's struct and releases the backend's reference to the queue. */
+/* Adds an unreferenced queue to a list.  The next call of _tarn_pool_unlock_and_sweep () frees the
+ * structs of the queues on this list, and releases the references to these queues in the
+ * backend. */
 static void
 leave_to_sweep (TarnPool *pool, TarnQueue *queue)
 {
@@ -120,9 +123,10 @@ leave_to_sweep (TarnPool *pool, TarnQueue *queue)
   pool->queues.gone = queue;
 }
 
-/* Drops a reference to a queue.  If it was the last one, removes the queue from the pool's table;
- * if the backend does not keep queues alive, the queue stays in the table for a while.  The queue
- * has no cached blocks then, because each block in its free lists has a reference to the queue. */
+/* Drops a reference to a queue.  If this was the last reference, and the backend keeps queues
+ * alive, removes the queue from the pool's table.  If the backend does not keep queues alive, the
+ * queue stays in the table for a while.  An unreferenced queue has no cached blocks, because each
+ * block in its free lists has a reference to the queue. */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -190,8 +194,8 @@ queue_new (gpointer handle, gboolean in_order)
 
 /* Adds a queue to the pool's table and returns it, with a reference for the caller.  The caller has
  * taken a reference to the queue in the backend, which this function takes over.  If another thread
- * has added the queue meanwhile, the next _tarn_pool_unlock_and_sweep () releases this second
- * reference of the backend. */
+ * has added the queue meanwhile, the pool does not need the caller's reference in the backend, and
+ * the next _tarn_pool_unlock_and_sweep () releases it. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -312,11 +316,11 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
 
 /* Makes a pool forget a queue.  @event stands for all commands that were put on the queue.  Sets
  * this event in all blocks that the queue uses, and moves the blocks of the queue's share (free
- * lists) to the recorded bins.
+ * lists) to the recorded bins, the free lists of blocks with events.
  *
- * Stops the search for blocks by counting references.  The caller has one reference to the queue,
- * and each use of a block by the queue has one.  So after the blocks of the share, the remaining
- * references tell how many other blocks the queue uses: usually none. */
+ * Counts references, to stop the search for blocks early.  The caller has one reference to the
+ * queue, and each use of a block by the queue has one.  After the blocks of the share, the number
+ * of remaining references is the number of other blocks that the queue uses, usually 0. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -361,8 +365,9 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait for that
- * (base/duty-private.h).  Else returns FALSE with an error.  The caller holds the pool's lock. */
+/* Returns TRUE if no thread is recording an event on a queue, or if this thread may wait until the
+ * recording has ended (base/duty-private.h).  Otherwise returns FALSE with an error.  The caller
+ * holds the pool's lock. */
 static gboolean
 can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 {
@@ -379,8 +384,8 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
 
 /* Makes a pool forget a queue, and then waits until no other thread is recording an event on the
  * queue.  @event stands for all commands that were put on the queue; this function drops the
- * caller's reference to the event.  If this thread must not wait, does not forget the queue, and
- * returns FALSE with an error. */
+ * caller's reference to the event.  If this thread must not wait for other threads, the pool does
+ * not forget the queue, and the function returns FALSE with an error. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {
@@ -399,10 +404,11 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
 }
 
 /* Makes a pool forget a queue.  If the pool is over a heap, first returns the queue's memory to the
- * heap, so the caller makes the heap forget the queue only after the pool has.  If blocks still
- * have the queue, then records a last event on it.  The program keeps the queue alive until this
- * function returns, because other threads may be recording events on it.  Returns FALSE with an
- * error if the event cannot be recorded, or if this thread must not wait for other threads. */
+ * heap.  The heap must still know the queue then, so the caller makes the heap forget the queue
+ * only after this function.  If blocks still refer to the queue, records a last event on the queue.
+ * The program keeps the queue alive until this function returns, because other threads may be
+ * recording events on the queue.  Returns FALSE with an error if the event cannot be recorded, or
+ * if this thread must not wait for other threads. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {
@@ -418,7 +424,7 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_drop_met (pool, queue->handle); /* other threads may have met it meanwhile */
+  _tarn_pool_drop_met (pool, queue->handle); /* again: other threads may have added it */
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);

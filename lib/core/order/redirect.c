@@ -2,14 +2,16 @@
  * SPDX-License-Identifier: MIT
  *
  * Redirects requests to other pools: a function of the program, the redirect function, chooses the
- * pool by the request's queue.  The block then belongs to the chosen pool in every respect.  The
- * pool that was asked can only find the block by its memory, if both pools have TARN_POOL_FINDABLE.
+ * pool by the request's queue.  The block then belongs to the chosen pool in every respect.  But
+ * the pool from which the program requested the block can still find the block by the block's
+ * memory, if both pools have TARN_POOL_FINDABLE and the chosen pool serves no third pool.
  *
- * A thread's cache must not serve a request that the redirect function has not seen, and pools
- * without such a function must not pay for a check.  So the pool's door, a readers-writer lock,
- * makes the difference.  While there is a redirect function, the door admits threads only to read
- * sections with a fence, which the fast path does not use.  A request begins such a read section
- * only after it has called the function. */
+ * The redirect function must see each request before a thread's cache serves the request.  But a
+ * pool without a redirect function must not spend time on a check.  So a lock that each request
+ * takes anyway does the check: the pool's door, a readers-writer lock.  While there is a redirect
+ * function, the door admits threads only to read sections with a fence.  The fast path uses read
+ * sections without a fence, so it cannot serve requests.  A slower path calls the redirect
+ * function, and then begins a read section with a fence. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
@@ -59,9 +61,10 @@ drop (TarnPool *pool, TarnRedirect *redirect)
   g_free (redirect);
 }
 
-/* Calls the redirect function to find out which pool serves a request.  If it is another pool than
- * @pool, returns the other pool, with a reference.  Otherwise returns NULL: with an error if the
- * function refuses the request, without an error if @pool itself serves it. */
+/* Calls the redirect function to find out which pool serves a request.  If the function chooses
+ * another pool than @pool, returns the other pool, with a reference.  If @pool itself serves the
+ * request, returns NULL without an error.  If the function refuses the request, returns NULL with
+ * an error. */
 static TarnPool *
 ask (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -83,8 +86,9 @@ ask (TarnPool *pool, gpointer handle, GError **error)
 }
 
 /* Adds a block of another pool to the index of @pool, the pool from which the program requested the
- * block, so that tarn_pool_find () finds the block there.  When the block is freed, the other pool
- * removes it from this index. */
+ * block, so that tarn_pool_find () finds the block there.  Does nothing if requests of a third pool
+ * were redirected to the other pool first (TarnPool.finder).  When the block is freed, the other
+ * pool removes it from this index. */
 static void
 add_to_index (TarnPool *pool, TarnBlock *block)
 {
@@ -110,9 +114,10 @@ allocate_of (TarnPool *other, gsize size, gsize alignment, gpointer handle, GErr
   return tarn_pool_allocate_ordered (other, size, handle, error);
 }
 
-/* Makes another pool serve a request of a queue, if the redirect function chooses one.  @alignment:
- * in bytes; 0: any.  Returns TRUE if the request is done, and sets *block, or *error if it failed.
- * Returns FALSE if @pool itself has to serve the request. */
+/* Makes another pool serve a request of a queue, if the redirect function chooses another pool.
+ * @alignment is in bytes, or 0 if the request asks for no alignment.  Returns TRUE if the request
+ * is done, and sets *block, or sets *error if the request failed.  Returns FALSE if @pool itself
+ * has to serve the request. */
 gboolean
 _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpointer handle,
                                 TarnBlock **block, GError **error)

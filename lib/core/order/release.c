@@ -21,8 +21,9 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Returns TRUE if the pool can return a block to the heap while commands still use it.  This is so
- * if they are all on one in-order queue, for which the heap gave the memory. */
+/* Returns TRUE if the pool can return a block to the heap while commands still use the block.  This
+ * is so if all these commands are on one in-order queue, and the heap allocated the memory for this
+ * queue. */
 gboolean
 _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
@@ -48,12 +49,14 @@ _tarn_block_is_done (const TarnBlock *block)
   return _tarn_block_is_ready_for (block, NULL);
 }
 
-/* Returns TRUE if the pool frees used memory on a queue: the backend then frees it after all
- * earlier commands of the queue.  Returns FALSE in these cases:
+/* Returns TRUE if the pool can free memory on a queue while commands still use the memory: the
+ * backend then frees the memory after all earlier commands of the queue.  Returns FALSE in these
+ * cases:
  *
- *     - the backend cannot do so, or is not directly below the pool
- *     - @is_wanted: the memory has to be free when the call returns
- *     - the pool has a limit: it would count the bytes as free before they are */
+ * - the backend has no such function, or does not keep queues alive
+ * - the backend is not directly below the pool
+ * - @is_wanted is TRUE: the memory has to be free when the call returns
+ * - the pool has a limit: the pool would count the bytes as free before they are free */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
 {
@@ -90,7 +93,8 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 }
 
 /* Returns the heap's number for the queue that uses a block, if the pool can return the block to
- * the heap while the queue uses it.  Returns 0 otherwise.  The caller holds the pool's lock. */
+ * the heap while the queue still uses the block.  Returns 0 otherwise.  The caller holds the pool's
+ * lock. */
 static guint64
 find_owner (const TarnPool *pool, const TarnBlock *block)
 {
@@ -132,9 +136,10 @@ are_used (TarnPool *pool, const TarnBlock *blocks)
   return are_used;
 }
 
-/* Records an event for each use of a block that has none, and sets it as the use's event.  @events
- * maps queues to the events that were recorded for other blocks, which this block shares.  Does
- * nothing if the pool can return the block to the heap while its queue uses it. */
+/* For each use of a block that has no event yet, records an event, and sets it as the event of the
+ * use.  @events maps queues to the events that were recorded for other blocks.  If @events already
+ * has an event for the use's queue, the use shares that event.  Does nothing if the pool can return
+ * the block to the heap while the block's queue still uses the block. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
@@ -159,8 +164,9 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 }
 
 /* Records the events for which the host is going to wait before the pool returns @blocks, a list of
- * blocks, to upstream: one event for each queue, or one for all queues.  If an event cannot be
- * recorded, _tarn_pool_give_back_used () tries again, and reports the error. */
+ * blocks, to upstream.  Records one event for each queue, or one event for all queues if the
+ * backend does not keep queues alive.  If an event cannot be recorded, _tarn_pool_give_back_used ()
+ * tries again, and reports the error. */
 void
 _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted)
 {
@@ -183,10 +189,11 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a block's memory on the first queue that uses the block, after all commands that use it.
- * First makes it wait for timely events of the block's other queues (events that the block's free
- * recorded), and the host wait for late events (events that may also stand for commands after the
- * free).  Returns FALSE if the backend cannot free on the queue, or if a wait failed. */
+/* Frees a block's memory on the first queue that uses the block, after all commands that use the
+ * block.  First makes this queue wait for timely events of the block's other queues (events that
+ * the block's free recorded).  Makes the host wait for late events (events that may also stand for
+ * commands after the free).  Returns FALSE if the backend cannot free on the queue, or if a wait
+ * failed. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -234,9 +241,10 @@ free_for_owner (TarnPool *pool, TarnBlock *block)
 }
 
 /* Returns a block's memory to upstream although commands may still use it.  The caller has taken
- * the block out of the free lists.  @is_wanted: the memory must be free when this function returns;
- * otherwise the driver may free it later, when the commands are done.  Returns FALSE with an error,
- * and does not return the memory, if the driver cannot tell when the commands are done. */
+ * the block out of the free lists.  If @is_wanted is TRUE, the memory is free when this function
+ * returns.  If @is_wanted is FALSE, the driver may free the memory later, when the commands are
+ * done.  If the driver cannot tell when the commands are done, does not return the memory, and
+ * returns FALSE with an error. */
 gboolean
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
 {
@@ -267,10 +275,10 @@ get_undone (const TarnBlock *block)
   return NULL;
 }
 
-/* Returns the first event of recorded blocks (cached blocks with events) that is not known to have
- * completed, with a reference.  Searches from @block on, towards blocks that were cached later.
- * Returns NULL if there is none.  Stores the event's block in asked_next, where the next search
- * begins. */
+/* Searches recorded blocks (cached blocks with events) for an event that is not known to have
+ * completed.  Begins at @block, and continues with blocks that were cached later.  Returns the
+ * event with a reference, or NULL if there is none.  Stores the block that has the event in
+ * asked_next; the next search begins at this block. */
 static TarnEvent *
 find_undone (TarnPool *pool, TarnBlock *block)
 {
@@ -338,9 +346,10 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Takes cached blocks out of the free lists for the caller to return to the heap: those of @queue
- * (NULL: of no queue), or all that can be returned, depending on @sparing.  Announces with
- * @give_back that the caller returns them.  Returns FALSE if there are none. */
+/* Takes cached blocks out of the free lists, so that the caller returns them to the heap; announces
+ * this with @give_back.  If @sparing is TARN_SPARING_ALL, takes all blocks that the pool can
+ * return.  Otherwise takes the blocks that only @queue uses (if @queue is NULL, idle blocks), and
+ * blocks whose events have completed.  Returns FALSE if there are no blocks to take. */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {
@@ -363,9 +372,9 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
   return blocks != NULL;
 }
 
-/* Returns cached blocks to the heap before a request that the heap cannot serve from its free
- * memory of the request's queue (NULL: of no queue).  A free must not call this function, because
- * it asks the driver about events. */
+/* Returns cached blocks to the heap.  Call this before a request for which the heap has no free
+ * memory of the request's queue (@queue is NULL if the request has no queue).  A free must not call
+ * this function, because this function asks the driver about events. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -407,7 +416,8 @@ give_back_ready_excess (TarnPool *pool)
 }
 
 /* Returns cached blocks that exceed the pool's bound to upstream, except blocks for which the host
- * would have to wait.  A free must not call this function, because it asks the driver. */
+ * would have to wait.  A free must not call this function, because this function asks the
+ * driver. */
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {
@@ -419,11 +429,11 @@ _tarn_pool_give_back_excess (TarnPool *pool)
       }
 }
 
-/* Does periodic work for a pool over a heap, after requests that took no lock: returns blocks that
- * were cached for long, and makes the heap check whether a queue (NULL: none) has finished with its
- * memory.  If another thread holds the pool's lock, returns instead of waiting for it, because that
- * thread does the same work.  A wait would also be slow: threads that have begun to sleep for a
- * lock keep waiting for one another. */
+/* Does periodic work for a pool over a heap, after requests that took no lock: returns to upstream
+ * blocks that exceed the pool's bound or were cached for long, and makes the heap do its periodic
+ * work for the queue @handle (NULL if the requests had no queue).  If another thread holds the
+ * pool's lock, returns without a wait, because that thread does the same work.  A wait could also
+ * start a lock convoy: threads that sleep for a lock make one another slow. */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {

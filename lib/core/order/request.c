@@ -7,8 +7,8 @@
  *     2. the arena of the queue        pool/arenas.c, without a lock; only if the pool is over a
  *                                      heap
  *     3. the pool's free lists         held.c
- *     4. memory of other queues        others.c: asks for events there, so that a later request can
- *                                      use this memory
+ *     4. memory of other queues        others.c: asks for events on these queues, so that a later
+ *                                      request can use the memory
  *     5. new memory from upstream      upstream/miss.c: reserves bytes, then allocates; if that
  *                                      fails, frees cached blocks and retries, until it succeeds
  *                                      or no block is cached */
@@ -105,8 +105,8 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 }
 
 /* Serves a request from the arena of its queue (the heap's memory for the queue).  Sets *is_due to
- * TRUE if the caller should call _tarn_pool_look_after ().  Returns NULL if the caller has to take
- * the lock. */
+ * TRUE if periodic work is due; the caller then calls _tarn_pool_look_after ().  Returns NULL if
+ * the caller has to take the lock. */
 static inline TarnBlock *
 take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
@@ -128,7 +128,8 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 }
 
 /* Sets is_unready of a new block that was allocated without a queue, if the backend makes fresh
- * memory ready on a queue.  A queue that gets the block later must first wait for that queue. */
+ * memory ready on some queue.  Another queue that gets the block later must first wait for the
+ * queue that makes the memory ready. */
 static void
 set_unready (TarnPool *pool, TarnBlock *block)
 {
@@ -160,12 +161,14 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
                                    was_short, error);
 }
 
-/* Allocates a block for a request that no cached block serves: from upstream, or, if memory has run
- * out, by taking a block that was freed meanwhile.  Makes the request's queue wait: for the queue
- * on which the backend makes fresh memory ready, or for the queues that used the freed block.
+/* Allocates a block from upstream for a request that no cached block serves.  The request's queue
+ * then waits for the queue on which the backend makes fresh memory ready.  If memory has run out,
+ * instead takes a block that was freed meanwhile.  The request's queue then waits for the queues
+ * that used this block.
  *
  * Looks up the queue for fresh memory before it allocates.  If the lookup failed after the
- * allocation, the block would go back to the pool, which would take it for idle too early. */
+ * allocation, the new block would be put back into the pool.  The pool would take the block for
+ * idle, although its memory may not be ready yet. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {
@@ -459,10 +462,12 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block's memory is aligned to @alignment bytes.  If the memory is a handle, not
- * an address, its offset in the backend's memory counts.  With a heap, compares @alignment with the
- * alignment of all memory of the heap.  Without one, the offset is 0, or in a debugged pool a
- * margin, of at least part_alignment bytes. */
+/* Returns TRUE if a block's memory is aligned to @alignment bytes:
+ *
+ * - in a pool over a heap without addresses, if the heap's alignment is at least @alignment
+ * - in another pool whose memory is a handle, always; but in a debugged pool, where the memory
+ *   begins after a margin, only if @alignment is at most part_alignment
+ * - in a pool whose memory has an address, if the address is divisible by @alignment */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {
@@ -476,8 +481,9 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
   return (block->memory.address & (alignment - 1)) == 0;
 }
 
-/* Returns TRUE if allocate_aligned () can allocate memory for a pool: over a heap; or in a debugged
- * pool, with a margin of as many bytes as the alignment, if the memory is a handle. */
+/* Returns TRUE if allocate_aligned () can allocate memory for a pool.  This is so if the pool is
+ * over a heap.  It is also so if the pool is debugged and its memory is a handle: the margin before
+ * the memory then has as many bytes as the alignment. */
 static gboolean
 can_align (const TarnPool *pool)
 {

@@ -66,9 +66,9 @@ set_exact (TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Returns TRUE if a pool that is not over a heap will cache a block when it is freed.  Otherwise
- * returns FALSE with an error.  A debugged pool never caches blocks; for it, always returns
- * TRUE. */
+/* Returns TRUE if a pool that is not over a heap will cache a block when the block is freed.
+ * Otherwise returns FALSE with an error.  For a debugged pool, which never caches blocks, always
+ * returns TRUE. */
 static gboolean
 is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 {

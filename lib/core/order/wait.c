@@ -3,9 +3,10 @@
  *
  * Decides whether a queue or the host has to wait before it can use a block, and makes it wait.
  *
- * A use of a block is a queue that may run commands with the block, and the event after which it
- * does not any more.  The event is timely if the block's free recorded it.  The event is late if it
- * was recorded at another time, and may also stand for commands after the free. */
+ * A use of a block has two parts: a queue that may run commands with the block, and an event after
+ * which the queue does not use the block any more.  The event is timely if the block's free
+ * recorded it.  The event is late if it was recorded at another time, and may also stand for
+ * commands after the free. */
 
 #include "order/order-private.h"
 
@@ -30,8 +31,8 @@ is_timely (const TarnUse *use)
   return _tarn_use_has_event (use) && !use->event->is_late;
 }
 
-/* Returns TRUE if a queue (NULL: the host) can use a block without a wait.  Each queue has to wait
- * for a block with is_unready, because its fresh memory may not be ready yet. */
+/* Returns TRUE if a queue (NULL: the host) can use a block without a wait.  If the block has
+ * is_unready set, each queue has to wait, because the block's fresh memory may not be ready yet. */
 gboolean
 _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -65,9 +66,9 @@ _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Adds to a request the events for which its queue would have to wait to use a block, with
- * references, and then a NULL.  The request asks the driver about these events.  Leaves out events
- * for which the request's array has no room. */
+/* Adds to a request the events, with references, for which the request's queue would have to wait
+ * to use a block.  Then adds a NULL.  The request is going to ask the driver about these events.
+ * Leaves out events for which the request's array has no room. */
 void
 _tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
 {
@@ -92,9 +93,9 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
-/* Adds the queue on which the backend makes fresh memory ready to the queues that use a block
- * (@fresh is NULL: there is no such queue).  Clears is_unready of the block, because whoever gets
- * the block now waits for this queue. */
+/* Adds @fresh, the queue on which the backend makes fresh memory ready, to the queues that use a
+ * block.  @fresh is NULL if there is no such queue.  Clears is_unready of the block, because any
+ * other queue that gets the block now waits for @fresh. */
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {
@@ -148,8 +149,8 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Makes the host wait for an event.  Returns TRUE even if the wait fails, if the event has
- * completed: then the wait failed only because an earlier command failed. */
+/* Makes the host wait for an event.  If the wait fails although the event has completed, returns
+ * TRUE, because the wait then failed only because an earlier command had failed. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 {
@@ -168,11 +169,12 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
   return TRUE;
 }
 
-/* Makes @queue (NULL: the host) wait for a use of a block by another queue.  Records an event if
- * the use has none; the use keeps this event until the block gets another queue.  @may_be_late: the
- * queue may wait for a late event, which may also stand for commands after the block's free;
- * otherwise the host waits for late events.  The caller makes sure that no other thread works on
- * the block.  The program keeps the queues that use a block alive while the block is in use. */
+/* Makes @queue (NULL: the host) wait for a use of a block by another queue.  If the use has no
+ * event, first records one, which the use keeps until the block gets another queue.  A late event
+ * may also stand for commands after the block's free.  If the event is late and @may_be_late is
+ * FALSE, the host waits for it instead of the queue.  The caller makes sure that no other thread
+ * works on the block.  The program keeps the queues that use a block alive while the block is in
+ * use. */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
            gboolean may_be_late, GError **error)
@@ -199,10 +201,10 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
   return TRUE;
 }
 
-/* Makes a queue (NULL: the host) wait for all uses of a block.  @may_be_late: the queue also waits
- * for late events, which may stand for commands after the block's free; otherwise the host waits
- * for late events, and the queue for the others.  The caller makes sure that no other thread works
- * on the block. */
+/* Makes a queue (NULL: the host) wait for all uses of a block.  A late event is one that may also
+ * stand for commands after the block's free.  If @may_be_late is TRUE, the queue waits for all
+ * events.  If @may_be_late is FALSE, the host waits for the late events, and the queue waits only
+ * for the other events.  The caller makes sure that no other thread works on the block. */
 gboolean
 _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gboolean may_be_late,
                    GError **error)
@@ -229,8 +231,9 @@ use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
   return TRUE;
 }
 
-/* Makes a queue (NULL: none) the only user of a block, if the queue or the host need not wait
- * before it uses the block.  Returns FALSE, and changes nothing, if a wait is needed. */
+/* Makes a queue the only user of a block, and returns TRUE, if the queue can use the block without
+ * a wait.  If the queue would have to wait, changes nothing and returns FALSE.  @queue is NULL for
+ * the host: if the host can use the block without a wait, the block has no user afterwards. */
 static gboolean
 set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -250,7 +253,7 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 /* Makes a queue the only user of a block, after the queue has waited for the block's other uses as
  * far as necessary.  If @queue is NULL, the host waits, and no queue uses the block afterwards.
  * The caller has a reference to the queue, and makes sure that no other thread works on the block.
- * @may_be_late: see _tarn_block_await (). */
+ * If @may_be_late is FALSE, the host waits for late events (_tarn_block_await ()). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

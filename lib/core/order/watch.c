@@ -27,7 +27,8 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
 }
 
 /* Removes a block that is being freed from the indices by which the program finds blocks: the index
- * of the block's own pool, and that of the pool that redirected the request to it (redirect.c). */
+ * of the block's own pool, and the index of the pool that redirected the block's request to this
+ * pool (redirect.c). */
 static void
 unfind (TarnPool *pool, TarnBlock *block)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists of the free blocks in a pool's bins, ordered by the time at which each block came to its
- * bin.  A pool with a bound on the bytes of its free blocks returns the oldest of these blocks
- * first.
+ * Lists of the cached blocks in a pool's bins, ordered by the time at which each block came to its
+ * bin.  A pool with a bound on the bytes of its cached blocks returns the oldest of these blocks
+ * first to the upstream allocator.
  *
  * The caller of each function here holds the pool's lock. */
 

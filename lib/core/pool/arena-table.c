@@ -10,23 +10,24 @@
  * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool: it adds the
  * queue to each block's uses, and the heap adds the block's memory to the heap's own table.
  *
- * Invariants: the table has a free slot.  A queue stands in its home slot, or in a slot after it if
- * all slots in between are taken. */
+ * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
+ * handle), or in a later slot if all slots from the home slot to that one are taken. */
 
 #include "pool/cache-private.h"
 
-/* FIRST_PLACES is the number of slots in a new table.  MAX_MET is the most queues that a table
- * has. */
+/* FIRST_PLACES is the number of slots in a new table of queues.  MAX_MET is the most queues in a
+ * table. */
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
-/* A number of queues.  If fewer queues than this in the full table are unused, make_room () also
- * removes queues that threads have used. */
+/* A number of queues.  When the table is full, make_room () removes the queues that no thread has
+ * used.  If there are fewer than FEW_UNUSED such queues, make_room () also removes queues that
+ * threads have used. */
 #define FEW_UNUSED (MAX_MET / 4)
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool.  The caller
- * holds the pool's lock.  It has also stopped the pool's read sections, unless no other thread can
- * access the block. */
+ * holds the pool's lock.  If other threads can access the block, the caller has also stopped the
+ * pool's read sections. */
 void
 _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
 {
@@ -58,8 +59,8 @@ insert (TarnPool *pool, const TarnMetQueue *met)
   pool->met.n++;
 }
 
-/* Replaces the table by one with @n_places slots.  The new table contains all queues except those
- * whose is_going is TRUE. */
+/* Replaces the table of queues by a table with @n_places slots.  The new table contains all queues
+ * except those to remove (is_going is TRUE). */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
@@ -85,7 +86,7 @@ is_going (const TarnPool *pool, gpointer handle)
 }
 
 /* Removes the queues whose is_going is TRUE from the table.  The pool releases its references to
- * them later, in _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read
+ * these queues later, in _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read
  * sections. */
 static void
 drop_going (TarnPool *pool)
@@ -101,9 +102,9 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Removes those queues from the full table that no thread has used since the table was last full.
- * If these are fewer than FEW_UNUSED, also removes every second queue.  The caller has stopped the
- * pool's read sections. */
+/* Removes queues from the full table: those that no thread has used since the table was last full.
+ * If there are fewer than FEW_UNUSED such queues, also removes every second queue.  The caller has
+ * stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -122,8 +123,9 @@ make_room (TarnPool *pool)
   drop_going (pool);
 }
 
-/* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For requests that name
- * no queue, @handle and @queue are NULL.  The table takes over the caller's reference to @queue. */
+/* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For the arenas that
+ * serve requests without a queue, @handle and @queue are NULL.  The table takes over the caller's
+ * reference to @queue. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
@@ -141,8 +143,8 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   _tarn_pool_open (pool, was_open);
 }
 
-/* Removes a queue from the table, if it is there.  @handle is the queue's handle, or NULL for
- * requests that name no queue. */
+/* Removes a queue from the table.  @handle is the queue's handle, or NULL for the arenas that serve
+ * requests without a queue.  Does nothing if the table does not have the queue. */
 void
 _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
 {
@@ -158,8 +160,8 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Stops threads from allocating from the heap's arenas: removes all queues from the table, and ends
- * the threads' grants (bytes that they may allocate without the pool's lock). */
+/* Stops threads from allocating from the heap's arenas: removes all queues from the pool's table of
+ * arenas, and ends the threads' grants (bytes that each may allocate without the pool's lock). */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {

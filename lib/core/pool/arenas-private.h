@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The types and functions that arenas.c, made-parts.c and stock.c share.  These files allocate
- * blocks from a heap's arenas and return blocks there.  An arena is a part of a heap's memory that
- * serves one queue.  Threads do this in read sections, without the pool's lock. */
+ * blocks from a heap's arenas and return blocks there, in read sections and without the pool's
+ * lock.  An arena is a part of a heap's memory that serves one queue. */
 
 #ifndef TARN_POOL_ARENAS_PRIVATE_H
 #define TARN_POOL_ARENAS_PRIVATE_H
@@ -31,8 +31,8 @@ typedef struct
 } TarnWanted;
 
 /* An extent (a range of a heap's memory) that a request has taken from an arena.  The upstream
- * allocator must still make an object for it, called its part, such as a sub-buffer.  The field
- * extent is NULL if the request has taken none. */
+ * allocator must still make an object for the extent, such as a sub-buffer.  This object is called
+ * the extent's part.  The field extent is NULL if the request has taken no extent. */
 typedef struct
 {
   TarnExtent *extent;
@@ -40,19 +40,20 @@ typedef struct
 } TarnTaken;
 
 /* A counter of the read sections that a thread tries to enter for one request or free.  If another
- * thread has stopped read sections of the pool or the heap, the thread waits until they are allowed
- * again, and tries again.  After MAX_TRIES tries (arenas.c) the thread takes the locks instead. */
+ * thread has stopped read sections of the pool or the heap, the thread waits until they are
+ * allowed, and tries again.  After MAX_TRIES tries (arenas.c) it takes the locks of the pool and
+ * the heap instead. */
 typedef struct
 {
   TarnPool *pool;
   guint n; /* the number of read sections that the thread tried to enter */
 } TarnVisits;
 
-/* A function that a thread calls in a read section to free @block.  It chooses a block: usually
- * @block.  If the thread's cache keeps @block, it is the block that the cache kept before in its
- * place, or NULL if there was none.  The function either returns the chosen block to its arena; or
- * sets the state of the block to ENDING, and the caller then returns it.  Stores the chosen block
- * in *goes.  If the caller has to take the pool's lock, returns FALSE and changes no block. */
+/* A function that a thread calls in a read section to free @block.  Stores in *goes the block whose
+ * memory returns to its arena.  Usually this is @block.  If the thread's cache keeps @block, *goes
+ * is the block that the cache kept before, or NULL if the cache kept none.  The function returns
+ * *goes to its arena; or sets the state of *goes to ENDING, and then the caller returns *goes.  If
+ * the caller has to take the pool's lock, the function returns FALSE and changes no block. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
@@ -79,9 +80,9 @@ _tarn_visits_end (const TarnVisits *visits)
 
 /* Functions that a thread calls in a read section of the pool, or while it holds the pool's lock */
 
-/* Returns TRUE if a thread may allocate @bytes bytes more without the pool's lock: if its grant is
- * large enough, or the pool has no limit.  A grant is the number of bytes that a thread may
- * allocate before it has to take the pool's lock. */
+/* Returns TRUE if a thread may allocate @bytes more bytes without the pool's lock.  The thread may
+ * do so if the pool has no limit, or if the thread's grant is large enough.  A grant is the number
+ * of bytes that a thread may allocate before it has to take the pool's lock. */
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
@@ -128,17 +129,18 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
 }
 
 /* Gets the place in a thread's cache for the block that the thread keeps for temporaries of a
- * queue.  The place is an element of TarnCache.kept, which several queues may share. */
+ * queue.  A temporary is a block that a thread frees before it allocates the next block.  The place
+ * is an element of the array TarnCache.kept.  Several queues may share an element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the arenas to which a block that is being freed can be returned: those of the block's
- * queue.  Returns an entry of the pool's table of arenas.  Returns NULL if the table has no entry
- * for the queue, if the block does not belong to an arena, or if the cache has no room for another
- * unused block struct. */
+/* Finds the arenas of a block's queue, so that the block, which is being freed, can return there.
+ * Returns the queue's entry in the pool's table of arenas.  Returns NULL if the table has no entry
+ * for the queue, if the block is not active or does not belong to an arena, or if the cache has no
+ * room for another unused block struct. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -147,8 +149,8 @@ _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const Ta
              : NULL;
 }
 
-/* Stops counting a block, whose memory was returned to the heap, among the pool's blocks.  Adds the
- * block's struct to the cache's list of unused structs. */
+/* Subtracts a block, whose memory returns to the heap, from the counts of the pool's bytes and
+ * blocks.  Adds the block's struct to the cache's list of unused structs. */
 static inline void
 _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
 {
@@ -160,10 +162,10 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block to return to its arena when a thread frees @block.  Usually this is @block.
- * But if the thread often frees a large block before it allocates the next (a temporary), its cache
- * keeps the largest such block of each queue.  If the cache is to keep @block, the function returns
- * the block that the cache kept before, or NULL if it kept none. */
+/* Chooses the block that returns to its arena when a thread frees @block.  Usually returns @block.
+ * If the thread often frees a large block before it allocates the next one (a temporary), its
+ * cache keeps the largest such block of each queue.  If the cache is to keep @block, returns the
+ * block that the cache kept before, or NULL if the cache kept none. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Allocates blocks directly from a heap's arenas, and returns them there.  An arena is memory of a
- * heap from which threads allocate for one queue, without the pool's lock or the heap's
+ * heap from which threads allocate for one queue, without the locks of the pool and the heap
  * (heap/arena-private.h).  A thread allocates there if its cache has no block of the right size,
  * and returns blocks there if its cache has no room for them.
  *
@@ -15,9 +15,9 @@
  * read section before the release until upstream has released the part.  Until then all counters
  * count the block as active.
  *
- * Before a thread does anything else with an own block, it turns it into an ordinary block of the
- * pool (_tarn_pool_settle ()): it adds the queue to the block's uses, and the memory to the heap's
- * table.
+ * Threads only allocate, cache and free own blocks.  Before a thread does anything else with an own
+ * block, it turns the block into an ordinary block of the pool (_tarn_pool_settle ()): it adds the
+ * queue to the block's uses, and the memory to the heap's table.
  *
  * Invariants, whenever a thread holds the pool's lock and has stopped the read sections of the
  * pool:
@@ -35,17 +35,16 @@
 
 #include "base/clock-private.h"
 
-/* TAKEN_IN_TURN is the number of blocks that a thread takes from arenas before it checks the
- * clock.  LOOK_TIME is a time in microseconds.  If it has passed since the thread last did the
- * periodic work, the thread does it again: it returns memory of the pool and the heap to upstream
- * that no thread has used for a long time.  Threads that take the locks of the pool and the heap do
- * this work, too. */
+/* TAKEN_IN_TURN is the number of blocks that a thread takes from arenas before it checks the clock.
+ * LOOK_TIME is the time, in microseconds, after which the thread repeats its periodic work.  In
+ * this work, the thread returns to upstream the memory of the pool and the heap that was not used
+ * for a long time.  Threads that take the locks of the pool and the heap do this work, too. */
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* A number of requests.  After so many requests were served by blocks that a thread keeps for
- * temporaries (TarnCache.kept), the thread checks whether other queues need memory of the requests'
- * queue. */
+/* A number of requests that a thread serves with the blocks that it keeps for temporaries
+ * (TarnCache.kept).  After each KEPT_IN_TURN of these requests, the thread checks whether other
+ * queues need memory of the latest request's queue. */
 #define KEPT_IN_TURN 256
 
 /* The number of times that a thread tries to enter a read section, before it takes the locks of the
@@ -69,9 +68,9 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->heap);
 }
 
-/* Enters a read section for the request or free whose tries @visits counts.  Before each try except
- * the first, waits until read sections of the pool and the heap are allowed.  Returns FALSE if the
- * caller has to take the locks of the pool and the heap. */
+/* Enters a read section for a request or a free.  @visits counts the tries of this request or free.
+ * Before each try except the first, waits until read sections of the pool and the heap are
+ * allowed.  Returns FALSE if the caller has to take the locks of the pool and the heap. */
 gboolean
 _tarn_visits_begin (TarnVisits *visits)
 {
@@ -89,10 +88,10 @@ _tarn_visits_begin (TarnVisits *visits)
 /* Functions that serve requests.  Unless a comment says otherwise, the calling thread is in a read
  * section, or holds the pool's lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if no arena can serve the request: if the thread
- * has no cache of the pool, if the size is too large, if the pool has no arenas, or if one of the
- * pool's recorded bins may have a block for the request.  The caller need not be in a read
- * section. */
+/* Fills in *wanted for a request.  Returns FALSE if no arena may serve the request: if the thread
+ * has no cache of the pool, if the size is too large, if the pool has no arenas, or if a recorded
+ * bin (which has blocks whose uses have events) may have a block for the request.  The caller need
+ * not be in a read section. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -108,8 +107,8 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Makes active a block that the thread has kept for temporaries (blocks that it frees before it
- * allocates the next one).  Removes the block from TarnCache.kept, and counts a hit. */
+/* Takes a block out of TarnCache.kept, makes the block active, and counts a hit.  The thread has
+ * kept the block for temporaries (blocks that it frees before it allocates the next one). */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -125,10 +124,10 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block for a request: the one that the thread keeps for temporaries of the request's
- * queue, or a new one from the queue's arenas.  Returns NULL if there is none.  If upstream must
- * first make an object (a part) for the new block's memory, also returns NULL, and stores the
- * memory range in *taken. */
+/* Takes a block for a request: the one that the thread keeps for temporaries of the request's queue
+ * (blocks that the thread frees before it allocates the next one), or a new one from the queue's
+ * arenas.  Returns NULL if there is no such block.  If upstream must first make an object (a part)
+ * for the new block's memory, also returns NULL, and stores the memory range in *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -182,9 +181,9 @@ take_turn (TarnPool *pool, TarnCache *cache)
 }
 
 /* Serves a request from its queue's arena (memory of the heap for this queue) in one read section.
- * This works for most requests.  If it returns NULL, the caller tries slower functions.  Sets
- * *is_due to TRUE if the caller should call _tarn_pool_look_after (), which does the periodic work.
- * Call this outside read sections. */
+ * This succeeds for most requests.  If the function returns NULL, the caller tries slower
+ * functions.  Sets *is_due to TRUE if the caller should call _tarn_pool_look_after (), which does
+ * the periodic work.  Call this outside read sections. */
 TarnBlock *
 _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                     gboolean *is_due)
@@ -210,7 +209,7 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
 }
 
 /* Serves a traced request from its queue's arena (memory of the heap for this queue).  Takes the
- * pool's lock and the heap's for that. */
+ * locks of the pool and the heap for that. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -235,7 +234,7 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   TarnVisits visits = { .pool = pool };
   TarnTaken taken = { .extent = NULL };
   TarnBlock *block = NULL;
-  gboolean is_shut = TRUE; /* at first: makes the loop try one time */
+  gboolean is_shut = TRUE; /* TRUE at first, so that the loop runs at least one time */
   gboolean has_none;
 
   while (block == NULL && is_shut && _tarn_visits_begin (&visits))
@@ -251,9 +250,9 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
   return taken.extent != NULL ? _tarn_pool_finish_part (pool, cache, wanted, &taken) : block;
 }
 
-/* Serves a request from its queue's arena (memory of the heap for this queue).  @is_followed: TRUE
- * if the request is traced.  Returns NULL if the caller has to take the pool's lock.  Sets *is_due
- * to TRUE if the caller should call _tarn_pool_look_after (), which does the periodic work. */
+/* Serves a request from its queue's arena (memory of the heap for this queue).  @is_followed is
+ * TRUE if the request is traced.  Returns NULL if the caller has to take the pool's lock.  Sets
+ * *is_due to TRUE if the caller should do the periodic work (_tarn_pool_look_after ()). */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed,
                             gboolean *is_due)
@@ -287,8 +286,8 @@ note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
   __atomic_store_n (_tarn_cache_get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
 }
 
-/* Returns a block to its arena (the heap's memory for its queue).  The caller holds the pool's lock
- * and the heap's. */
+/* Returns a block to its arena (the heap's memory for the block's queue).  The caller holds the
+ * locks of the pool and the heap. */
 static void
 end_with_lock (TarnCache *cache, TarnBlock *block)
 {
@@ -300,10 +299,11 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
   _tarn_arena_put_with_lock (extent);
 }
 
-/* Returns the blocks of a chain that belong to an arena (is_own) to this arena.  Returns the other
- * blocks as a chain; or all blocks, if the arena cannot take any.  All blocks of the chain are
- * cached and have the same queue.  The caller holds the pool's lock.  @cache is the calling
- * thread's, or the pool's read sections are stopped. */
+/* Takes the blocks that belong to an arena (is_own) out of a chain, and returns them to the arena.
+ * The result is a chain of the other blocks.  If the arena cannot take blocks now, the result is
+ * the whole chain.  The caller makes sure that all blocks of the chain are cached and have the same
+ * queue, and holds the pool's lock.  @cache is the calling thread's, or the pool's read sections
+ * are stopped. */
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
@@ -313,8 +313,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
-    /* The arena cannot take the blocks here.  If upstream makes an object for each block (no
-     * addresses), this is so because threads release these objects without locks. */
+    /* The arena cannot take the blocks now.  It can never take them if the heap's memory has no
+     * addresses: then upstream makes an object for each block, and threads release these objects
+     * only without locks. */
     return blocks;
   while ((block = blocks) != NULL)
     {
@@ -344,8 +345,9 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Removes the block that a thread keeps for temporaries of a queue from the thread's cache.
- * Returns the block to its arena, or puts it into the pool's bin if the arena cannot take it. */
+/* Removes a block from TarnCache.kept: the one that the thread keeps for temporaries of a queue
+ * (blocks that the thread frees before it allocates the next one).  Returns the block to its arena.
+ * If the arena cannot take the block, puts it into the pool's bin. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -360,9 +362,9 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Removes all blocks that a thread keeps for temporaries (blocks that it frees before it allocates
- * the next one) from the thread's cache.  Returns each to its arena (the heap's memory for its
- * queue), or puts it into the pool's bin if the arena cannot take it. */
+/* Empties TarnCache.kept, the blocks that a thread keeps for temporaries (blocks that the thread
+ * frees before it allocates the next one).  Returns each block to its arena (the heap's memory for
+ * the block's queue).  If the arena cannot take a block, puts the block into the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -371,10 +373,10 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns @block to its arena (the heap's memory for its queue), when a thread frees @block, or
- * frees another block that its cache keeps in place of @block.  @met is the entry in the table of
- * arenas for the queue of the block that is being freed.  @block usually has the same queue.
- * Returns FALSE if the caller has to take the pool's lock. */
+/* Returns @block to its arena (the heap's memory for the block's queue).  Either the thread frees
+ * @block; or it frees another block, and its cache keeps that other block in place of @block.  @met
+ * is the entry, in the table of arenas, for the freed block's queue.  Usually @block has the same
+ * queue.  Returns FALSE if the caller has to take the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -427,8 +429,8 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
 }
 
 /* Frees a block whose free is traced.  Does the same as _tarn_pool_put_to_arena_at_once (), but
- * holds the pool's lock and the heap's instead of entering a read section.  Returns FALSE if it has
- * freed nothing. */
+ * holds the locks of the pool and the heap instead of entering a read section.  Returns FALSE if it
+ * has freed nothing. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -479,10 +481,10 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Frees @block.  Returns @block, or the block that the thread kept before in its place, to the
- * arena.  @is_followed: TRUE if the free is traced.  If it is not, the heap's memory must have
- * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
- * lock. */
+/* Frees @block: returns @block to its arena; or puts @block into the thread's cache, and returns to
+ * the arena the block that the cache kept before.  @is_followed is TRUE if the free is traced.  If
+ * the free is not traced, the heap's memory must have addresses (TarnPoolPolicy.has_addresses).
+ * Returns FALSE if the caller has to take the pool's lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocates memory for allocators that are built on a pool, such as another pool.  These do not get
- * a block, only its memory.  When such an allocator frees memory, it passes only the memory and its
- * size.  The size does not tell in which bin the block belongs, because the block may have an exact
- * size.  So the pool looks up the block by its memory, in an index. */
+ * Allocates memory for allocators that are built on a pool, such as another pool.  Such an
+ * allocator does not get a block, only the block's memory.  When it frees memory, it passes only
+ * the memory and the memory's size.  The size does not tell in which bin the block belongs, because
+ * the block may have an exact size.  So the pool looks up the block by its memory, in an index. */
 
 #include "pool/pool-private.h"
 

@@ -9,9 +9,9 @@
 
 #include <glib.h>
 
-/* A bound on the parameter leading_bits: the most bits after a size's leading bit that its bin's
- * number contains.  The number has 32 bits, of which 6 are for the position of the leading bit in a
- * 64-bit size. */
+/* The highest value of the parameter leading_bits: the number of bits after a size's leading bit
+ * that are part of the number of the size's bin.  A bin number has 32 bits.  6 of these are for the
+ * position of the leading bit in a 64-bit size. */
 #define TARN_MAX_LEADING_BITS 26
 
 #define TARN_SIZE_BITS (8 * GLIB_SIZEOF_SIZE_T)
@@ -31,8 +31,8 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 #define TARN_N_HEAP_BINS 128 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
 
 /* Gets the number of the bin for a size of at most TARN_HEAP_MAX_ROUNDED bytes, in a pool over a
- * heap.  There is a bin for each multiple of 512 bytes.  But if more than 32 such multiples lie
- * between two powers of two, the sizes between these share 32 bins of equal width. */
+ * heap.  There is a bin for each multiple of 512 bytes.  But if more than 32 multiples lie between
+ * two powers of two, the sizes between the two powers share 32 bins of equal width. */
 static inline guint32
 _tarn_heap_bin_number (gsize size)
 {
@@ -73,7 +73,7 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* A number of bytes: with TARN_MAX_LEADING_BITS leading bits, each size up to this one has a bin of
+/* A size in bytes: with TARN_MAX_LEADING_BITS leading bits, each size up to this one has a bin of
  * its own. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 

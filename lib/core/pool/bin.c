@@ -16,9 +16,9 @@
 
 #include "pool/bin-private.h"
 
-/* Gets the largest size in the bin with a number.  Returns 0 for a number that no size has.  Such
- * numbers exist because a size below 2^leading_bits has fewer than leading_bits bits after its
- * leading bit. */
+/* Gets the largest size in a bin.  @bin is the number of the bin.  Returns 0 if no size has this
+ * number.  Such numbers exist because a size below 2^leading_bits has fewer than leading_bits bits
+ * after its leading bit. */
 gsize
 _tarn_bin_alloc_size (guint32 bin, guint leading_bits)
 {

@@ -4,19 +4,20 @@
  * A pool's bins, which are free lists of blocks of one size, and the counters that change when
  * blocks come to the pool or leave it.
  *
- * A pool has three kinds of tables of bins (store-private.h).  One is for blocks that no queue
- * uses.  Each in-order queue has one for blocks that only this queue uses, which are called the
- * queue's share.  The third has the recorded bins, for all other blocks, usually with events that
- * tell when a queue no longer uses them.
+ * A pool has three kinds of tables of bins (store-private.h):
+ * - one table for the blocks that no queue uses
+ * - a table for each in-order queue, for the blocks that only this queue uses (the queue's share)
+ * - one table of recorded bins, for all other blocks; usually events tell when queues no longer use
+ *   these blocks
  *
  * The caller of each function here holds the pool's lock. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* A number of bins.  The pool frees the empty bins of a table only if there are at least this
- * many.  It keeps fewer, because that costs less than to make a bin each time that a block of its
- * size is freed again. */
+/* A number of bins.  A table frees its empty bins if it has at least this many of them.  If it has
+ * fewer, it keeps the empty bins, because that costs less than to make a bin again when a block of
+ * its size is freed. */
 #define MANY_EMPTY 256
 
 /* Bins */
@@ -32,9 +33,9 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes an empty table of bins: for the blocks that only @queue uses (the queue's share); or, if
- * @queue is NULL, for other blocks.  @ages is the list by age that the blocks in these bins join;
- * NULL: none. */
+/* Makes an empty table of bins for the blocks that only @queue uses (the queue's share).  If @queue
+ * is NULL, the table is for other blocks.  @ages is the list by age to which blocks in these bins
+ * are added, or NULL if there is no such list. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -47,7 +48,7 @@ _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
   return bins;
 }
 
-/* Frees a table of bins (nullable).  The caller makes sure that the bins are empty. */
+/* Frees a table of bins, which may be NULL.  The caller makes sure that the bins are empty. */
 void
 _tarn_bins_free (TarnBins *bins)
 {
@@ -64,8 +65,8 @@ look_up (TarnBins *bins, guint32 number)
   bins->latest = g_hash_table_lookup (bins->table, GUINT_TO_POINTER (number));
 }
 
-/* Gets a bin by its number.  Returns NULL if the table has no such bin: no block came to it yet, or
- * the pool freed the bin because it was empty. */
+/* Gets a bin by its number.  Returns NULL if the table has no such bin, because no block of this
+ * size has come to the table yet, or because the pool freed the empty bin. */
 TarnBin *
 _tarn_bins_get (TarnBins *bins, guint32 number)
 {
@@ -151,8 +152,8 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
   return queue->bins;
 }
 
-/* Returns TRUE if a free of a block from the bin with a number should record an event.  It should,
- * if requests of other queues wait for blocks of this bin's size. */
+/* Returns TRUE if a free of a block should record an event, because blocks of the block's size are
+ * handed over between queues.  @number is the number of the bin for this size. */
 gboolean
 _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
 {
@@ -161,7 +162,8 @@ _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
   return bin != NULL && bin->n_to_record > 0;
 }
 
-/* Sets the number of frees that record an event to @n, for blocks of the bin with a number. */
+/* Makes the next @n frees of blocks of one size record an event.  @number is the number of the bin
+ * for this size. */
 void
 _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
 {
@@ -169,7 +171,7 @@ _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
   ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
-/* Gets a bin's newest batch: blocks on top of the bin that came there together.  Returns NULL if
+/* Gets a bin's newest batch: the topmost blocks, which came to the bin together.  Returns NULL if
  * the topmost blocks are in no batch. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
@@ -178,7 +180,7 @@ get_newest_batch (TarnBin *bin)
 }
 
 /* Adds a batch to a bin's list of batches: @n blocks that came to the bin together.  @last is the
- * block of the batch that is farthest from the top of the bin. */
+ * lowest of these blocks in the bin. */
 static void
 add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 {
@@ -192,8 +194,9 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 
 /* Queues' bins */
 
-/* Removes a queue's bin from the list TarnBin.unasked, if it is there.  This list contains the
- * queues' bins of one size from which no request of another queue has asked for a block. */
+/* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list
+ * contains the queues' bins of one size that have blocks, except those from which another queue has
+ * requested a block. */
 static void
 unlist (TarnBin *bin)
 {
@@ -216,9 +219,10 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Updates two fields of a recorded bin, after a queue's bin of the same size got its first block or
- * lost its last one: n_shares, the number of queues' bins of this size that have blocks; and
- * unasked, the list of those bins from which no request of another queue has asked for a block. */
+/* Updates two fields of the recorded bin of a size, after @bin, a queue's bin of this size, got its
+ * first block or lost its last one.  The field n_shares is the number of queues' bins of this size
+ * that have blocks.  The list unasked contains these bins, except those from which another queue
+ * has requested a block.  (A recorded bin has blocks whose uses have events.) */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -235,8 +239,9 @@ count_share (TarnPool *pool, TarnBin *bin)
     list (bin, of_all);
 }
 
-/* Marks a queue's bin as wanted.  A request of another queue has asked for an event, which tells
- * when the queue no longer uses the bin's blocks.  Later requests then need not ask again. */
+/* Marks a queue's bin as wanted: a request of another queue has asked for an event, which tells
+ * when the bin's queue no longer uses the blocks.  Then later requests need not ask for this event
+ * again. */
 void
 _tarn_bin_want (TarnBin *bin)
 {
@@ -245,8 +250,8 @@ _tarn_bin_want (TarnBin *bin)
   unlist (bin);
 }
 
-/* Undoes _tarn_bin_want (), because the request that asked for an event has recorded none.  Other
- * queues can then ask for the bin's blocks again. */
+/* Undoes _tarn_bin_want (), because the request that asked for an event ended without recording it.
+ * Requests of other queues can then ask for such an event again. */
 void
 _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 {
@@ -260,9 +265,9 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Blocks in bins */
 
-/* Updates the number of the table's empty bins, after @bin got its first block or lost its last
- * one.  If @bin is a queue's bin, and blocks may move between queues, also updates the number of
- * such bins that have blocks. */
+/* Updates the number of empty bins in the table of @bin, after @bin got its first block or lost its
+ * last one.  If @bin is a queue's bin, and the pool may move blocks between queues, also updates
+ * the number of queues' bins of this size that have blocks. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
@@ -292,8 +297,9 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Sets the pointers TarnAge.above, after a chain of blocks was put on top of a bin: in each block
- * of the chain, and in the block below the chain.  @last is the lowest block of the chain. */
+/* Sets TarnAge.above, the pointer to the block above in the bin, for each block of a chain that was
+ * put on top of a bin, and for the block below the chain.  @last is the lowest block of the
+ * chain. */
 static void
 link_above (const TarnBin *bin, const TarnBlock *last)
 {
@@ -310,7 +316,7 @@ link_above (const TarnBin *bin, const TarnBlock *last)
 
 /* Removes a chain of blocks, from @first down to @last, from the list by age, and updates
  * TarnAge.above of the block below the chain.  The caller also takes the chain out of its bin.
- * @above is the block above the chain; NULL if the chain is at the top of the bin. */
+ * @above is the block above the chain, or NULL if the chain is at the top of the bin. */
 static void
 unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *above)
 {
@@ -359,8 +365,8 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
     _tarn_ages_add (bin->bins->ages, first, last);
 }
 
-/* Gets the bin for a single cached block, which the caller then puts there.  Clears the bin's list
- * of batches, because the block will lie on top of them. */
+/* Gets the bin for a single cached block, which the caller then puts on top of the bin.  Clears the
+ * bin's list of batches, because only the topmost blocks of a bin may be in batches. */
 static TarnBin *
 get_bin_for (TarnPool *pool, const TarnBlock *block)
 {
@@ -373,7 +379,7 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
 }
 
 /* Adds the blocks in all bins of a table to a list by age.  The caller makes sure that the blocks
- * are not in such a list yet.  @bins: nullable. */
+ * are not in such a list yet.  @bins may be NULL. */
 static void
 list_bins_by_age (TarnBins *bins, TarnAges *ages)
 {
@@ -399,10 +405,10 @@ list_bins_by_age (TarnBins *bins, TarnAges *ages)
     }
 }
 
-/* Makes the pool keep the blocks of all bins in lists by age.  Adds the blocks in recorded bins to
- * the list @recorded, the blocks in queues' shares (used by only one queue) to @shares, and the
- * blocks that no queue uses to TarnStore.ready.  The age of blocks that are in bins already counts
- * from now. */
+/* Makes the pool keep the blocks of all bins in lists by age from now on.  Adds the blocks in
+ * recorded bins to the list @recorded, the blocks in queues' shares (used by only one queue) to
+ * @shares, and the blocks that no queue uses to TarnStore.ready.  The age of all these blocks
+ * counts from now. */
 void
 _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
 {
@@ -441,8 +447,8 @@ put_moved (TarnPool *pool, TarnBlock *block)
     _tarn_ages_add_back (bin->bins->ages, block);
 }
 
-/* Puts a chain of @n held blocks from a thread's cache on top of the bin where they belong, as a
- * batch.  They all have the same size and queue. */
+/* Puts a chain of @n held blocks from a thread's cache, as a batch, on top of the bin where the
+ * blocks belong.  All blocks of the chain have the same size and queue. */
 void
 _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -480,7 +486,7 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 }
 
 /* Removes a block from its bin.  The caller makes sure that the block is in a list by age, because
- * the function finds the block above it there. */
+ * only then TarnAge.above points to the block above this one in the bin. */
 void
 _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
 {
@@ -490,8 +496,8 @@ _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
   _tarn_pool_pop_block (pool, bin, above != NULL ? &above->below : &bin->top);
 }
 
-/* Moves each block of a bin to the bin where the block belongs now, which may be the same one.  The
- * caller has changed the uses or events of the blocks.  Keeps the order of the blocks. */
+/* Moves each block of a bin to the bin where the block belongs now, which may be the same bin.
+ * Call this after a change of the blocks' uses or events.  Keeps the order of the blocks. */
 void
 _tarn_bin_move (TarnPool *pool, TarnBin *bin)
 {
@@ -504,8 +510,8 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
     put_moved (pool, g_ptr_array_index (blocks, i));
 }
 
-/* Moves each block in the bins of a table to the bin where the block belongs now.  The caller has
- * changed the uses or events of the blocks.  @bins: nullable. */
+/* Moves each block in the bins of a table to the bin where the block belongs now.  Call this after
+ * a change of the blocks' uses or events.  @bins may be NULL. */
 void
 _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 {
@@ -581,8 +587,8 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
   return block;
 }
 
-/* Takes the block that was freed last from a bin, for a request of @size bytes.  Returns NULL if
- * the bin has no block. */
+/* Takes the most recently freed block of a bin for a request of @size bytes.  Returns NULL if the
+ * bin has no block. */
 TarnBlock *
 _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
 {
@@ -593,8 +599,8 @@ _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
                                          : NULL;
 }
 
-/* Takes a cached block of any queue for a request of @size bytes, from a bin with the given
- * number.  Commands on queues may still use the block.  Returns NULL if there is none. */
+/* Takes a cached block of any queue for a request of @size bytes, from a bin with the given number.
+ * Commands on queues may still use the block.  Returns NULL if there is no such block. */
 TarnBlock *
 _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
 {
@@ -625,8 +631,9 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   stats->misses++;
 }
 
-/* Stops counting a block among the pool's blocks (state RETIRED), so that the caller can return the
- * block's memory to upstream.  If the block was cached, the caller has taken it out of its bin. */
+/* Subtracts a block from the counts of the pool's blocks, and sets its state to RETIRED, so that
+ * the caller can return the block's memory to upstream.  If the block was cached, the caller has
+ * already taken it out of its bin. */
 void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
@@ -641,9 +648,9 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
-/* Caches a block again that the pool wanted to return to upstream.  The pool could not return it,
- * because it cannot find out whether commands still use the memory.  Puts the block into its bin.
- * But if no request may get the block, adds it to the list TarnStore.stuck. */
+/* Caches a block again.  The pool wanted to return the block to upstream, but could not, because it
+ * cannot find out whether commands still use the memory.  Puts the block into its bin.  But if no
+ * request may get the block, adds the block to the list TarnStore.stuck instead. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * Chunks: arrays of TarnBlock structs, from which a pool takes the structs of its blocks.  A thread
- * often writes to the structs of its own blocks.  If malloc allocated the structs, those of two
- * threads could share a cache line, or a pair of lines that processors fetch together, and would
- * slow each other down.  So each struct has a cache line of its own, and a thread takes its new
- * structs from a chunk from which no other thread takes any meanwhile. */
+ * often writes to the structs of its own blocks.  If malloc allocated the structs, structs of two
+ * threads could be in one cache line, or in a pair of lines that processors fetch together.  These
+ * threads would then slow each other down.  So each struct has a cache line of its own, and no two
+ * threads take new structs from the same chunk at the same time. */
 
 #ifndef TARN_BLOCK_CHUNK_PRIVATE_H
 #define TARN_BLOCK_CHUNK_PRIVATE_H
@@ -22,9 +22,9 @@
 typedef struct
 {
   TarnBlock *older, *newer; /* the neighbours in the list by age; NULL: there is none */
-  /* the block above this one in its bin; NULL: this block is the topmost */
+  /* the block above this one in its bin, or NULL if this block is the topmost */
   TarnBlock *above;
-  /* the time at which the block came to its bin, a value of _tarn_clock_now () */
+  /* the time, from _tarn_clock_now (), at which the block came to its bin */
   gint64 since;
 } TarnAge;
 
@@ -32,7 +32,7 @@ typedef struct
  *
  * Invariants:
  * - n_used is the number of structs that are not vacant.  The vacant ones are in the list vacant.
- * - At most one of a pool's chunks has an n_used of 0, apart from chunks whose is_taken is set. */
+ * - Of a pool's chunks whose is_taken is FALSE, at most one has an n_used of 0. */
 typedef struct
 {
   /* The link of this chunk in the pool's list of chunks.  The list begins with the chunks that any
@@ -41,8 +41,8 @@ typedef struct
   guint n_used;
   gboolean is_taken; /* a thread takes its structs from this chunk */
   TarnBlock *vacant; /* vacant structs, linked by TarnBlock.below */
-  /* Atomic: the origins of the blocks (which request got each), indexed by TarnBlock.number; NULL:
-   * no block of this chunk was traced. */
+  /* Atomic: the origins of the blocks (which request got each), indexed by TarnBlock.number.  NULL
+   * if no block of this chunk was traced. */
   TarnOrigin *origins;
   TarnAge *ages; /* an array indexed by TarnBlock.number; NULL: not needed yet */
   TarnBlock blocks[TARN_CHUNK_BLOCKS];
@@ -51,8 +51,9 @@ typedef struct
 G_STATIC_ASSERT (sizeof (TarnBlock) == TARN_CACHE_LINE);
 G_STATIC_ASSERT (TARN_CHUNK_BLOCKS <= G_MAXUINT16);
 
-/* The caller of these functions holds the pool's lock.  @own points to the calling thread's pointer
- * to its chunk, which is NULL until the thread takes its first struct. */
+/* The caller of these functions holds the pool's lock.  The parameter @own of the first function
+ * points to the calling thread's pointer to its chunk.  That pointer is NULL until the thread takes
+ * its first struct. */
 TarnBlock *_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own);
 void _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);

@@ -51,16 +51,16 @@ chunk_of (const TarnBlock *block)
 }
 
 /* Returns TRUE if a thread that needs a new chunk may take this one: no thread has it, and it has
- * vacant structs.  @chunk: nullable. */
+ * vacant structs.  @chunk may be NULL. */
 static gboolean
 is_open (const TarnBlockChunk *chunk)
 {
   return chunk != NULL && !chunk->is_taken && !is_full (chunk);
 }
 
-/* Gets a chunk with vacant structs for a thread, in place of the thread's full chunk (NULL: it has
- * none).  At the end of the pool's list of chunks are those that a thread has, and those that are
- * full. */
+/* Gets a chunk with vacant structs for a thread.  @full is the thread's full chunk, which the new
+ * one replaces, or NULL if the thread has no chunk.  Chunks that a thread has, and full chunks, are
+ * at the end of the pool's list of chunks. */
 static TarnBlockChunk *
 take_chunk (GQueue *chunks, TarnBlockChunk *full)
 {
@@ -96,8 +96,9 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* Makes a chunk that no thread has, and that has a vacant struct, the next one that a thread
- * takes.  But if all of its structs are vacant and there is another chunk to take, frees the chunk
+/* Moves a chunk to the head of the pool's list of chunks, where a thread takes its next chunk.  The
+ * caller makes sure that no thread has the chunk, and that the chunk has a vacant struct.  But if
+ * all structs of the chunk are vacant, and threads can take another chunk, frees the chunk
  * instead. */
 static void
 offer (GQueue *chunks, TarnBlockChunk *chunk)
@@ -128,7 +129,7 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
     offer (chunks, chunk);
 }
 
-/* Makes a chunk of block structs, which a thread has taken, available to other threads.  If @own is
+/* Gives a thread's chunk of block structs back, so that other threads can take it.  If @own is
  * NULL, the thread has no chunk, and the function does nothing. */
 void
 _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
@@ -141,8 +142,8 @@ _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
     offer (chunks, own);
 }
 
-/* Finds the next struct after @block, in the pool's list of chunks, that belongs to a block of the
- * pool: neither vacant nor retired.  If @block is NULL, finds the first such struct. */
+/* Finds the struct that follows @block in the pool's list of chunks.  If @block is NULL, finds the
+ * first struct.  Skips vacant and retired structs, because they belong to no block of the pool. */
 TarnBlock *
 _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
 {
@@ -171,8 +172,8 @@ _tarn_block_chunks_clear (GQueue *chunks)
     }
 }
 
-/* Gets the struct with the age of a cached block.  Its contents are valid only while the block is
- * in a list by age. */
+/* Gets the struct with the age of a cached block.  The contents of this struct are valid only while
+ * the block is in a list by age. */
 TarnAge *
 _tarn_block_get_age (const TarnBlock *block)
 {
@@ -184,8 +185,8 @@ _tarn_block_get_age (const TarnBlock *block)
 }
 
 /* Origins of blocks.  An origin tells which request got a block.  A thread reads origins only while
- * no thread allocates or frees.  But a thread that has already allocated a block may still be
- * writing its origin.  So the writer stores the field time last, and a reader ignores an origin
+ * no thread allocates or frees.  But a thread that has just allocated a block may still be writing
+ * the block's origin.  So the writer stores the field time last, and a reader ignores an origin
  * without a time. */
 
 /* Gets the address at which to store a block's origin.  Allocates the chunk's array of origins if

@@ -7,8 +7,8 @@
  *
  * Access.  A thread uses its own cache in a read section of the pool (base/thread-private.h), or
  * while it holds the pool's lock.  Another thread may use the cache if it holds the lock and has
- * stopped the pool's read sections (_tarn_pool_close ()), so that no thread is in one.  It needs
- * only the lock
+ * stopped the pool's read sections (_tarn_pool_close ()), so that no thread is in one.  The lock
+ * alone is enough
  * - for an abandoned cache, whose thread has ended
  * - to read the fields length, hits and active_bytes, which are atomic for this reason
  * - to read the fields number and handle of a bin, because a thread changes them only while it
@@ -56,9 +56,9 @@
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* The number of bits by which to shift a 32-bit product to the right.  The product is a hash of a
- * bin's number and queue, times TarnPoolPolicy.spread.  Its top TARN_CACHE_HOME_BITS bits, which
- * the shift leaves, are the index of the bin's home slot in a cache. */
+/* The number of bits by which to shift a 32-bit product to the right, to get the index of a bin's
+ * home slot in a cache.  The product is a hash of the bin's number and queue, multiplied by
+ * TarnPoolPolicy.spread.  The index is the top TARN_CACHE_HOME_BITS bits of the product. */
 #define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
 /* The most bytes that a thread moves at a time from a pool's bin to its cache, or that it hands
@@ -66,10 +66,10 @@
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
 /* A time in microseconds.  If a cache's counters do not change for so long, other threads consider
- * its thread idle, and take its blocks.  The time begins when another thread first reads the
- * counters.  Without such a time, several threads that read the counters at the same moment would
- * take the blocks of a busy thread.  The busy thread would then take blocks from the next
- * thread. */
+ * the cache's thread idle, and take its blocks.  The time begins when another thread first reads
+ * the counters.  Without this time, two threads that read the counters right after each other would
+ * consider a busy thread idle, and take its blocks.  The busy thread would then take blocks from
+ * the next thread. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* The most abandoned caches of a pool: caches of ended threads, which the pool keeps for new
@@ -79,7 +79,7 @@
 /* A bin of a thread cache: the blocks of one size and one queue. */
 typedef struct
 {
-  /* The handle of the only queue that has used the blocks; NULL: no queue has used them. */
+  /* The handle of the only queue that has used the blocks, or NULL if no queue has used them. */
   gpointer handle;
   TarnBlock *top; /* the block freed last; the others follow by TarnBlock.below */
   /* The number of the pool's bin for the same size.  Only the cache's thread changes number and
@@ -90,9 +90,9 @@ typedef struct
   guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
 } TarnCacheBin;
 
-/* The number of temporaries in succession after which the pool expects more of them from a thread.
- * A temporary is a block that the thread frees before it allocates another.  Only blocks that the
- * thread allocates and frees while it holds the pool's lock count. */
+/* The number of temporaries in succession after which the pool expects more temporaries from a
+ * thread.  A temporary is a block that the thread frees before it allocates another block.  The
+ * pool counts only blocks that the thread allocates and frees while it holds the pool's lock. */
 #define TARN_FEW_TEMPORARIES 2
 
 /* A slot in the table of queues whose arenas the pool may use (arena-table.c).  An arena is memory
@@ -103,26 +103,26 @@ struct _TarnMetQueue
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
   gboolean is_used; /* Atomic: TRUE if a thread has used the queue since the table was last full. */
-  /* TRUE: the table is about to remove the queue.  A thread that reads or writes this field holds
+  /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */
   gboolean is_going;
 };
 
 /* The most blocks that a cache keeps for temporaries (blocks that a thread frees before it
- * allocates the next one), each for a different queue (TarnCache.kept). */
+ * allocates the next one).  Each kept block is for a different queue (TarnCache.kept). */
 #define TARN_CACHE_KEPT 8
 
 /* A thread cache: the cached blocks that one thread has of one pool.
  *
- * Invariants, whenever a thread holds the pool's lock and has stopped its read sections;
- * _tarn_pool_check () checks them:
+ * Invariants, whenever a thread holds the pool's lock and has stopped the pool's read
+ * sections; _tarn_pool_check () checks them:
  *
  *     reserved_bytes == sum of capacity * alloc_size over the bins
  *     reserved_bytes <= thread_cache_bytes of the pool
  *     length of each bin <= its capacity <= thread_cache_blocks
  *     has_room has the bit of each bin whose capacity is not 0.
- *     If several slots with the same home slot have the same number and queue, only the first has
- *     a capacity.
+ *     If several slots have bins of the same number and queue, only the first of these bins has a
+ *     capacity above 0.
  *     Each block is in state HELD, and its share is the queue of its bin.
  *     If frees of a bin's blocks record events, the capacity of the bin is 0. */
 struct _TarnCache
@@ -132,7 +132,7 @@ struct _TarnCache
   /* Atomic: an unreported change of the pool's active bytes, modulo 2^64.  Negative if the thread
    * freed more bytes than it allocated. */
   gsize active_bytes;
-  /* The highest value of active_bytes since the cache last reported it; 0: it was never
+  /* The highest value of active_bytes since the cache last reported it, or 0 if it was never
    * positive. */
   gssize peak;
 
@@ -143,32 +143,37 @@ struct _TarnCache
 
   /* Guarded by the lock */
   guint64 seen_hits; /* the hits when another thread last looked for blocks here */
-  /* The value of counted_bytes + active_bytes at that time (look_whether_idle ()). */
+  /* The value of counted_bytes + active_bytes when another thread stored seen_hits
+   * (look_whether_idle ()). */
   gsize seen_bytes;
-  /* The time at which a thread first saw seen_hits and seen_bytes, as _tarn_clock_now (). */
+  /* The time, from _tarn_clock_now (), at which another thread stored seen_hits and seen_bytes. */
   gint64 seen_at;
   gboolean is_abandoned; /* the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
   /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.
-   * counted_bytes + active_bytes does not change when the cache reports, so it shows whether the
-   * thread has used the cache since another thread last looked. */
+   * When the cache reports, counted_bytes + active_bytes stays the same.  So if this sum has
+   * changed since another thread last looked, the cache's thread has used the cache. */
   gsize counted_bytes;
 
   TarnPool *pool;
   TarnCache *next;  /* the next one in the pool's list */
   TarnCache **link; /* the pointer to this cache in the list */
-  /* The chunk (an array of block structs) from which the structs of the thread's new blocks come;
+  /* The chunk (an array of block structs) from which the structs of the thread's new blocks come.
    * NULL until the thread takes its first struct. */
   TarnBlockChunk *chunk;
   guint32 spread; /* a copy of TarnPoolPolicy.spread */
 
   /* For blocks from arenas: arenas.c */
-  gsize managed_bytes; /* Atomic: an unreported change of the pool's managed bytes, modulo 2^64. */
+  /* Atomic: the change of the pool's managed bytes by this thread that the thread has not yet
+   * reported to the pool, modulo 2^64. */
+  gsize managed_bytes;
   gssize managed_peak;
-  /* In a pool with a limit: the highest value that managed_bytes may get before the thread has to
-   * take the pool's lock. */
+  /* In a pool with a limit: the value that managed_bytes may reach before the thread has to take
+   * the pool's lock. */
   gssize granted_bytes;
-  gsize n_blocks;   /* An unreported change of the pool's number of blocks, modulo 2^64. */
+  /* The change of the pool's number of blocks by this thread that the thread has not yet reported
+   * to the pool, modulo 2^64. */
+  gsize n_blocks;
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
   /* The number of small blocks of arenas that the thread still returns to their arenas before it
@@ -176,21 +181,23 @@ struct _TarnCache
   guint n_to_pass;
   /* The number of blocks that the thread took from arenas since it last checked the clock. */
   guint n_taken_in_turn;
-  /* When the thread last did the periodic work for the pool and the heap: _tarn_clock_now () */
+  /* The time, from _tarn_clock_now (), at which the thread last did the periodic work for the pool
+   * and the heap. */
   gint64 looked_at;
   guint n_taken_kept; /* the number of requests that blocks in kept have served */
   /* The block that the thread last took from an arena.  Only for comparison of pointers, because
    * another thread may have freed the block. */
   const TarnBlock *latest_own;
-  /* The number of blocks from arenas in succession that the thread freed before it took the next
-   * one. */
+  /* The number of temporaries from arenas in succession.  A temporary is a block that the thread
+   * frees before it takes the next one. */
   guint n_own_temporaries;
-  /* Atomic: blocks that the thread keeps for temporaries (arenas-private.h).  The index is a hash
-   * of the block's queue; NULL: none.  Each block serves requests of its queue for at most its
-   * size. */
+  /* Atomic: the blocks that the thread keeps for temporaries (arenas-private.h).  The index is a
+   * hash of the block's queue.  An element is NULL if the thread keeps no such block.  A kept block
+   * serves requests of its queue for at most the block's size. */
   TarnBlock *kept[TARN_CACHE_KEPT];
 
-  /* Near the beginning of the struct, because small offsets make instructions short. */
+  /* The bins are near the beginning of the struct, because small offsets make instructions
+   * short. */
   TarnCacheBin bins[TARN_CACHE_BINS];
   /* Guarded by the pool's lock: a bit for each bin, which is set if the bin's capacity is not 0. */
   guint64 has_room[TARN_CACHE_WORDS];
@@ -198,13 +205,13 @@ struct _TarnCache
   /* Guarded by the pool's lock: the block that the thread last allocated while it held the lock.
    * Only for comparison of pointers, because another thread may have freed the block. */
   const TarnBlock *latest;
-  /* Guarded by the pool's lock: the number of latest blocks in succession that the thread freed
-   * before it allocated the next one. */
+  /* Guarded by the pool's lock: the number of the thread's temporaries in succession.  A temporary
+   * is a block that the thread frees before it allocates the next one. */
   guint n_temporaries;
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* Functions of caches.c, cache.c and count.c.  The caller of the first three does not hold the
- * pool's lock. */
+/* Functions of caches.c, cache.c and count.c.  The caller of the first three functions does not
+ * hold the pool's lock. */
 void _tarn_pool_init_caches (TarnPool *pool);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the pool's lock, and keeps it */
 void _tarn_pool_free_caches (TarnPool *pool);
@@ -270,12 +277,13 @@ void _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue,
 void _tarn_pool_drop_met (TarnPool *pool, gpointer handle);
 void _tarn_pool_end_arenas (TarnPool *pool);
 
-/* Functions of transfer.c.  The caller of the first three does not hold the pool's lock. */
+/* Functions of transfer.c.  The caller of the first three functions does not hold the pool's
+ * lock. */
 void _tarn_pool_init_transfers (TarnPool *pool);
 TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle,
                                      gboolean is_followed);
 gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed);
-/* The caller of the others holds the pool's lock. */
+/* The caller of the other functions of transfer.c holds the pool's lock. */
 void _tarn_pool_bound_transfers (TarnPool *pool);
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
@@ -357,7 +365,7 @@ _tarn_cache_get_alloc_size (const TarnCache *cache, guint32 number)
 }
 
 /* Finds the first bin of a cache, from index @i on, whose capacity is above 0.  Returns the bin's
- * index; TARN_CACHE_BINS if there is no such bin. */
+ * index, or TARN_CACHE_BINS if there is no such bin. */
 static inline guint
 _tarn_cache_find_bin_with_room (const TarnCache *cache, guint i)
 {

@@ -3,20 +3,21 @@
  *
  * Thread caches (cache-private.h): how blocks move between them and the pool's bins, and the
  * capacity of each bin of a cache (the number of blocks for which it has room).  Cached blocks
- * count as held, whether they are in a thread cache or in the pool's bins.  So a move changes only
- * the counters of these two, not their sum.  For how the pool makes and frees caches see
- * caches.c. */
+ * count as held, whether they are in a thread cache or in the pool's bins.  So a move changes the
+ * count of the cache and the count of the bins, but not their sum.  For how the pool makes and
+ * frees caches see caches.c. */
 
 #include "pool/arenas-private.h"
 
 static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 
 /* Functions that move blocks from a cache to the pool's bins.  The caller holds the pool's lock.
- * It has also stopped the pool's read sections, unless the cache is abandoned, or is the calling
- * thread's. */
+ * If the cache belongs to another thread that has not ended, the caller has also stopped the
+ * pool's read sections. */
 
-/* Moves all blocks of a cache's bin to the pool's bin as one batch, except the @n_kept topmost
- * ones, and except blocks that belong to an arena (is_own), which it returns to the arena. */
+/* Moves the blocks of a cache's bin, except the @n_kept topmost ones, to the pool's bin as one
+ * batch.  Blocks that belong to an arena (is_own) are not in the batch: the function returns them
+ * to the arena, if the arena can take them. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -85,8 +86,8 @@ _tarn_pool_flush_closed (TarnPool *pool)
 }
 
 /* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  Stops
- * the pool's read sections meanwhile.  They stay stopped if the pool has stopped holding blocks.
- * The caller holds the pool's lock. */
+ * the pool's read sections meanwhile.  If the pool has stopped holding blocks, read sections stay
+ * stopped.  The caller holds the pool's lock. */
 void
 _tarn_pool_flush (TarnPool *pool)
 {
@@ -171,8 +172,9 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   bin->capacity = (guint16) capacity;
 }
 
-/* Finds a slot in the cache's hash table for a new bin.  Returns a possible slot whose bin has a
- * capacity of 0.  If there is none, returns the home slot, whose bin the caller replaces. */
+/* Finds a slot for a new bin in the cache's hash table.  Of the slots that the bin may have,
+ * returns the first one whose present bin has a capacity of 0.  If there is no such slot, returns
+ * the new bin's home slot, and the caller replaces the bin that is there. */
 static TarnCacheBin *
 find_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -184,8 +186,9 @@ find_place (TarnCache *cache, guint32 number, gpointer handle)
   return home;
 }
 
-/* Gets a cache's bin for a size and a queue.  If the cache has none, adds the bin.  If its slot has
- * another bin, first moves the blocks of that other bin to the pool's bin. */
+/* Gets a cache's bin for a size and a queue.  If the cache has no such bin, adds the bin.  If
+ * another bin is in the slot for the new bin, first moves the blocks of that other bin to the
+ * pool's bin. */
 static TarnCacheBin *
 assign_place (TarnCache *cache, guint32 number, gpointer handle)
 {
@@ -202,8 +205,9 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Returns the most bytes for which a cache may have capacity.  If the program has set a bound on
- * the pool's held bytes, half of these bytes are divided equally among all caches. */
+/* Returns the bound on the capacity of a cache, in bytes: the pool's thread_cache_bytes.  If the
+ * program has bounded the bytes that the pool holds, half of that bound is divided equally among
+ * all caches, and the function returns a cache's part if it is less than thread_cache_bytes. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
@@ -212,8 +216,8 @@ get_most_bytes (const TarnPool *pool)
              : pool->policy.thread_cache_bytes;
 }
 
-/* Returns the most blocks for which a bin may have capacity, if the capacity of the other bins does
- * not change. */
+/* Returns the highest capacity, in blocks, that a bin may have while the capacity of the other bins
+ * does not change. */
 static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
@@ -250,9 +254,10 @@ _tarn_pool_give_up_room (TarnPool *pool)
 
 /* Makes room for a block in a full bin of a cache.  Tries the following, one after the other, and
  * returns FALSE if there is still no room:
- * - Doubles the bin's capacity, so that the bin is seldom full.  If there are too few bytes for
- *   that, first takes the unused capacity from the other bins.
- * - If there is no room for one more block even then, empties the whole cache, with this bin.
+ * - Doubles the bin's capacity, so that the bin is seldom full.  If the cache's bound on bytes does
+ *   not allow that, first takes the unused capacity from the other bins.
+ * - If there is no room for one more block even then, moves all blocks out of the cache, also those
+ *   of this bin.
  * - If the bin already has as many blocks as a bin may have, moves the oldest half of its blocks to
  *   the pool's bin. */
 static gboolean
@@ -300,8 +305,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Moves the blocks of some bins of a cache to the pool's bins, and sets the capacity of these cache
- * bins to 0.  These are the bins for which @is_it returns TRUE. */
+/* For each bin of a cache for which @is_it returns TRUE: moves the bin's blocks to the pool's bins,
+ * and sets the bin's capacity to 0. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -324,9 +329,8 @@ _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* Moves the blocks of some bins of all caches to the pool's bins, and sets the capacity of these
- * cache bins to 0, so that the next use of each takes the pool's lock.  These are the bins for
- * which @is_it returns TRUE. */
+/* For each bin of all caches for which @is_it returns TRUE: moves the bin's blocks to the pool's
+ * bins, and sets the bin's capacity to 0, so that the next use of the bin takes the pool's lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
                    gconstpointer data)
@@ -371,10 +375,11 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 /* Functions that move blocks from the pool's bin to a cache, or from other threads' caches to the
  * pool's bin */
 
-/* Moves blocks of a size from @share, the pool's bins for a queue, to the calling thread's cache,
- * after a request found no block there.  Moves whole batches if possible, else single blocks, up to
- * about half of the blocks in the pool's bin.  Returns TRUE if the cache now has such blocks.  The
- * caller holds the pool's lock. */
+/* Moves blocks of a size to the calling thread's cache, after a request found no such block in the
+ * cache.  @share is the table of the pool's bins for the request's queue, from which the blocks
+ * come.  Moves whole batches if possible, otherwise single blocks, up to about half of the blocks
+ * in the pool's bin.  Returns TRUE if the cache now has such blocks.  The caller holds the pool's
+ * lock. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
@@ -406,9 +411,9 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Returns TRUE if another thread's cache was not used for TARN_IDLE_TIME.  The first call for a
+/* Returns TRUE if a cache of another thread was not used for TARN_IDLE_TIME.  The first call for a
  * cache only stores the cache's counters, and returns FALSE.  Later calls compare the counters with
- * these.  The caller holds the pool's lock. */
+ * the stored ones.  The caller holds the pool's lock. */
 static gboolean
 look_whether_idle (TarnCache *cache, gint64 now)
 {
@@ -423,8 +428,8 @@ look_whether_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves the blocks of a size and a queue from abandoned caches to the pool's bin.  Returns TRUE if
- * there were any.  The caller holds the pool's lock. */
+/* Moves the blocks of a size and a queue from abandoned caches (whose threads have ended) to the
+ * pool's bin.  Returns TRUE if there were any such blocks.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
@@ -481,8 +486,9 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
 }
 
 /* Puts a block that belongs to an arena (is_own), and that is being freed, into the calling
- * thread's cache.  Returns FALSE if the cache has no room for the block unless other blocks leave.
- * The caller holds the pool's lock. */
+ * thread's cache.  Returns FALSE if the block is too large, if the cache's bin is full and its
+ * capacity cannot grow, or if blocks of this size are handed over between queues.  The caller holds
+ * the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
@@ -505,8 +511,8 @@ _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Stores the block that a thread has just allocated while it held the pool's lock.  @cache is the
- * thread's cache; NULL: it has none. */
+/* Stores which block a thread has allocated last while it held the pool's lock.  If @cache is NULL,
+ * the thread has no cache, and the function does nothing. */
 void
 _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
 {

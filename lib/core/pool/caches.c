@@ -23,15 +23,15 @@
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 
-/* A value of the parameter leading_bits: the highest with which each bin of sizes below 4 GiB has a
+/* The highest value of the parameter leading_bits with which each bin of sizes below 4 GiB has a
  * home slot of its own in a cache.  For example, 4 leading bits make 16 bins for each of 32 powers
  * of two, together 512 bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
 /* Frees a cache whose thread has ended, after it has moved the cache's blocks and counts to the
- * pool.  At least two other caches must remain.  If only one remained, the pool would take the peak
- * of that cache for its own, although this peak does not include the bytes of the freed cache.  The
- * caller holds the pool's lock. */
+ * pool.  At least two other caches must remain.  If only one cache remained, the pool would take
+ * that cache's peak for the peak of the whole pool, although the peak does not include the bytes of
+ * the freed cache.  The caller holds the pool's lock. */
 static void
 cache_free (TarnCache *cache)
 {
@@ -55,7 +55,7 @@ cache_free (TarnCache *cache)
 
 /* Marks a cache as abandoned, because its thread has ended.  Any thread that holds the pool's lock
  * can then use the cache.  But if the pool already has TARN_MAX_ABANDONED abandoned caches, frees
- * this one. */
+ * the cache instead. */
 static void
 abandon (gpointer item)
 {
@@ -75,11 +75,13 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Allows those read sections that are possible in the pool's present state.  Usually these are
- * all.  While blocks are traced, they are only the traced ones.  If the index must contain all
- * blocks in use, or another pool may serve the requests (redirect), they are only the fenced ones.
- * Then requests take a slower path, which adds their blocks to the index, or asks the function that
- * chooses the pool. */
+/* Allows read sections of the pool, depending on the pool's state:
+ * - While blocks are traced, allows only traced read sections.
+ * - If the index must contain all blocks in use, or if another pool may serve the requests
+ *   (redirect), allows only fenced read sections, in which the reader itself executes a memory
+ *   fence.  Then requests take a slower path, which adds their blocks to the index, or asks the
+ *   function that chooses the pool.
+ * - Otherwise allows all read sections. */
 void
 _tarn_pool_open_door (TarnPool *pool)
 {
@@ -129,8 +131,8 @@ cache_new (TarnPool *pool)
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
   cache->spread = pool->policy.spread;
-  /* While the pool has only one cache, the peak of this cache is the pool's.  So the pool counts
-   * the peak before it adds a second cache. */
+  /* While the pool has only one cache, the peak of this cache is the peak of the pool.  So the pool
+   * counts the peak before it adds a second cache. */
   if (pool->caches.first != NULL && pool->caches.first->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches.first;
@@ -144,8 +146,8 @@ cache_new (TarnPool *pool)
   return cache;
 }
 
-/* Takes an abandoned cache, whose thread has ended, over for the calling thread, with the blocks in
- * it.  Returns NULL if there is none.  The caller holds the pool's lock. */
+/* Takes over an abandoned cache, whose thread has ended, for the calling thread.  The blocks stay
+ * in the cache.  Returns NULL if there is no abandoned cache.  The caller holds the pool's lock. */
 static TarnCache *
 take_over (TarnPool *pool)
 {
@@ -165,8 +167,8 @@ take_over (TarnPool *pool)
 /* Takes the pool's lock, and gets the calling thread's cache.  Makes a cache if the thread has
  * none.  Returns NULL if the thread has no cache and read sections are stopped, or if the thread is
  * ending.  To add a cache to the thread, the function releases the lock for a moment, because a
- * thread must take the lock of the list of threads before the pool's.  In that moment another
- * thread may stop read sections for good, so the caller has to check that. */
+ * thread must take the lock of the list of threads before the pool's lock.  In that moment another
+ * thread may stop read sections for good, so the caller has to check whether they are stopped. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -204,8 +206,8 @@ _tarn_pool_free_caches (TarnPool *pool)
 /* Read sections: how a thread stops and allows them */
 
 /* Stops the pool's read sections: from now on no thread can enter one, and the function waits until
- * no thread is in one.  Returns TRUE if they were allowed before.  Then the caller must call
- * _tarn_pool_open () later.  The caller holds the pool's lock. */
+ * no thread is in one.  Returns TRUE if read sections were allowed before.  In this case, the
+ * caller must call _tarn_pool_open () later.  The caller holds the pool's lock. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {

@@ -8,10 +8,10 @@
 #include "pool/cache-private.h"
 
 /* Returns the higher of @peak, a peak of active bytes, and @active, a count of active bytes.
- * Ignores a negative count, which is possible: the pool has counted frees whose allocations a
- * thread's cache has not reported yet.  A negative count is higher than @managed, because gsize is
- * unsigned.  The function does not test the sign bit, because a pool may have more than half of the
- * bytes that a gsize can count. */
+ * Ignores a negative count, which is possible, because the pool may have counted frees whose
+ * allocations a thread's cache has not reported yet.  As gsize is unsigned, a negative count is
+ * higher than @managed, the managed bytes.  The function does not test the sign bit, because a pool
+ * may have more than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
@@ -34,8 +34,9 @@ _tarn_pool_get_managed (const TarnPool *pool)
   return managed;
 }
 
-/* Raises the peak of managed bytes to the present number.  Computes that number once, because other
- * threads change it meanwhile.  The caller holds the lock. */
+/* Raises the peak of managed bytes to the present number of managed bytes, if that is higher.
+ * Computes this number only once, because other threads change it meanwhile.  The caller holds the
+ * pool's lock. */
 void
 _tarn_pool_note_managed_peak (TarnPool *pool)
 {
@@ -100,8 +101,8 @@ _tarn_pool_note_peak (TarnPool *pool)
 }
 
 /* Adds to *stats the changes that a cache has not reported to the pool yet.  Uses the cache's peak
- * only if the pool has no other cache, because the number of bytes that other caches had at the
- * time of the peak is unknown. */
+ * only if the pool has no other cache.  If there are others, it is unknown how many bytes they had
+ * at the time of the peak. */
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -193,11 +194,11 @@ _tarn_cache_count_active (TarnCache *cache)
 }
 
 /* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
- * updates the peak.  The caller calls this before it changes the pool's own active_bytes, so that
- * it does not miss a peak before they decrease.  If the thread has no cache, because it is ending,
- * adds the changes of all caches: while the pool has only one cache, the peak of that cache is the
- * pool's only as long as no other thread changes active_bytes.  The caller holds the pool's
- * lock. */
+ * updates the peak.  Call this before you change the pool's own active_bytes.  Otherwise a peak
+ * would be missed if active_bytes decreases.  If the thread has no cache, because it is ending,
+ * adds the changes of all caches.  The reason: if the pool has only one cache, the pool takes this
+ * cache's peak for its own peak, which is right only if no other thread changes active_bytes.  The
+ * caller holds the pool's lock. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {

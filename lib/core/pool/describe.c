@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Describes a pool to recordings and snapshots: its options, its blocks and its counters.  These
- * functions implement function pointers of TarnAllocatorClass, which has their documentation. */
+ * Describes a pool to recordings and snapshots: its options, its blocks and its counters. The
+ * functions here implement function pointers of TarnAllocatorClass, which documents them. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
@@ -30,8 +30,8 @@ _tarn_pool_thaw (TarnAllocator *allocator)
 static void
 tell_options (const TarnPool *pool, TarnListener *listener)
 {
-  /* If a pool has no bound on held bytes, the recording contains the same number for 32-bit and
-   * 64-bit programs. */
+  /* If a pool has no bound on held bytes, hold_bytes is G_MAXSIZE, which differs between 32-bit and
+   * 64-bit programs. So the recording contains another number, which does not differ. */
   guint64 hold_bytes = pool->policy.hold_bytes != G_MAXSIZE ? pool->policy.hold_bytes
                        : pool->heap != NULL                 ? G_MAXUINT64
                                                             : 0;

@@ -10,7 +10,8 @@
 
 #include "allocator/block-private.h"
 
-/* A size for probes that match a block of any size.  No block has this size. */
+/* A size for probes (the structs with which the index is searched) that match a block of any size.
+ * No block has this size. */
 #define ANY_SIZE G_MAXSIZE
 
 static guint
@@ -22,7 +23,8 @@ hash_memory (gconstpointer data)
   return (guint) (spread >> 32);
 }
 
-/* Compares two blocks, or a block and a probe (a struct with which the index is searched).  Only a
+/* Returns TRUE if @a and @b are the same block.  If one of them is a probe (a struct with which the
+ * index is searched), returns TRUE if @a and @b have the same address and the same size.  Only a
  * probe has a source of NULL. */
 static gboolean
 is_match (gconstpointer a, gconstpointer b)
@@ -76,9 +78,9 @@ _tarn_index_add (TarnIndex *index, TarnBlock *block)
   _tarn_mutex_unlock (&part->lock);
 }
 
-/* Removes a block from the index.  Does nothing if the index does not contain it: then the program
- * has already freed the block, or has passed a pointer to something else.  The function that frees
- * the block later reports this error. */
+/* Removes a block from the index.  Does nothing if the index does not contain the block.  In this
+ * case, the program has already freed the block, or has passed a pointer to something else.  The
+ * function that frees the block later reports this error. */
 void
 _tarn_index_remove (TarnIndex *index, TarnBlock *block)
 {

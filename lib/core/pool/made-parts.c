@@ -10,10 +10,13 @@
 
 #include "pool/arenas-private.h"
 
-/* Makes a block from an extent whose part (its object, such as a sub-buffer) upstream has made.
- * Returns NULL if the extent's arena belongs to another queue by now, if the heap's read sections
- * are stopped, or if the thread has no unused block struct or may allocate no more bytes without
- * the pool's lock.  The calling thread is in a read section. */
+/* Makes a block from an extent (a range of the heap's memory), after upstream has made the extent's
+ * part (its object, such as a sub-buffer).  The calling thread is in a read section.  Returns NULL
+ * in one of these cases:
+ * - The extent's arena belongs to another queue by now.
+ * - The heap's read sections are stopped.
+ * - The thread has no unused block struct.
+ * - The thread may allocate no more bytes without the pool's lock. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -61,12 +64,12 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return NULL;
 }
 
-/* Starts the free of @block: chooses the block that returns to its arena, sets the state of that
- * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
- * for temporaries (blocks that it frees before it allocates the next one), it is the block that the
- * thread kept before, or NULL if there was none.  The block counts as active until it has
- * returned.  Returns FALSE if the caller has to take the pool's lock.  The calling thread is in a
- * read section. */
+/* Starts the free of @block.  Chooses the block that returns to its arena, stores this block in
+ * *goes, and sets the state of *goes to ENDING.  Usually *goes is @block.  If the thread keeps
+ * @block for temporaries (blocks that it frees before it allocates the next one), *goes is the
+ * block that the thread kept before, or NULL if the thread kept none.  The pool counts *goes as
+ * active until *goes has returned to its arena.  Returns FALSE if the caller has to take the pool's
+ * lock.  The calling thread is in a read section. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -95,11 +98,11 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Starts the free of @block: chooses the block that returns to its arena, sets the state of that
- * block to ENDING, and stores it in *goes.  Usually this is @block.  But if the thread keeps @block
- * for temporaries, it is the block that the thread kept before, or NULL if there was none.  The
- * caller then asks upstream to release the part of *goes (its object, such as a sub-buffer).
- * Returns FALSE, and does nothing, if the caller has to take the pool's lock. */
+/* Starts the free of @block.  Chooses the block that returns to its arena, stores this block in
+ * *goes, and sets the state of *goes to ENDING.  Usually *goes is @block.  If the thread keeps
+ * @block for temporaries, *goes is the block that the thread kept before, or NULL if the thread
+ * kept none.  The caller then asks upstream to release the part of *goes (its object, such as a
+ * sub-buffer).  Returns FALSE, and does nothing, if the caller has to take the pool's lock. */
 gboolean
 _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {

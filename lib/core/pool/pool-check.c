@@ -100,8 +100,9 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin.  @share is the queue whose share (the blocks that only this queue
- * uses) each of them must belong to. */
+/* Checks the blocks of a bin.  Each block must have @share as its share: the handle of the only
+ * queue that uses the block; NULL if no queue uses the block; or TARN_NO_SHARE in a recorded
+ * bin. */
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, gchar **violation)
 {
@@ -119,7 +120,8 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
          && check_batches (bin, violation);
 }
 
-/* Adds the blocks of a bin to the set of blocks that the lists by age should contain. */
+/* Adds the number and the bytes of a bin's blocks to the sums for the lists by age, which should
+ * contain these blocks. */
 static void
 add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
 {
@@ -145,8 +147,8 @@ count_listed (const TarnAges *ages)
   return ages->newest == older ? n : 0;
 }
 
-/* Checks the bins of a table (NULL: none), and adds up their lengths.  Each block must belong to
- * @share, the share of one queue. */
+/* Checks the bins of a table, and adds up their lengths.  Each block must have @share as its share
+ * (see check_bin ()).  Does nothing if @bins is NULL. */
 static gboolean
 check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, gchar **violation)
 {
@@ -194,8 +196,8 @@ check_recorded (const TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
-/* Checks all bins of the pool, and the stuck blocks: cached blocks in no bin, which the pool could
- * not return to upstream. */
+/* Checks all bins of the pool, and the stuck blocks.  A stuck block is a cached block that is in no
+ * bin, and that the pool could not return to upstream. */
 static gboolean
 check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -225,8 +227,10 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the correct bins in the list unasked of a recorded bin.  A bin is correct if it has
- * blocks, has the recorded bin's number, is not wanted, and if its queue has references. */
+/* Counts the correct bins in the list unasked of a recorded bin.  The list should contain the
+ * queues' bins of the same size from which no other queue has requested a block.  A bin is correct
+ * if it has blocks, has the recorded bin's number, is not wanted, and if its queue has
+ * references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -237,8 +241,8 @@ count_unasked (const TarnBin *of_all, guint32 number)
   return n;
 }
 
-/* Counts the queues' bins with a number that have blocks.  Sets *n_unasked to how many of these no
- * request of another queue has asked for. */
+/* Counts the queues' bins that have the given number and have blocks.  Sets *n_unasked to the
+ * number of these bins from which no other queue has requested a block. */
 static gsize
 count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
 {
@@ -260,8 +264,8 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks those fields of recorded bins that describe queues' bins of the same size.  Does this only
- * if the pool may move blocks between queues. */
+/* Checks those fields of the recorded bins that describe the queues' bins of the same size.  Does
+ * nothing if the pool may not move blocks between queues. */
 static gboolean
 check_shares (const TarnPool *pool, gchar **violation)
 {

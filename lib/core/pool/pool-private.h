@@ -82,74 +82,82 @@ typedef struct
 typedef struct
 {
   TarnTransferBin bins[TARN_TRANSFER_BINS];
-  /* The most bytes in all transfer bins; G_MAXSIZE: no bound.  Does not change while threads may
-   * enter read sections. */
+  /* The most bytes in all transfer bins (for blocks that threads hand over), or G_MAXSIZE if there
+   * is no bound.  Does not change while threads may enter read sections. */
   gsize max_bytes;
-  /* Atomic: the number of bytes in all transfer bins.  Counted only if max_bytes is not
-   * G_MAXSIZE. */
+  /* Atomic: the number of bytes in all transfer bins (for blocks that threads hand over).  Not
+   * counted if max_bytes is G_MAXSIZE. */
   gsize bytes;
   guint n_batches; /* atomic: number of batches in all transfer bins */
 } TarnTransfers;
 
 /* A running call that returns blocks to the upstream allocator.  The struct is on the stack of the
- * calling thread.  A request that runs out of memory waits for such calls, because their memory
- * will soon be free. */
+ * calling thread.  A request that runs out of memory waits for such calls, because the memory that
+ * they return will soon be free. */
 typedef struct
 {
-  /* The link in TarnReturning.calls.  First in the struct, so that a cast of the link gives the
-   * struct. */
+  /* The link in the list TarnReturning.calls.  This is the first field, so that a cast of the link
+   * gives the struct. */
   TarnTicket ticket;
-  TarnTicket group_ticket; /* The link in the list of the pool's reclaim group, if it has one. */
+  /* The link in the list of the pool's reclaim group, if the pool has a group. */
+  TarnTicket group_ticket;
   TarnReclaimGroup *group; /* the pool's reclaim group, with a reference; NULL: none */
-  /* The blocks whose memory the call returns.  They are in state RETIRED, and linked by
-   * TarnBlock.below. */
+  /* The list of the blocks that the call returns to the upstream allocator.  These blocks are in
+   * state RETIRED, which means that they no longer belong to the pool.  TarnBlock.below links
+   * them. */
   TarnBlock *blocks;
   /* The blocks that the call could not return, because the driver cannot tell whether commands use
    * them. */
   TarnBlock *stuck;
   gsize n_untold;     /* number of stuck blocks that no message has reported yet */
   gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
-  /* The number of bytes that the call returns, and that no waiting request has reserved for
-   * itself. */
+  /* The number of bytes that the call returns, without the bytes that waiting requests have
+   * reserved for themselves. */
   gsize unreserved_bytes;
-  /* TRUE: the call comes from another pool of the group, and has no reference to this pool. */
+  /* TRUE if another pool of the reclaim group makes the call.  Such a call has no reference to this
+   * pool. */
   gboolean is_foreign;
 } TarnGiveBack;
 
-/* The settings of a pool.  order/life.c sets them from the pool's options and its upstream
+/* The settings of a pool. order/life.c sets them from the pool's options and its upstream
  * allocator.  Later only order/hold.c changes some of them: the bounds on the bytes that the pool
- * holds.  It then holds the pool's lock and has stopped the pool's read sections. */
+ * holds.  For such a change, a thread holds the pool's lock and has stopped the pool's read
+ * sections. */
 typedef struct
 {
-  /* TRUE: the pool may move a cached block from one queue's share to another queue's.  FALSE over a
-   * heap, because a heap moves memory between queues itself. */
+  /* TRUE if the pool may move a cached block from one queue's share (the blocks that only this
+   * queue uses) to another queue's share.  FALSE over a heap, because a heap moves memory between
+   * queues itself. */
   gboolean moves_blocks;
-  /* TRUE: the heap's memory has addresses.  FALSE: upstream makes an object, such as a sub-buffer,
-   * for each range of it. */
+  /* TRUE if the heap's memory has addresses.  FALSE if upstream makes an object, such as a
+   * sub-buffer, for each range of the memory. */
   gboolean has_addresses;
   gboolean is_findable; /* TRUE: the pool's index has all blocks in use */
-  /* TRUE: the pool prints its counters when the program drops the last reference, or at exit. */
+  /* TRUE if the pool prints its counters when the program drops the last reference, or at exit. */
   gboolean prints_stats;
-  /* TRUE: each free asks the backend whether the program still retains the block's memory. */
+  /* TRUE if each free asks the backend whether the program still retains the block's memory. */
   gboolean asks_retained;
-  /* TRUE: blocks have exactly the requested size, and the pool never caches them. */
+  /* TRUE if blocks have exactly the requested size, and the pool never caches them. */
   gboolean is_debugged;
-  /* The number of requests from one check of the invariants to the next; 0: the pool checks
-   * none. */
+  /* The number of requests from one check of the invariants to the next, or 0 if the pool does not
+   * check them. */
   guint check_interval;
-  /* The bound on held bytes that the program asked for: TarnPoolOptions.hold_bytes, or a later
-   * value. */
+  /* The bound on held bytes that the program asked for: TarnPoolOptions.hold_bytes, or the value
+   * that the program has set since. */
   gsize asked_hold_bytes;
-  /* The effective bound on held (cached) bytes.  G_MAXSIZE: there is none.  0: the bound depends on
-   * managed_bytes (retire.c).  Atomic, because some code reads it without the pool's lock. */
+  /* The effective bound on held (cached) bytes.  G_MAXSIZE if there is no bound.  0 if the bound
+   * depends on managed_bytes (retire.c).  Atomic, because some code reads it without the pool's
+   * lock. */
   gsize hold_bytes;
   gsize max_held; /* the largest block that may be held, in bytes */
-  /* The size in bytes of the largest block that thread caches have, except kept temporaries. */
+  /* The size in bytes of the largest block that a thread cache takes.  Temporaries (blocks that a
+   * thread frees before it allocates the next one) may be larger. */
   gsize max_kept;
   gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes */
   gsize thread_cache_bytes; /* the most bytes in a thread cache: at most asked_cache_bytes */
   guint thread_cache_blocks;
-  /* The number of blocks in a batch that a thread hands over; 0: threads hand over no blocks. */
+  /* The number of blocks in a batch that a thread hands over, or 0 if threads hand over no
+   * blocks. */
   guint transfer_blocks;
   guint32 spread; /* factor of the hash that places a bin in a thread cache */
 } TarnPoolPolicy;
@@ -165,17 +173,18 @@ typedef struct
 {
   gsize bytes; /* the limit; 0: there is none */
   /* The limit that the pool enforces now.  It is higher than @bytes if the program has lowered the
-   * limit below what the pool had, or if the pool could not return blocks to upstream.  This lasts
-   * until a request fits within @bytes again. */
+   * limit below the bytes that the pool had, or if the pool could not return blocks to upstream.
+   * It stays higher until a request fits within @bytes again. */
   gsize ceiling_bytes;
   gsize reserved_bytes; /* bytes that threads are just now allocating from upstream */
-  /* The number of bytes that the program allocates without the pool, and counts against the
-   * limit. */
+  /* The number of bytes that the program allocates without the pool, and has told the pool to count
+   * against the limit (tarn_pool_charge ()). */
   gsize charged_bytes;
   /* The number of calls that could not return some blocks to upstream, and cached them again. */
   guint64 n_came_back;
   guint64 ended_reservations;
-  /* The number of threads that wait until a reservation ends or the limit changes. */
+  /* The number of threads that wait until another thread's reservation ends or the limit
+   * changes. */
   guint n_awaiting;
   TarnCond reservation_ended;
 } TarnLimit;
@@ -205,9 +214,10 @@ typedef struct
 typedef struct
 {
   guint n_waiting; /* waiting requests to this pool, or to another of its group */
-  /* TRUE: threads could enter read sections before the first waiting request stopped these. */
+  /* TRUE if threads could enter read sections before the first waiting request stopped these. */
   gboolean was_open;
-  /* Atomic: how often the pool has told waiting requests to try again; modulo 2^32. */
+  /* Atomic: the number of times that the pool has told waiting requests to try again, modulo
+   * 2^32. */
   guint n_freed;
 } TarnRoom;
 
@@ -215,8 +225,9 @@ typedef struct
 typedef struct
 {
   GPtrArray *pools; /* of TarnPool: a free in any of these pools ends the wait */
-  guint n_seen;     /* The sum of the pools' n_freed before the latest attempt to allocate. */
-  guint n_own;      /* increments of n_freed that this attempt itself caused */
+  /* The sum of TarnRoom.n_freed over the pools before the latest attempt to allocate. */
+  guint n_seen;
+  guint n_own; /* increments of n_freed that this attempt itself caused */
 } TarnRoomWait;
 
 /* The queues that a pool knows (order/queue.c).
@@ -232,8 +243,8 @@ typedef struct
   /* An array of TarnQueue: queues that were removed from TarnMet, and to which the pool still has
    * references. */
   GPtrArray *released;
-  /* A list of queues that _tarn_pool_unlock_and_sweep () releases, and below it a list of
-   * events. */
+  /* A list of queues (gone) and a list of events (gone_events) that _tarn_pool_unlock_and_sweep ()
+   * releases. */
   TarnQueue *gone;
   TarnEvent *gone_events;
   TarnCond recording_ended; /* signalled when n_recording of a forgotten queue becomes 0 */
@@ -243,7 +254,7 @@ typedef struct
  * (arena-table.c). */
 typedef struct
 {
-  /* The slots, whose number is a power of two; NULL: the pool never added a queue. */
+  /* The slots, whose number is a power of two.  NULL if the pool never added a queue. */
   TarnMetQueue *places;
   guint mask; /* the number of places minus 1 */
   guint n;    /* number of places in use */
@@ -282,7 +293,7 @@ typedef struct
   /* The index, in the array aside, of the block about which the pool asks the backend next. */
   guint next_aside;
   /* A table that maps each TarnBlock with several references to the number of its references minus
-   * 1.  NULL: no block ever had several. */
+   * 1.  NULL if no block ever had several references. */
   GHashTable *shared;
 } TarnBlocks;
 
@@ -303,24 +314,27 @@ typedef struct
  *
  * The lock guards all fields that are neither constant nor atomic.  To change a field that hits
  * read, a thread must also stop the pool's read sections.  No thread calls the driver or a callback
- * while it holds the lock.  So it removes blocks from all lists, releases the lock, and then
- * returns their memory. */
+ * while it holds the lock.  So to return memory, a thread removes the blocks from all lists,
+ * releases the lock, and then returns the memory of the blocks. */
 struct _TarnPool
 {
   TarnAllocator base; /* first, as TARN_ALLOCATOR () requires */
 
-  /* Fields that every hit reads.  They share no cache line with fields that threads write often,
-   * such as the reference count.  The field met changes only while read sections are stopped. */
+  /* Fields that every hit (a request that a cached block serves) reads.  They share no cache line
+   * with fields that threads write often, such as the reference count.  The field met changes only
+   * while read sections are stopped. */
   /* The index of this pool's thread caches in TarnThread.items. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
-  /* Atomic, because a thread that holds the pool's lock may change it even while other threads are
-   * in read sections. */
+  /* The parameter that selects the size classes of the pool's bins (bin.c).  Atomic, because a
+   * thread that holds the pool's lock may change it even while other threads are in read
+   * sections. */
   guint leading_bits;
   TarnDoor door;
   TarnMet met;
-  /* Fields that do not change, except that the bounds in policy change while read sections are
+  /* Fields that do not change, except the bounds in policy, which change while read sections are
    * stopped */
-  /* The handle of the queue that a request uses if it names none; NULL: no queue. */
+  /* The handle of the queue that a request uses if it names none, or NULL if there is no such
+   * queue. */
   gpointer default_queue;
   TarnAllocator *upstream; /* with a reference */
   TarnHeap *heap;          /* upstream, cast to a heap; NULL: upstream is no heap */
@@ -329,18 +343,21 @@ struct _TarnPool
   /* Fields that are guarded by the lock, and seldom written */
   gboolean has_arenas; /* atomic: TRUE if threads allocate from the heap's arenas (arenas.c) */
   gboolean orphaned;
-  /* TRUE: threads could enter read sections before a snapshot or reclaim-group.c stopped these. */
+  /* TRUE if threads could enter read sections before a snapshot or reclaim-group.c stopped
+   * these. */
   gboolean was_open;
-  /* Atomic: a number of requests.  One request in policy.check_interval checks the invariants of
-   * the pool. */
+  /* Atomic: the number of requests so far.  After each policy.check_interval requests, the pool
+   * checks its invariants. */
   guint n_unchecked;
   TarnStore store;
   TarnCaches caches;
-  /* Atomic: the function that chooses the pool for a request; NULL: none.  While it is set, threads
-   * can enter only fenced read sections, so that no request bypasses the function. */
+  /* Atomic: the function that chooses the pool for a request, or NULL if there is none.  While it
+   * is set, threads can enter read sections only by a slower path (fenced read sections), so that
+   * no request bypasses the function. */
   TarnRedirect *redirect;
-  /* Atomic: another pool, which redirects its requests to this pool; NULL: none yet.  This pool has
-   * a reference to it.  That other pool's index also contains the blocks in use of this pool. */
+  /* Atomic: another pool, which redirects its requests to this pool, or NULL if there is none yet.
+   * This pool has a reference to the other pool.  The other pool's index also contains the blocks
+   * in use of this pool. */
   TarnPool *finder;
 
   TarnTransfers transfers;
@@ -349,19 +366,19 @@ struct _TarnPool
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
 
   /* The highest count of active bytes that the pool itself has made.  If stats.active_bytes exceeds
-   * it, _tarn_pool_count_own () checks for a new peak. */
+   * this count, _tarn_pool_count_own () checks for a new peak. */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
-  /* The pool's own counters, which do not include those of thread caches.  _tarn_pool_sum () adds
-   * both.  The field active_blocks is never set here. */
+  /* The pool's own counters, without those of thread caches.  _tarn_pool_sum () adds up the
+   * counters of the pool and the caches.  The field active_blocks is never set here. */
   TarnPoolStats stats;
   /* Atomic: the number of times that threads returned memory to upstream.  A thread increments it
    * before it returns the memory.  A pool over a heap uses the heap's counter instead. */
   guint64 generation TARN_WHOLE;
   guint64 n_after_driver_calls; /* number of hits and misses for which the driver was called */
   TarnBlocks blocks;
-  /* The index that finds blocks by their memory.  It contains all blocks in use if
-   * policy.is_findable is set, else only those whose memory was allocated without a block
-   * (bare.c).  The index has its own locks. */
+  /* The index that finds blocks by their memory.  If policy.is_findable is set, the index contains
+   * all blocks in use.  Otherwise it contains only the blocks whose callers got the memory without
+   * the block (bare.c).  The index has its own locks. */
   TarnIndex index;
   TarnQueues queues;
   TarnLimit limit;
@@ -381,8 +398,8 @@ _tarn_pool_of (TarnAllocator *base)
   return pool;
 }
 
-/* Gets the heap that the program gave a pool as upstream, also if the pool is debugged; NULL: the
- * upstream is no heap. */
+/* Gets the heap that the program gave a pool as upstream.  Returns NULL if the upstream is no heap.
+ * If TARN_DEBUG has put an allocator between the pool and the heap, skips that allocator. */
 static inline TarnHeap *
 _tarn_pool_get_given_heap (const TarnPool *pool)
 {

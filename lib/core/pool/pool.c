@@ -6,7 +6,8 @@
 
 #include "pool/cache-private.h"
 
-/* Puts a freed block into the thread's cache.  Returns FALSE if the cache has no place for it. */
+/* Puts a freed block into the thread's cache.  Returns FALSE if the cache has no room for the
+ * block. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -19,8 +20,9 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 }
 
 /* Returns TRUE if the pool should return a freed block to upstream at once, instead of caching it.
- * It should if it can return the block without a wait, and the block is larger than any block that
- * the pool may hold, or than all blocks together that the pool's bins may hold. */
+ * It should if the pool can return the block without a wait, and if the block is larger than the
+ * largest block that the pool may hold, or larger than all blocks together that the pool's bins may
+ * hold. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -31,9 +33,9 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
-/* Caches ("holds") a freed block: in the thread's cache if that has a place for it, or else in the
- * pool's bin.  @cache is NULL if the thread has none.  Returns FALSE if the caller should return
- * the block to upstream. */
+/* Caches ("holds") a freed block.  If @cache, the thread's cache, is not NULL and has room for the
+ * block, puts it there.  Otherwise puts it into the pool's bin.  Returns FALSE if the caller should
+ * return the block to upstream. */
 static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -62,11 +64,11 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
   return block;
 }
 
-/* Finds a cached block for a request which the thread's cache could not serve without the pool's
- * lock.  Takes only blocks that the request's queue alone has used; if @queue is NULL, blocks that
- * no queue uses.  Looks again in the thread's cache (@cache; NULL: it has none), then in transfer
- * bins, in the pool's bins, and in caches whose threads have ended or are idle.  Returns NULL if
- * there is no such block. */
+/* Finds a cached block for a request that the thread's cache could not serve without the pool's
+ * lock.  Takes only blocks that no queue except @queue has used.  If @queue is NULL, takes only
+ * blocks that no queue uses.  Looks again in @cache (the thread's cache, or NULL if the thread has
+ * none), then in transfer bins (for blocks that threads hand over), in the pool's bins, and in the
+ * caches of threads that have ended or are idle.  Returns NULL if there is no such block. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)
@@ -94,8 +96,8 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
 /* Ends the use of a block that is being freed: caches it in @cache or in the pool's bin, or takes
  * it out of the pool.  Returns a list of blocks whose memory the caller has to return to upstream,
  * or NULL.  The list has this block, if it was not cached, and cached blocks that the pool may not
- * hold any longer.  @cache is the calling thread's cache; if it is NULL, only the pool's bin may
- * get the block. */
+ * hold any longer.  @cache is the calling thread's cache.  If @cache is NULL, only the pool's bin
+ * may get the block. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -12,7 +12,7 @@
 
 /* The bound on the bytes that a pool over a heap holds, if the program sets none: the managed bytes
  * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  With a bound twice as high, a language
- * model lost 5 % of its memory. */
+ * model had 5 % less memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
@@ -63,8 +63,9 @@ find_done (const TarnPool *pool, TarnBlock *block)
   return block;
 }
 
-/* Returns the older one of two blocks.  Each may be NULL.  The pool can return the memory of both
- * to upstream: of @ready at any time, and of @done because its commands have completed. */
+/* Returns the older one of two blocks.  If one block is NULL, returns the other block.  The pool
+ * can return the memory of @ready to upstream at any time, and the memory of @done because the
+ * commands that use @done have completed. */
 static TarnBlock *
 get_oldest (TarnBlock *ready, TarnBlock *done)
 {
@@ -76,9 +77,9 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
 typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
                              gsize keep_bytes);
 
-/* Takes blocks out of the pool whose memory it can return to upstream without a wait, the oldest
- * first.  Stops when @shall_go returns FALSE for the next block, or no such block is left.  Appends
- * the blocks to a list. */
+/* Takes cached blocks out of the pool, the oldest block first, and appends them to a list.  Takes
+ * only blocks that the pool can return to upstream without a wait.  Stops when @shall_go returns
+ * FALSE for the next of these blocks, or when none of them is left. */
 static void
 take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
@@ -116,9 +117,9 @@ was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsiz
   return _tarn_block_get_age (block)->since <= since;
 }
 
-/* Takes blocks out of the pool whose memory it can return to upstream without a wait, the oldest
- * first.  Stops when the pool holds at most @keep_bytes bytes, or no such block is left.  Returns
- * the blocks as a list. */
+/* Takes cached blocks out of the pool, the oldest block first, and returns them as a list.  Takes
+ * only blocks that the pool can return to upstream without a wait.  Stops when the pool caches at
+ * most @keep_bytes bytes, or when none of these blocks is left. */
 TarnBlock *
 _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
 {
@@ -129,8 +130,9 @@ _tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
   return blocks;
 }
 
-/* Takes all cached blocks that only one queue uses (the queue's share) out of the pool, and appends
- * them to a list.  @share: nullable. */
+/* Takes all cached blocks of a queue's share (blocks that only this queue uses) out of the pool,
+ * and appends them to a list.  @share is the table with these blocks, or NULL if the queue has no
+ * table. */
 static void
 take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
 {
@@ -151,8 +153,9 @@ take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
       }
 }
 
-/* Takes all cached blocks that only one queue uses (the queue's share) out of the pool.  Returns
- * them as a list, so that the caller returns their memory to upstream.  @share: nullable. */
+/* Takes all cached blocks of a queue's share (blocks that only this queue uses) out of the pool.
+ * Returns them as a list, so that the caller returns their memory to upstream.  @share is the
+ * table with these blocks, or NULL if the queue has no table. */
 TarnBlock *
 _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 {
@@ -164,8 +167,9 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 }
 
 /* Takes two kinds of cached blocks out of the pool: recorded blocks (those whose uses have events)
- * that no command uses any more, and all blocks that only one queue uses (@share; nullable).
- * Returns them as a list, so that the caller returns their memory to upstream. */
+ * that no command uses any more; and all blocks of a queue's share (which only this queue uses).
+ * Returns a list of the blocks, so that the caller returns their memory to upstream.  @share is
+ * the table with the queue's share, or NULL if the queue has no table. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -257,11 +261,11 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Takes blocks out of the pool that it has held for a long time, because each keeps memory of the
- * heap in use.  Appends them to a list, so that the caller returns their memory to the heap.  Then
- * moves the blocks in thread caches to the bins, so that the next call of this function finds them
- * there.  Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS has passed since the function
- * last did this. */
+/* Takes the blocks that the pool has held for a long time out of the pool, because each of them
+ * keeps memory of the heap in use.  Appends these blocks to a list, so that the caller returns
+ * their memory to the heap.  Then moves the blocks in thread caches to the bins, where the next
+ * call of this function finds them.  Does nothing if less than TARN_USUAL_IDLE_TIME / TARN_LOOKS
+ * has passed since the function last took blocks out of the pool. */
 static void
 take_expired (TarnPool *pool, TarnBlock ***end)
 {
@@ -288,15 +292,15 @@ _tarn_pool_take_excess (TarnPool *pool)
   if (is_to_expire (pool))
     take_expired (pool, &end);
   room = _tarn_pool_get_room (pool);
-  /* Makes the bins an eighth smaller than they may be, so that not every free has to return a
-   * block. */
+  /* Takes blocks until the bins hold an eighth less than they may, so that not every free has to
+   * return a block. */
   if (pool->stats.held_bytes > room)
     take_oldest (pool, is_excess, 0, room - room / 8, &end);
   return blocks;
 }
 
-/* Takes blocks out of the pool as _tarn_pool_take_excess () does, and returns them as a list.
- * Appends to it the list @blocks, which the caller has already taken out of the pool. */
+/* Takes blocks out of the pool as _tarn_pool_take_excess () does.  Returns a list of these blocks,
+ * followed by the list @blocks, which the caller has already taken out of the pool. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {
@@ -315,8 +319,8 @@ typedef struct
   guint32 number;
 } NumberedBin;
 
-/* Appends all bins of a table to an array, except unused bins, which the function frees.  @bins:
- * nullable. */
+/* Appends the bins of a table to an array.  Frees unused bins instead of appending them.  @bins may
+ * be NULL. */
 static void
 list_bins (GArray *list, TarnBins *bins)
 {

@@ -18,8 +18,9 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond freed; /* signalled after a free in any pool for which a request waits */
 static TarnOnce once = TARN_ONCE_INIT;
 
-/* The wait of the calling thread, while the thread tries to allocate memory; NULL at other
- * times. */
+/* The struct that describes the calling thread's request, if the request waits for memory of pools.
+ * The thread sets this variable while the request tries to allocate, so that a free by the thread
+ * itself is not mistaken for a free by another thread.  NULL at other times. */
 static _Thread_local TarnRoomWait *current;
 
 static void
@@ -55,8 +56,8 @@ end (TarnPool *pool)
     _tarn_pool_tell_waiting (pool);
 }
 
-/* Calls @func for each pool for which a request waits.  Holds the lock of the pool during the
- * call. */
+/* Calls @func for each pool whose memory a request waits for.  Holds the lock of this pool during
+ * the call. */
 static void
 for_each (const TarnRoomWait *wait, void (*func) (TarnPool *pool))
 {
@@ -83,9 +84,9 @@ count_freed (const TarnRoomWait *wait)
   return n;
 }
 
-/* Returns TRUE if memory of the pools that a request waits for may become free later: if a block
- * uses some, if the program has charged some to the limit, or if a thread is allocating some from
- * upstream or returning some to it. */
+/* Returns TRUE if memory of the pools that a request waits for may become free later: if a block is
+ * in use, if the program has charged bytes to the limit, or if a thread is allocating memory from
+ * upstream or returning memory to upstream. */
 static gboolean
 is_any_in_use (const TarnRoomWait *wait)
 {
@@ -159,8 +160,8 @@ _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)
   return has_news (wait);
 }
 
-/* Ends the wait of a request.  If no other request waits for a pool, its threads can free blocks
- * without the lock again. */
+/* Ends the wait of a request.  If no other request waits for one of the pools, threads can free
+ * blocks of this pool without the lock again. */
 void
 _tarn_room_end (const TarnRoomWait *wait)
 {

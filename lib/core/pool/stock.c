@@ -7,8 +7,8 @@
 
 #include "pool/arenas-private.h"
 
-/* A thread's grant has at most MAX_GRANT bytes, or the pool's limit divided by GRANT_SHARE if that
- * is less. */
+/* A thread's grant (the bytes that it may allocate without the pool's lock) has at most MAX_GRANT
+ * bytes, or the pool's limit divided by GRANT_SHARE if that is less. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 

@@ -13,9 +13,9 @@
 #include "allocator/block-private.h"
 
 /* A batch: blocks of one bin that a thread cache moved to the bin together.  Another thread takes
- * the whole batch at once, if its cache may have so many blocks.  The structs of these blocks are
- * in another processor's caches, so the thread reads them only after it has released the pool's
- * lock. */
+ * the whole batch at once, if the thread's cache may have so many blocks.  The thread reads the
+ * structs of these blocks only after it has released the pool's lock, because this is slow while
+ * they are in another processor's caches. */
 typedef struct
 {
   TarnBlock *last;
@@ -38,7 +38,7 @@ typedef struct
  * - The blocks of batches are on top of a bin.  Recorded bins have no batches.
  * - If the pool may move blocks from one queue's share to another's, the recorded bin of a size
  *   stores in n_shares how many queues' bins of this size have blocks.  Its list unasked contains
- *   those of them whose is_wanted is FALSE. */
+ *   these bins, except those whose is_wanted is TRUE. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
@@ -55,15 +55,17 @@ struct _TarnBin
 
   /* Fields of a queue's bin */
   TarnQueue *queue; /* the queue; NULL: this is an idle or a recorded bin */
-  /* TRUE: other queues have asked for an event that covers the commands that use these blocks */
+  /* TRUE if a request of another queue has asked for an event that covers the commands that use
+   * these blocks */
   gboolean is_wanted;
   TarnBin *next; /* the next bin in the list unasked */
-  /* The pointer in the list unasked that points to this bin; NULL: the bin is not in the list. */
+  /* The pointer in the list unasked that points to this bin, or NULL if the bin is not in the
+   * list. */
   TarnBin **link;
 
   /* Fields of a recorded bin */
-  /* The number of frees of this size that are still to record events, because blocks of this size
-   * are handed over from queue to queue. */
+  /* The number of further frees of blocks of this size that record an event.  It is above 0 if
+   * blocks of this size are handed over from queue to queue. */
   guint n_to_record;
   guint n_shares;   /* the number of queues' bins of this number that have blocks */
   TarnBin *unasked; /* a list of these bins, except the wanted ones */
@@ -74,8 +76,8 @@ struct _TarnBin
 typedef struct
 {
   TarnBlock *oldest, *newest; /* NULL: the list is empty */
-  /* The block about whose event the pool asks the driver next; NULL: the oldest block of the
-   * list. */
+  /* The block for which the pool next asks the driver whether the block's event has completed, or
+   * NULL to begin with the oldest block of the list. */
   TarnBlock *asked_next;
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
@@ -84,15 +86,15 @@ typedef struct
  * request or free looks up the same bin several times. */
 struct _TarnBins
 {
-  /* The queue whose share (the cached blocks that only this queue has used) is in this table; NULL:
-   * the table has the pool's idle or recorded bins. */
+  /* The queue whose share (the cached blocks that only this queue has used) is in this table, or
+   * NULL if the table has the pool's idle or recorded bins. */
   TarnQueue *queue;
   GHashTable *table;     /* maps the number to the TarnBin, which it owns */
   guint32 latest_number; /* the number that was looked up last */
   TarnBin *latest;       /* the bin with latest_number; NULL: the table has none */
   guint n_empty;         /* the number of bins without blocks */
   guint many_empty;      /* the value of n_empty at which to free unused bins */
-  /* The list by age that contains the blocks of this table; NULL: no such list does. */
+  /* The list by age that contains the blocks of this table, or NULL if no such list does. */
   TarnAges *ages;
 };
 
@@ -121,14 +123,15 @@ typedef struct
    * - if upstream frees memory in the order of commands, also the blocks in queues' shares and the
    *   recorded blocks */
   TarnAges ready;
-  /* The list by age of the blocks in queues' shares (a queue's share is the cached blocks that
-   * only this queue has used), unless these blocks are in the list ready.  Before the pool returns
-   * such a block to upstream, the host must wait for the block's queue. */
+  /* The list by age of the blocks in queues' shares (a queue's share is the cached blocks that only
+   * this queue has used).  Empty if the list ready has these blocks.  Before the pool returns such
+   * a block to upstream, the host must wait for the block's queue. */
   TarnAges shares;
-  /* The list by age of the recorded blocks, if these are not in ready.  The pool can return such a
-   * block to upstream when the block's events have completed. */
+  /* The list by age of the recorded blocks (whose uses have events).  Empty if the list ready has
+   * these blocks.  The pool can return a recorded block to upstream when the block's events have
+   * completed. */
   TarnAges recorded;
-  /* The list by age for blocks in queues' shares: &ready or &shares.  NULL: the bytes of held
+  /* The list by age for blocks in queues' shares: &ready or &shares.  NULL if the bytes of held
    * blocks were never bounded. */
   TarnAges *share_ages;
   /* Atomic: numbers of blocks in recorded bins.  An element counts the blocks of all bins whose
@@ -137,8 +140,8 @@ typedef struct
    * recorded block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
   /* Atomic: TRUE asks threads that take no lock to call _tarn_pool_look_after (), which does the
-   * pool's periodic work.  It is set when the pool holds more bytes than it may, and events of
-   * recorded blocks may have completed. */
+   * pool's periodic work.  A free sets this if the pool should now return recorded blocks
+   * (_tarn_pool_needs_recorded ()). */
   gboolean has_late;
   gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
   /* The time at which the pool next looks for blocks that it has held for too long. */
@@ -148,7 +151,7 @@ typedef struct
    * tries these again. */
   TarnBlock *stuck;
   gsize n_stuck;
-  /* TRUE: the pool must not cache blocks any more, except those in the list stuck. */
+  /* TRUE if the pool must not cache blocks any more, except those in the list stuck. */
   gboolean has_ended;
 } TarnStore;
 

@@ -10,21 +10,21 @@
  * its own number, and takes blocks from any of them.
  *
  * Each transfer bin has a lock.  A thread in a read section holds this lock for a few instructions
- * only, because a thread that stops read sections has to wait for it.  If the thread does not get
- * the lock soon, it does not use the transfer bin.  If a thread that holds the pool's lock does not
- * get the bin's lock, it stops the pool's read sections.  After that, no other thread has the bin's
- * lock. */
+ * only, because a thread that stops read sections waits for the end of that read section.  If the
+ * thread does not get the lock soon, it does not use the transfer bin.  If a thread that holds the
+ * pool's lock does not get the bin's lock, it stops the pool's read sections.  After that, no other
+ * thread has the bin's lock. */
 
 #include "pool/cache-private.h"
 
-/* The most blocks in a batch.  If the pool's batches would be larger, threads hand over no blocks.
- * Otherwise a thread would walk a long batch in a read section, and a thread that stops read
- * sections would have to wait for that. */
+/* The most blocks in a batch.  If the pool's batches would have more blocks, threads hand over no
+ * blocks.  The reason: a thread walks a batch in a read section, and a thread that stops read
+ * sections has to wait for the end of that walk. */
 #define MAX_BATCH 256
 
-/* Two numbers that give the most bytes in all transfer bins (for blocks that threads hand over).
- * It is the pool's bound on held bytes divided by TRANSFER_SHARE; or TRANSFER_BYTES, if that bound
- * depends on the managed bytes. */
+/* Two numbers for the bound on the bytes in all transfer bins (for blocks that threads hand over).
+ * The bound is the pool's bound on held bytes divided by TRANSFER_SHARE.  But if the pool's bound
+ * depends on the managed bytes, the bound is TRANSFER_BYTES. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
@@ -46,9 +46,9 @@ _tarn_pool_bound_transfers (TarnPool *pool)
         = policy->hold_bytes != 0 ? policy->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
 }
 
-/* Sets the number of blocks in a batch that threads hand over.  It is the number that a thread's
- * cache takes at once from the pool's bin.  If that is more than MAX_BATCH, it is 0, and threads
- * hand over no blocks. */
+/* Sets the number of blocks in a batch that threads hand over: the number that a thread's cache
+ * takes at once from the pool's bin.  If that number is more than MAX_BATCH, sets 0 instead, and
+ * threads hand over no blocks. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
@@ -58,8 +58,8 @@ _tarn_pool_init_transfers (TarnPool *pool)
   _tarn_pool_bound_transfers (pool);
 }
 
-/* Adds the bytes of a batch to the number of bytes in transfer bins.  Returns FALSE if there would
- * be more than transfer bins may have. */
+/* Adds the bytes of a batch to the number of bytes in transfer bins.  Returns FALSE, and adds
+ * nothing, if the sum would be more than the bound on these bytes. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
@@ -81,10 +81,10 @@ end_transfer (TarnPool *pool, gsize bytes)
     __atomic_sub_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Gets one of the transfer bins for a size and a queue.  @spread is the hash of both.  @shard is
- * any number; it selects one of the several bins for this size and queue.  A thread uses its own
- * number for the blocks that it hands over.  At present, the bin may have blocks of another size or
- * queue. */
+/* Gets one of the transfer bins for a size and a queue.  @spread is the hash of the size's bin
+ * number and the queue.  @shard is any number, which selects one of the several transfer bins for
+ * this size and queue.  To hand over blocks, a thread passes its own number.  At present, the
+ * transfer bin may have blocks of another size or queue. */
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
@@ -201,8 +201,8 @@ take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer han
 }
 
 /* Fills an empty bin of the calling thread's cache with a batch that any thread has handed over.
- * Returns FALSE if the cache's bin has no room for a batch, or if no transfer bin with a batch for
- * the size and the queue can be locked soon. */
+ * Returns FALSE if the cache's bin has no room for a batch, if no transfer bin has a batch for the
+ * size and the queue, or if other threads hold the locks of the transfer bins that have one. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -226,7 +226,7 @@ receive (TarnCache *cache, TarnCacheBin *bin)
  * blocks from transfer bins, or put blocks there */
 
 /* Serves a request with a block that a thread has handed over, if there is one.  Returns NULL if
- * the caller has to take the pool's lock.  @is_followed: TRUE if the request is traced. */
+ * the caller has to take the pool's lock.  @is_followed is TRUE if the request is traced. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
@@ -248,7 +248,7 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
 
 /* Puts a block that is being freed into the calling thread's cache.  If the cache's bin is full,
  * first hands over other blocks of the bin to other threads.  Returns FALSE, and does nothing, if
- * the caller has to take the pool's lock.  @is_followed: TRUE if the free is traced. */
+ * the caller has to take the pool's lock.  @is_followed is TRUE if the free is traced. */
 gboolean
 _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
@@ -289,9 +289,9 @@ empty (TarnPool *pool, TarnTransferBin *bin)
 }
 
 /* Moves the blocks of a transfer bin (for blocks that threads hand over) to the pool's bins, if
- * they have the given size and queue.  @handle points to the queue's handle, which is NULL for
- * blocks of no queue.  If @handle itself is NULL, the queue may be any.  Returns TRUE if the
- * transfer bin had such blocks. */
+ * they have the given size and queue.  @handle points to the queue's handle.  The handle is NULL
+ * for blocks that no queue has used.  If the pointer @handle is NULL, the queue may be any.
+ * Returns TRUE if the transfer bin had such blocks. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -313,8 +313,8 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
 }
 
 /* Moves the blocks of one size and one queue from all transfer bins (for blocks that threads hand
- * over) to the pool's bin for these.  Moves the blocks of the calling thread's own transfer bin
- * last, so that they lie on top.  Returns TRUE if there were any. */
+ * over) to the pool's bin for this size and queue.  Moves the blocks of the calling thread's own
+ * transfer bin last, so that they lie on top.  Returns TRUE if there were any such blocks. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {

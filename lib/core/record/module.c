@@ -18,7 +18,7 @@ typedef struct
 {
   gsize address;       /* the code address to find */
   TarnModule *module;  /* the result, which the search fills in */
-  const guint8 *bytes; /* the build-id; NULL: there is none */
+  const guint8 *bytes; /* the build-id; NULL if none was found */
   gsize n_bytes;
 } Search;
 
@@ -79,8 +79,9 @@ read_notes (Search *search, const struct dl_phdr_info *info)
     }
 }
 
-/* Gets the path of the program's file.  The loader does not know this path, so reads a link in
- * /proc.  Linux appends " (deleted)" to the link's target if the file was replaced meanwhile. */
+/* Gets the path of the program's file.  The loader does not know this path, so this function reads
+ * a link in /proc.  If the file was replaced meanwhile, Linux appends " (deleted)" to the link's
+ * target. */
 static void
 get_program_path (gchar path[TARN_MODULE_PATH_BYTES])
 {

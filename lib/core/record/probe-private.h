@@ -4,11 +4,11 @@
  * Static probes (USDT), for perf, bpftrace and gdb (doc/guide/probes.md).  A probe is a nop
  * instruction.  A note in the library's file says where the instruction is, and where the probe's
  * arguments are.  Most probes belong to an event of recordings (TARN_EVENT ()) and have the event's
- * name, but they fire whether events are recorded or not.
+ * name, but they fire even while no events are recorded.
  *
  * A function computes a probe's arguments even if no tool uses the probe.  So the arguments are
- * values that the function has in registers or memory anyway, or can compute in a few instructions;
- * those of TARN_PROBE_HIT () are only values that the function has anyway.
+ * values that the function has in registers or memory anyway, or can compute in a few instructions.
+ * The arguments of TARN_PROBE_HIT () are only values that the function has anyway.
  *
  * configure sets TARN_PROBES:
  *

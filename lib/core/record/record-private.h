@@ -36,9 +36,9 @@
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
 
 /* The set of reasons (bits of TarnFollowReason) for which pools trace blocks.  A pool that traces
- * blocks stores with each block which request got it.  0: pools do not trace blocks.  While pools
- * trace blocks, they serve each request and free in a read section with a full fence, so that the
- * thread sees the current value of this variable. */
+ * blocks stores with each block which request got it.  If the set is 0, pools do not trace blocks.
+ * While pools trace blocks, a thread serves each request and each free in a read section with a
+ * full fence, so that this thread sees the current value of this variable. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
 typedef enum
@@ -92,8 +92,8 @@ gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options
 gboolean _tarn_record_stop (GError **error);
 void _tarn_record_get_stats (TarnRecordStats *stats);
 
-/* Sets a function that is called just before a recording ends, by _tarn_record_stop () or when the
- * process exits. */
+/* Sets a function that _tarn_record_stop () calls just before it ends a recording.  When the
+ * process exits, Tarn calls _tarn_record_stop () for an active recording. */
 void _tarn_record_set_last_words (void (*func) (void));
 
 /* environment.c */
@@ -168,7 +168,7 @@ _tarn_record_get_code (const GError *error)
   while (0)
 
 /* tag.c */
-guint32 _tarn_tag_get_current (void); /* the calling thread's tag; 0: none */
+guint32 _tarn_tag_get_current (void); /* the calling thread's tag; 0 if it has none */
 const gchar *_tarn_tag_get_text (guint32 tag);
 gchar *_tarn_tag_quote (guint32 tag);
 guint32 _tarn_tags_get_n (void);
@@ -181,7 +181,7 @@ guint32 _tarn_stack_take (void);
 /* Sets the depth of stacks: the most frames in a stored stack.  The depth is 0 at first.  While a
  * recording is active, its own depth is used if that is larger. */
 void _tarn_stack_set_depth (guint depth);
-/* Raises the depth of stacks, which _tarn_stack_set_depth () has set, to @depth if it is less. */
+/* Raises the depth of stacks to @depth if _tarn_stack_set_depth () has set a lower one. */
 void _tarn_stack_need_depth (guint depth);
 /* Returns the array of a stack's return addresses, with the innermost function's first.  The array
  * is valid until the process ends. */
@@ -195,8 +195,8 @@ const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 typedef struct
 {
   guint64 load_address;
-  gchar path[TARN_MODULE_PATH_BYTES]; /* "": the path is not known */
-  gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "": the file has no build-id */
+  gchar path[TARN_MODULE_PATH_BYTES]; /* "" if the path is not known */
+  gchar build_id[2 * 64 + 1];         /* hexadecimal digits; "" if the file has no build-id */
 } TarnModule;
 
 /* Finds the file that contains the call instruction just before @return_address.  Takes some

@@ -36,14 +36,17 @@ TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
  * spare, in the list full, in a stream, or being written to the file by the recorder's thread. */
 static struct
 {
-  /* start: the time at which the recording began.  Both fields are atomic, because a thread may
-   * read them while one recording ends and another begins. */
+  /* start: the time at which the recording began.  stack_depth: the most frames of a recorded call
+   * stack.  Both fields are atomic, because a thread may read them while one recording ends and
+   * another begins. */
   guint64 start TARN_WHOLE;
   guint stack_depth;
 
-  gint file; /* -1: none; a child of fork () closes the file, and reads this without the lock */
+  /* The file's descriptor; -1 if no file is open.  To close the file, a child of fork () reads this
+   * field without the lock. */
+  gint file;
   gchar *path;
-  GThread *thread; /* the recorder's thread; NULL: no recording is active */
+  GThread *thread; /* the recorder's thread; NULL if no recording is active */
 
   gsize n_buffers, max_buffers;
   TarnRecordBuffer *spare;            /* empty buffers */
@@ -52,7 +55,7 @@ static struct
   guint n_streams;
   gboolean is_ending;
 
-  /* The errno value of the write that failed; 0: no write has failed.  Only the recorder's thread
+  /* The errno value of the write that failed; 0 if no write has failed.  Only the recorder's thread
    * uses this field while it runs. */
   gint failure;
 
@@ -185,7 +188,7 @@ write_packet (guint32 stream, guint32 flags, guint64 time, gpointer bytes, gsize
   return TRUE;
 }
 
-/* Writes those complete events of a buffer to the file that are not in the file yet. */
+/* Writes to the file the complete events in a recording buffer that are not in the file yet. */
 static void
 write_buffer (TarnRecordBuffer *buffer)
 {
@@ -232,8 +235,8 @@ await_work (void)
   return recorder.is_ending;
 }
 
-/* Takes the list of full buffers from the recorder and returns it.  Adds the buffers that threads
- * are still filling to @unfinished.  The caller writes the full buffers to the file first, because
+/* Takes the list of full buffers from the recorder and returns it.  Adds to @unfinished the buffers
+ * that threads are still filling.  The caller writes the full buffers to the file first, because
  * their events are older. */
 static TarnRecordBuffer *
 take_work (GPtrArray *unfinished)
@@ -317,9 +320,10 @@ lock_file (gint file)
   return flock (file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-/* Unlocks and closes the file.  Returns FALSE with errno set if it could not be closed.  A child
- * that is forked meanwhile may keep the file open, but not locked, and it closes no other file that
- * gets the same number. */
+/* Unlocks and closes the file.  Returns FALSE with errno set if it could not be closed.  If another
+ * thread calls fork () meanwhile, the child may keep the file open, but the file is unlocked.
+ * Clears recorder.file before the close, so that such a child does not close another file that gets
+ * the same number. */
 static gboolean
 close_file (void)
 {
@@ -399,14 +403,14 @@ stop_at_exit (void)
 
 /* Closes the file in a child of fork ().  The file stays locked as long as the parent or the child
  * has it open.  If the child did not close it, other processes could not record to the file even
- * after the parent has ended.  Looks at the file, not at the thread, because the parent may be just
- * about to begin a recording. */
+ * after the parent has ended.  Checks recorder.file, not recorder.thread: while the parent begins a
+ * recording, the file is open before there is a thread. */
 static void
 close_in_child (void)
 {
   if (recorder.file >= 0)
     close (recorder.file);
-  recorder.file = -1; /* a child of this child does not close another file that has the number */
+  recorder.file = -1; /* so a child of this child does not close another file with this number */
 }
 
 static void

@@ -15,8 +15,7 @@
 #endif
 
 /* MAX_DEPTH: the most frames of a stack.  Stacks whose first MAX_DEPTH frames are equal count as
- * the same stack.  MAX_STACKS: the most different stacks that are stored; when there are so many,
- * new ones are not stored. */
+ * the same stack.  MAX_STACKS: the most different stacks that are stored. */
 #define MAX_DEPTH 64
 #define MAX_STACKS (1U << 16)
 
@@ -59,7 +58,7 @@ equal_stacks (gconstpointer a, gconstpointer b)
          && memcmp (left->frames, right->frames, left->n_frames * sizeof (gpointer)) == 0;
 }
 
-/* Gets the number of a stack; 0: there are too many. */
+/* Gets the number of a stack, or 0 if there are too many stacks. */
 static guint32
 intern (const Stack *stack)
 {
@@ -147,7 +146,7 @@ _tarn_stack_get_frames (guint32 stack, guint *n_frames)
   return known_stack != NULL ? known_stack->frames : NULL;
 }
 
-/* Adds a module with its build-id, unless it is in the file. */
+/* Adds an event for a module (a program or library file) to @bytes, unless the file has one. */
 static void
 add_module (GByteArray *bytes, const TarnModule *module)
 {
@@ -160,9 +159,9 @@ add_module (GByteArray *bytes, const TarnModule *module)
   _tarn_bytes_add_text (bytes, module->build_id);
 }
 
-/* Adds an event for a code address to @bytes, unless the file has one.  The event has the program
- * or library file that contains the address, and the offset in this file.  Tools look up symbols
- * later. */
+/* Adds an event for a code address to @bytes, unless the recording has such an event.  The event
+ * contains the path of the program or library file with this code, and the code's offset in the
+ * file.  Tools look up symbols later. */
 static void
 add_frame (GByteArray *bytes, gpointer address)
 {
@@ -209,9 +208,10 @@ get_next (void)
   return stack;
 }
 
-/* Adds to @bytes the events for the stacks that are not in the recording's file yet.  @all: the
- * file is new, so adds all stacks.  Only the recorder's thread calls this function.  It does not
- * hold the mutex "lock" while it looks up modules, because the loader then takes its own locks. */
+/* Adds to @bytes the events for the stacks that are not in the recording's file yet.  If the file
+ * is new, @all is TRUE, and the function adds all stacks.  Only the recorder's thread calls this
+ * function.  It does not hold the mutex "lock" while it looks up modules, because the loader then
+ * takes its own locks. */
 void
 _tarn_stacks_add_new (GByteArray *bytes, gboolean all)
 {

@@ -13,15 +13,15 @@
 
 /* A buffer of events, which the recorder's thread writes to the file.
  *
- * Invariants: written <= committed <= TARN_RECORD_BUFFER_BYTES.  In the array bytes, only the
- * thread that the stream belongs to writes at offsets from committed on.  Only the recorder's
- * thread reads at offsets below committed. */
+ * Invariants: written <= committed <= TARN_RECORD_BUFFER_BYTES.  Only the thread that owns the
+ * stream writes to the array bytes, at offsets from committed on.  Only the recorder's thread reads
+ * the array, at offsets below committed. */
 typedef struct _TarnRecordBuffer TarnRecordBuffer;
 struct _TarnRecordBuffer
 {
   TarnRecordBuffer *next; /* the next buffer in the list of full buffers or of empty buffers */
   guint32 stream;         /* the number of the stream */
-  /* The time when the first event was written to it, in nanoseconds since the recording began. */
+  /* The time when the buffer got its first event, in nanoseconds since the recording began. */
   guint64 time;
   gsize committed; /* atomic: number of bytes of complete events */
   /* The number of bytes that are in the file.  Only the recorder's thread uses this field. */
@@ -40,12 +40,12 @@ struct _TarnStream
 {
   TarnStream *next; /* constant: the next stream in the list of all streams */
   guint32 number;   /* constant; streams count from 1 */
-  /* The buffer that the thread fills; NULL: none.  A thread changes this field only while it holds
-   * the lock of recorder.c. */
+  /* The buffer that the thread fills; NULL if there is none.  A thread changes this field only
+   * while it holds the lock of recorder.c. */
   TarnRecordBuffer *buffer;
 
-  /* The latest values in the buffer; 0: none yet.  An event stores the difference from such a
-   * value, or stores the value only if it has changed. */
+  /* The latest values in the buffer; 0 if there is none yet.  An event stores the difference from
+   * such a value, or stores the value only if it has changed. */
   guint64 time;
   guint64 block, address, queue, object, thread;
   guint32 tag;
@@ -59,8 +59,9 @@ struct _TarnStream
 
 /* Makes a stream, and adds it to the list of all streams. */
 TarnStream *_tarn_recorder_add_stream (void);
-/* Passes the full buffer of a stream to the recorder's thread, and gives the stream an empty
- * buffer.  @full: NULL if the stream has no buffer.  Returns the empty buffer, or NULL. */
+/* Passes @full, the full buffer of a stream, to the recorder's thread, and gives the stream an
+ * empty buffer.  @full is NULL if the stream has no buffer.  Returns the empty buffer, or NULL if
+ * there is none. */
 TarnRecordBuffer *_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full);
 /* Returns the time when the recording began, on the clock of _tarn_record_get_time (). */
 guint64 _tarn_recorder_get_start (void);

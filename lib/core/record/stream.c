@@ -61,9 +61,9 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PART] = "aa",
 };
 
-/* The stream of events that all threads without a TarnThread struct share, and its lock.  A thread
- * has no TarnThread before it first calls a function of Tarn that registers the thread, and while
- * the thread is ending. */
+/* The stream of events that all threads without a TarnThread struct share, and the lock of this
+ * stream.  A thread has no TarnThread before it first calls a function of Tarn that registers the
+ * thread, and while the thread is ending. */
 static TarnMutex others_lock = TARN_MUTEX_INIT;
 static TarnStream *others;
 
@@ -245,14 +245,14 @@ commit (TarnStream *stream, const guchar *next)
 /* An event that is being written. */
 typedef struct
 {
-  /* The calling thread, which is in a read section of the recorder.  NULL: it holds others_lock
-   * instead, the lock of the shared stream. */
+  /* The calling thread, if it is in a read section of the recorder.  NULL if the thread instead
+   * holds others_lock, the lock of the stream that several threads share. */
   TarnThread *visitor;
   TarnStream *stream;
   guint64 thread; /* the calling thread's number in the system */
   guint64 now;    /* the event's time, as _tarn_record_get_time () counts */
   guint64 time;   /* the event's time since the recording began, in nanoseconds */
-  guchar *next;   /* the place for the event's next byte; NULL: there is no room */
+  guchar *next;   /* the place for the event's next byte; NULL if there is no room */
 } Writer;
 
 static gboolean
@@ -273,7 +273,7 @@ enter_others (Writer *self)
 }
 
 /* Begins a read section of the recorder, and finds the stream of the calling thread.  Returns FALSE
- * if no recording is active; otherwise the caller calls leave () later. */
+ * if no recording is active.  If this function returns TRUE, the caller calls leave () later. */
 static inline gboolean
 enter (Writer *self)
 {
@@ -324,8 +324,9 @@ is_step (TarnTraceKind kind)
     }
 }
 
-/* Stores the time of an event in microseconds as the time of the thread's latest step, a recorded
- * call by the program.  A replay of the recording computes the same time from the event. */
+/* Sets the time of the thread's latest step (a recorded call by the program) to the time of an
+ * event, in microseconds.  Computes the time only from numbers that are in the recording's file, so
+ * a replay of the recording gets the same time. */
 static inline void
 note_step (const Writer *writer)
 {
@@ -369,7 +370,7 @@ begin (Writer *self, gsize size)
 }
 
 /* Makes @object the stream's current object, to which the following events in the stream belong.
- * Writes an event for this if the current object was another one. */
+ * If the current object was another one, writes an event that sets it. */
 static inline void
 use (Writer *self, guint64 object)
 {
@@ -399,8 +400,8 @@ put_event (Writer *self, TarnTraceKind kind, const guint64 *numbers)
   self->next = next;
 }
 
-/* Records an event of an allocator, pool or heap.  @object: its number.  @numbers: the numbers of
- * the event, as many as an event of this kind has. */
+/* Records an event of an allocator, pool or heap.  @object is the number of the allocator, pool or
+ * heap.  @numbers are the numbers of the event, as many as an event of this kind has. */
 void
 _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
 {

@@ -71,8 +71,8 @@ _tarn_tag_quote (guint32 tag)
   return text != NULL ? _tarn_shorten (text) : NULL;
 }
 
-/* Adds to @bytes the events for the tags that are not in the recording's file yet.  @all: the file
- * is new, so adds all tags. */
+/* Adds to @bytes the events for the tags that are not in the recording's file yet.  If the file is
+ * new, @all is TRUE, and the function adds all tags. */
 void
 _tarn_tags_add_new (GByteArray *bytes, gboolean all)
 {

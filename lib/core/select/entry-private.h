@@ -1,20 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The entries of a selection, a text that chooses devices, such as 0:0,1;intel:i5.  This selection
- * has two entries.  An entry consists of the name of a platform, and usually names of devices.
- * entry.c reads entries in two syntaxes. */
+ * The entries of a selection.  A selection is a text that chooses devices.  For example, the
+ * selection 0:0,1;intel:i5 has two entries.  An entry consists of the name of a platform, and
+ * usually names of devices. entry.c reads entries in two syntaxes. */
 
 #ifndef TARN_ENTRY_PRIVATE_H
 #define TARN_ENTRY_PRIVATE_H
 
 #include <tarn/selection.h>
 
-/* The name of a platform or device in an entry, without the quotation marks around it. */
+/* The name of a platform or device in an entry of a selection.  Quotation marks around the name are
+ * removed. */
 typedef struct
 {
   gchar *text;
-  gboolean is_quoted; /* TRUE: the name had quotation marks, so "0" or "*" is a plain text */
+  /* TRUE if the name had quotation marks.  Then "0" is no index, and "*" does not mean all
+   * devices. */
+  gboolean is_quoted;
 } TarnSelectionName;
 
 /* An entry of a selection: the name of a platform, and names of devices.
@@ -28,7 +31,7 @@ typedef struct
 {
   gchar *text; /* the whole entry as it was written, for messages */
   TarnSelectionName platform;
-  GArray *devices; /* of TarnSelectionName; NULL: all devices of the platform */
+  GArray *devices; /* of TarnSelectionName; NULL if the entry chooses all devices */
 } TarnSelectionEntry;
 
 #define TARN_SELECTION_ENTRY_INIT                                                                  \

@@ -90,8 +90,9 @@ split (const gchar *text, const gchar *separator)
   return text[0] != '\0' ? g_strsplit (text, separator, -1) : g_strdupv ((GStrv) empty);
 }
 
-/* Reads an entry of a selection as PyOpenCL does.  A name may be empty: it then matches the first
- * platform or device, because every name contains the empty text. */
+/* Reads an entry of a selection in PyOpenCL's syntax.  The name in the entry may be empty.  An
+ * empty name matches the first platform or device, because the name of each platform or device
+ * contains the empty text. */
 static gboolean
 parse_pyopencl (const Reader *reader, const gchar *text, TarnSelectionEntry *entry, GError **error)
 {
@@ -213,9 +214,10 @@ parse_strict (const Reader *reader, const gchar *text, TarnSelectionEntry *entry
          && (separator == NULL || parse_strict_devices (reader, separator + 1, entry, error));
 }
 
-/* Splits a selection at its semicolons.  Returns the texts of the entries.  In the strict syntax, a
- * semicolon between quotation marks belongs to a name; if the number of quotation marks is odd,
- * returns NULL with an error.  In PyOpenCL's syntax, quotation marks have no special meaning. */
+/* Splits a selection at its semicolons.  Returns the texts of the entries.  In PyOpenCL's syntax,
+ * quotation marks have no special meaning.  In the strict syntax, a semicolon between quotation
+ * marks belongs to a name.  If the number of quotation marks is odd in this syntax, returns NULL
+ * with an error. */
 GPtrArray *
 _tarn_selection_split (const gchar *selection, TarnSelectionSyntax syntax, GError **error)
 {

@@ -10,8 +10,9 @@
 
 #include "common/struct-private.h"
 
-/* An array in local memory, in C order. shape has the number of elements along each axis.
- * stored_shape is the same, but includes the padding after each row, plane and so on. */
+/* An array in local memory, in C order.  The array @shape has the number of elements along each
+ * axis.  The array @stored_shape has these numbers with padding: it also counts unused elements at
+ * the end of each row, plane and so on. */
 typedef struct
 {
   gsize item_size;
@@ -20,18 +21,25 @@ typedef struct
   const gsize *stored_shape;
 } Array;
 
+/* A bank conflict: several work items access different elements of the array in the same bank at
+ * the same time. */
 typedef struct
 {
+  /* The number of work items that access the bank at the same time; 1 if there is no conflict. */
   guint multiplicity;
-  gint axis; /* counted from the right, from 0 on; -1: no conflict */
-  gint bank;
-  gchar *text; /* owned */
+  /* The axis of the array along which successive work items access successive elements.  The
+   * rightmost axis is 0, the axis to its left is 1, and so on.  -1 if there is no conflict. */
+  gint axis;
+  gint bank; /* the index of the bank; -1 if there is no conflict */
+  /* A description of the conflict, owned by this struct; NULL if there is no conflict. */
+  gchar *text;
 } Conflict;
 
-/* Finds the element of an array that a work item accesses.  The work items' numbers count along
- * @axis first, and then along the axes to the left of @axis.  The elements have index 0 along the
- * other axes.  Stores the element's offset in bytes in *offset.  If @place is not NULL, stores the
- * element's index along each axis there.  Returns FALSE if the array has no element for it. */
+/* Finds the element of an array that a work item accesses.  Successive work items access successive
+ * elements along @axis.  After the last element along @axis, they continue with the next index
+ * along the axis to the left of it, and so on.  The index along all axes to the right of @axis is
+ * 0.  Stores the element's offset in bytes in *offset.  If @place is not NULL, stores the element's
+ * index along each axis there.  Returns FALSE if the array has no element for this work item. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {
@@ -69,8 +77,9 @@ find_bank (const TarnLocalMemory *memory, const Array *array, guint axis, guint 
   return TRUE;
 }
 
-/* Returns a text that describes a bank conflict.  The text has the indices of the element for each
- * work item that accesses the bank, such as "w.item 1 -> [1, 0]".  The caller frees the text. */
+/* Returns a text that describes a bank conflict.  The text lists each work item that accesses the
+ * bank, and the indices of the element that the work item accesses, such as "w.item 1 -> [1, 0]".
+ * The caller frees the text. */
 static gchar *
 write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
                    guint multiplicity)
@@ -98,9 +107,10 @@ write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* Replaces @worst, the worst bank conflict so far, by the conflict in @bank if more work items
- * access this bank (@multiplicity is their number).  If as many work items access it, keeps the
- * conflict whose text is greater by strcmp (). */
+/* Updates @worst, the worst bank conflict found so far.  If more work items access @bank
+ * (@multiplicity is their number) than the bank of @worst, replaces @worst by the conflict in
+ * @bank.  If equally many work items access the two banks, keeps the conflict whose text is greater
+ * by strcmp (). */
 static void
 consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
                    guint bank, guint multiplicity)
@@ -116,8 +126,9 @@ consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *
   *worst = (Conflict){ multiplicity, (gint) axis, (gint) bank, g_steal_pointer (&text) };
 }
 
-/* Finds the worst bank conflict among work items whose numbers count along @axis first (see
- * find_element ()).  Stores it in @worst if it is worse than the conflict in @worst. */
+/* Finds the worst bank conflict for work items that access successive elements along @axis (see
+ * find_element ()).  Stores this conflict in @worst if it is worse than the conflict that @worst
+ * has. */
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {

@@ -16,7 +16,8 @@
 #define OPENCL "opencl"
 
 static GSList cuda = { (gpointer) "cuda", NULL };
-/* Atomic: a list of strings.  A new kind becomes the head of the list.  None is ever removed. */
+/* Atomic: the list of kinds, which are strings.  A new kind becomes the head of the list.  No kind
+ * is ever removed. */
 static GSList *kinds = &cuda;
 
 gboolean
@@ -40,9 +41,10 @@ _tarn_selection_is_kind (const gchar *name)
   return FALSE;
 }
 
-/* Returns TRUE if a name differs from a kind by one character, which is missing, added or another
- * one, or by two neighbours that have changed places.  Ignores case.  Returns FALSE for kinds of
- * one or two letters, because names of platforms may easily be similar to these. */
+/* Returns TRUE if a name is nearly equal to a kind: one character is missing, added or different,
+ * or two neighbouring characters have changed places.  Ignores case.  Returns FALSE for kinds of
+ * one or two letters, because many names of platforms would be nearly equal to such a short
+ * kind. */
 gboolean
 _tarn_selection_is_almost (const gchar *kind, const gchar *name)
 {
@@ -63,7 +65,8 @@ _tarn_selection_is_almost (const gchar *kind, const gchar *name)
   return n_a <= 1 && n_b <= 1 && n_a + n_b > 0;
 }
 
-/* Returns a known kind from which a name differs as _tarn_selection_is_almost () says, or NULL. */
+/* Returns a kind in the list to which a name is nearly equal, as _tarn_selection_is_almost () says.
+ * Returns NULL if the list has no such kind. */
 const gchar *
 _tarn_selection_find_almost (const gchar *name)
 {

@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The kinds of platforms ("opencl", "cuda" and others). Selections, texts that choose devices, may
- * name them. */
+ * The kinds of platforms ("opencl", "cuda" and others). A selection, a text that chooses devices,
+ * may name a kind. */
 
 #ifndef TARN_SELECTION_PRIVATE_H
 #define TARN_SELECTION_PRIVATE_H
 
 #include <tarn/selection.h>
 
-/* Returns TRUE if a platform is of the kind @kind. Ignores the case of letters. If a platform's
- * kind is NULL, it is an OpenCL platform. */
+/* Returns TRUE if a platform is of the kind @kind. Ignores the case of letters. A platform whose
+ * kind is NULL counts as an OpenCL platform. */
 gboolean _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind);
 gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
 
@@ -18,7 +18,7 @@ gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
  * kinds. Returns FALSE for "opencl". Ignores the case of letters. */
 gboolean _tarn_selection_is_kind (const gchar *name);
 
-/* Find kinds that a name may mean, although it is misspelt. */
+/* These functions check if a name misspells a kind, and find this kind. */
 gboolean _tarn_selection_is_almost (const gchar *kind, const gchar *name);
 const gchar *_tarn_selection_find_almost (const gchar *name);
 

@@ -18,7 +18,8 @@
  * matches the choice with this index in an array of choices. */
 typedef struct
 {
-  /* Indices into the caller's arrays.  For a platform, the index of the device is 0. */
+  /* The index of the platform and the index of the device, in the caller's arrays.  If the choice
+   * is a platform, the index of the device is 0. */
   TarnSelectionItem item;
   const gchar *name, *vendor, *uuid, *pci;
 } Choice;
@@ -37,8 +38,9 @@ typedef struct
 #define MAX_LISTED 10 /* the most choices that a message lists */
 
 /* Lists platforms or devices for an error message, such as "platforms: 0 = 'Portable Computing
- * Language', 1 = 'rusticl'".  @has_places: the list has their numbers; FALSE for devices of several
- * platforms, because a number in a selection counts the devices of one platform. */
+ * Language', 1 = 'rusticl'".  @has_places: TRUE if the list shows their indices.  It is FALSE for a
+ * list of devices of several platforms, because an index in a selection counts the devices of one
+ * platform. */
 static gchar *
 describe (const gchar *title, const GArray *choices, gboolean has_places)
 {
@@ -193,8 +195,9 @@ is_star (const Resolver *resolver, const TarnSelectionName *name)
          && strcmp (name->text, "*") == 0;
 }
 
-/* Appends to @found the index for a name that is a number.  A negative number counts from the end:
- * -1 is the last choice.  Returns FALSE if there is no choice with this index. */
+/* Appends to @found the index of the choice (a platform or device) that a selection names by
+ * @number.  A negative number counts from the end: -1 is the last choice.  Returns FALSE if there
+ * is no such choice. */
 static gboolean
 find_place (const GArray *choices, gint number, GArray *found)
 {
@@ -248,13 +251,14 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
   return FALSE;
 }
 
-/* Functions that make arrays of the platforms or devices which a name may match.  A selection names
- * an OpenCL platform by its index among OpenCL platforms, or by a part of its name.  It names other
- * platforms, such as "cuda", by their kind; all platforms of a kind count as one platform. */
+/* The next functions make arrays of the platforms or devices that a name in a selection may match.
+ * A name stands for an OpenCL platform if it is the index of this platform among OpenCL platforms,
+ * or a part of the platform's name.  A name stands for other platforms if it is their kind, such as
+ * "cuda".  All platforms of a kind count as one platform. */
 
-/* Returns TRUE if a name in a selection is a kind of platforms, such as "cuda", but not "opencl".
- * The kind must be in the list of kinds (selection-kinds.c), or the kind of one of the caller's
- * platforms. */
+/* Returns TRUE if a name in a selection is a kind of platforms, such as "cuda".  Returns FALSE for
+ * "opencl".  The kind must be in the list of kinds (selection-kinds.c), or the kind of one of the
+ * caller's platforms. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
@@ -267,8 +271,8 @@ names_kind (const Resolver *resolver, const TarnSelectionName *name)
   return _tarn_selection_is_kind (name->text);
 }
 
-/* Returns the kind of platforms that a name seems to misspell, or NULL.  None of the caller's
- * platforms is OpenCL's. */
+/* Returns the kind of platforms that a name seems to misspell, or NULL.  Call this only if no
+ * platform of the caller is an OpenCL platform. */
 static const gchar *
 find_misspelt (const Resolver *resolver, const TarnSelectionName *name)
 {
@@ -282,9 +286,11 @@ find_misspelt (const Resolver *resolver, const TarnSelectionName *name)
   return _tarn_selection_find_almost (name->text);
 }
 
-/* Passes over an entry for another backend, because the caller has no platform of the entry's kind.
- * A name that is no kind may be that of an OpenCL platform, which only a caller with OpenCL's
- * platforms can tell.  Fails if it rather seems to be a misspelt kind. */
+/* Skips an entry of a selection, because the caller has no platform that the entry may name.  @name
+ * is the name of the entry's platform.  If @is_kind is TRUE, the name is a kind, such as "cuda",
+ * and the entry is for another backend.  If @is_kind is FALSE, the name may be that of an OpenCL
+ * platform, but the caller has no OpenCL platforms to compare.  In this case, fails if the name
+ * seems to be a misspelt kind. */
 static gboolean
 pass_over (const Resolver *resolver, const TarnSelectionName *name, gboolean is_kind,
            GError **error)
@@ -368,8 +374,9 @@ add_all (Resolver *resolver, const GArray *choices)
     g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
 }
 
-/* Adds to the result the first device of @platforms that each name matches.  Fails if a name
- * matches no device.  If @names is NULL, adds all devices of @platforms. */
+/* For each name, adds to the result the first device of @platforms that the name matches (all
+ * devices if the name is "*").  Fails if a name matches no device.  If @names is NULL, adds all
+ * devices of @platforms. */
 static gboolean
 resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
 {
@@ -393,8 +400,8 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   return TRUE;
 }
 
-/* Adds to the result all devices on all platforms that the names match.  A number matches the
- * device with this index on each platform.  Fails if a name matches no device. */
+/* For each name, adds to the result all devices of @platforms that the name matches.  A number
+ * matches the device with this index on each platform.  Fails if a name matches no device. */
 static gboolean
 resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
@@ -422,8 +429,8 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
   return TRUE;
 }
 
-/* Removes from @choices, an array of OpenCL platforms, all but the first platform that a name
- * matches.  Fails if the name matches none. */
+/* Finds the first platform of *choices, an array of OpenCL platforms, that a name matches.  Removes
+ * all other platforms from *choices.  Fails if the name matches no platform. */
 static gboolean
 resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArray **choices,
                   GError **error)
@@ -443,8 +450,8 @@ resolve_platform (const Resolver *resolver, const TarnSelectionName *name, GArra
   return TRUE;
 }
 
-/* Sets the error for a name uuid=BEGINNING that is ambiguous, because the UUIDs @one and @other
- * begin with @beginning. */
+/* Sets the error for a name uuid=BEGINNING that is ambiguous, because both @one and @other, the
+ * UUIDs of two devices, begin with @beginning. */
 static gboolean
 refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, GError **error)
 {
@@ -457,9 +464,10 @@ refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, 
   return FALSE;
 }
 
-/* Sets *uuid to the UUID that is equal to @beginning, or else to the UUID that begins with it, or
- * to NULL if no device has such a UUID.  Fails if several different UUIDs begin with @beginning.
- * One UUID may be in @choices several times, because several platforms may have the same device. */
+/* Finds the UUID that a name uuid=BEGINNING stands for.  If a UUID is equal to @beginning, sets
+ * *uuid to this UUID.  If none is equal, sets *uuid to the UUID that begins with @beginning; fails
+ * if several different UUIDs begin so, and sets *uuid to NULL if none does.  The same UUID may be
+ * in @choices several times, because several platforms may have the same device. */
 static gboolean
 find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
 {

@@ -13,7 +13,7 @@
 /* The characters that UUIDs and PCI addresses may have in a selection without quotation marks. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
-/* Returns TRUE if a name in a selection matches only one of @devices, the one at @index. */
+/* Returns TRUE if a name in a selection matches the device at @index, and no other of @devices. */
 static gboolean
 finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
 {
@@ -36,10 +36,10 @@ quote (const gchar *name)
   return g_strdup_printf ("\"%s\"", name);
 }
 
-/* Returns a text that names an OpenCL platform in a selection: the platform's name if it matches no
- * other OpenCL platform, or else the platform's index among the OpenCL platforms.  To find out if a
- * name matches other platforms, passes the platforms to finds_only () in place of devices, because
- * the same rules hold for both. */
+/* Returns a text that names an OpenCL platform in a selection.  If the platform's name matches no
+ * other OpenCL platform, the text is this name.  Otherwise the text is the platform's index among
+ * the OpenCL platforms.  The function passes the platforms to finds_only () as if they were
+ * devices, because a name matches platforms and devices by the same rules. */
 static gchar *
 name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
@@ -71,9 +71,9 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* Returns a text that names only the device at @index in a selection: the device's UUID, PCI
- * address or name, or else its index.  Does not use a UUID or PCI address that several devices
- * have; parts of one GPU may share them. */
+/* Returns a text that names only the device at @index in a selection.  The text is the first of
+ * these that no other device has: the UUID, the PCI address, the name, the index.  (Parts of one
+ * GPU may have the same UUID and the same PCI address.) */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
 {
@@ -89,8 +89,8 @@ name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
   return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
 }
 
-/* Returns a selector such as cuda:uuid=... for a device.  It consists of the kind of the device's
- * platform, and a name that matches no other device on the platforms of this kind. */
+/* Returns a selector such as cuda:uuid=... for a device.  The selector consists of the kind of the
+ * device's platform, and a name that matches no other device on the platforms of this kind. */
 static gchar *
 name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
                      TarnSelectionItem item)

@@ -67,7 +67,7 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
  * the thread. */
 static struct
 {
-  gint number; /* the signal; 0: none */
+  gint number; /* the signal; 0 if there is none */
   gchar *pattern;
   GThread *thread;
   gboolean is_ending; /* atomic */
@@ -114,7 +114,8 @@ run (gpointer data)
   return NULL;
 }
 
-/* Returns TRUE if a signal has no handler, or only the library's.  Otherwise sets an error. */
+/* Returns TRUE if a signal has no handler, or if its handler is the library's.  Otherwise returns
+ * FALSE with an error. */
 static gboolean
 is_free (gint number, GError **error)
 {
@@ -134,9 +135,10 @@ is_free (gint number, GError **error)
   return FALSE;
 }
 
-/* Stops writing snapshots at a signal.  @next: the signal at which the library will write snapshots
- * instead; 0: none.  If @next is the same signal, its handler stays installed, because a signal
- * that arrives while there is no handler would end the process. */
+/* Ends the watch of the signal watch.number: the library no longer writes a snapshot when this
+ * signal arrives.  @next: the signal to watch instead, 0 if there is none.  If @next is the same
+ * signal, leaves its handler installed, because a signal that arrives while there is no handler
+ * would end the process. */
 static void
 end_watch (gint next)
 {
@@ -168,7 +170,7 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      /* end_watch () may have left the handler of the earlier watch. */
+      /* Remove the handler, which end_watch () leaves installed if the signal stays the same. */
       sigaction (number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
       return FALSE;
     }

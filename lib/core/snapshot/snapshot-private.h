@@ -15,8 +15,9 @@
 #include "allocator/allocator-private.h"
 
 /* Writes a snapshot to the file @path.  The snapshot contains @reason ("asked", "signal" or
- * "out-of-memory") and @message, the error of the failed request or NULL.  The caller holds neither
- * an allocator's lock nor the lock of the registry, the list of all allocators. */
+ * "out-of-memory") and @message, the error of the failed request (NULL if no request failed).  The
+ * caller holds neither an allocator's lock nor the lock of the registry, the list of all
+ * allocators. */
 gboolean _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *message,
                                GError **error);
 
@@ -24,9 +25,9 @@ gboolean _tarn_snapshot_write (const gchar *path, const gchar *reason, const gch
  * once a second.  @message: the error of the failed request.  The caller holds no lock. */
 void _tarn_snapshot_note_out_of_memory (const gchar *message);
 
-/* Adds to an error's message which tags have the most bytes of a pool's blocks in use.  The program
- * tags blocks with tarn_tag_push ().  Does nothing if no block has a tag.  The caller does not hold
- * the pool's lock. */
+/* Adds to an error's message the tags whose blocks in use have the most bytes of a pool.  A tag is
+ * a text that the program gives its blocks with tarn_tag_push ().  Does nothing if no block has a
+ * tag.  The caller does not hold the pool's lock. */
 void _tarn_holders_append (TarnAllocator *pool, GError *error);
 
 #endif

@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Writes a snapshot, a description of all allocators and their blocks at one moment, to a file.
+ *
  * Copies the state of all allocators while they are locked, and makes the text from the copy after
- * they are unlocked, because making the text takes far longer than copying.  It also takes a lock
- * of the dynamic loader, to find the files of stack frames.  A thread that holds the loader's lock
- * may wait for an allocator's lock, so making the text while allocators are locked could
- * deadlock. */
+ * they are unlocked.  There are two reasons.  Making the text takes far longer than copying.  And
+ * making the text takes a lock of the dynamic loader, to find the files of stack frames.  A thread
+ * that holds the loader's lock may wait for an allocator's lock, so making the text while
+ * allocators are locked could deadlock. */
 
 #define _GNU_SOURCE 1 /* program_invocation_short_name */
 
@@ -33,7 +34,7 @@ typedef struct
   guint64 address;
   gsize size; /* as requested; 0 for a cached block */
   gsize alloc_size;
-  guint64 queue; /* the handle of a queue that has used the block; 0: none */
+  guint64 queue; /* the handle of a queue that has used the block; 0 if there is none */
   TarnOrigin origin;
   gboolean is_active;
 } ToldBlock;
@@ -42,19 +43,19 @@ typedef struct
 {
   guint64 start;
   gsize size;
-  guint64 queue; /* for a piece: the handle of its queue; 0: none */
+  guint64 queue; /* for a piece: the handle of its queue; 0 if there is none */
   /* For an extent (a range of a heap's memory that serves a request): the address or handle that
-   * the program sees; 0: the same as start. */
+   * the program sees, 0 if that is the same as start. */
   guint64 part;
 } ToldStretch;
 
 typedef struct
 {
-  guint64 id, upstream; /* ids of the allocator and of its upstream; 0: none */
+  guint64 id, upstream; /* upstream: the id of the upstream allocator; 0 if there is none */
   TarnTraceClass class;
   gchar *name;      /* nullable */
   GArray *options;  /* guint64: each property, then its value */
-  GArray *counters; /* the same for counters; NULL: the allocator has none */
+  GArray *counters; /* guint64: each counter, then its value; NULL if there are none */
   GArray *blocks;   /* ToldBlock */
   GArray *pieces;   /* ToldStretch */
   GArray *extents;  /* of ToldStretch: extents in use */

@@ -57,7 +57,7 @@ tarn_trace_stop (GError **error)
 
   is_stopped = _tarn_record_stop (error);
   if (!_tarn_forked ()
-      && !_tarn_records ()) /* not in a child of fork (): its parent's threads may hold the locks */
+      && !_tarn_records ()) /* not in a child of fork (): the parent's threads may hold the locks */
     follow (FALSE);
   return is_stopped;
 }

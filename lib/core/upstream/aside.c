@@ -12,7 +12,8 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of blocks set aside that one free or one request checks. */
+/* The number of blocks set aside (the program has freed them, but still has references to their
+ * memory) that one free or one request checks. */
 #define ASKED_AT_A_TIME 2
 
 gboolean
@@ -56,8 +57,9 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Removes the next block to check from the blocks that were set aside, and returns it.  Returns
- * NULL if there is none. */
+/* Removes a block from the blocks set aside, to whose memory the program still had references when
+ * it freed them.  Returns the block, so that the caller can check it.  Returns NULL if no block is
+ * set aside. */
 static TarnBlock *
 take (TarnPool *pool)
 {
@@ -75,7 +77,7 @@ take (TarnPool *pool)
   return block;
 }
 
-/* Sets the state of a block that was set aside to active, so that the caller can free the block. */
+/* Changes the state of a block set aside from "ending" to "active", so the caller can free it. */
 static void
 end (TarnPool *pool, TarnBlock *block)
 {

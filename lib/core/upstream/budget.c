@@ -11,7 +11,8 @@
 #include "pool/pool-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds two numbers of bytes. Returns G_MAXUINT64, which means unknown, if one is unknown. */
+/* Adds two numbers of bytes. Returns G_MAXUINT64, which means unknown, if one of the numbers is
+ * unknown. */
 static guint64
 add (guint64 left, guint64 right)
 {

@@ -12,10 +12,9 @@
 #include "snapshot/snapshot-private.h"
 #include "upstream/upstream-private.h"
 
-/* Charges bytes to a pool if they fit within its limit.  Frees cached blocks to make room.  On
- * failure, returns FALSE with an error, and sets *is_limited to TRUE if the bytes would exceed the
- * pool's limit.  *is_limited is FALSE if the pool has no limit, but a gsize cannot count all its
- * bytes. */
+/* Charges bytes to a pool if they fit within its limit.  Frees cached blocks to make room.  Returns
+ * FALSE with an error in two cases.  If the bytes would exceed the pool's limit, *is_limited is
+ * TRUE.  If the pool has no limit, but a gsize cannot count all its bytes, *is_limited is FALSE. */
 static gboolean
 try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
 {
@@ -37,10 +36,10 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Adds to @error, the error of a charge that would exceed the limit, which tags have the most bytes
- * of the pool.  (A tag is the program's name for requests.)  Writes a snapshot if
- * TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because they have no tags
- * then. */
+/* Adds to @error a list of the tags that have the most bytes of the pool.  (A tag is the program's
+ * name for requests.)  @error: the error of a charge that would exceed the limit.  Also writes a
+ * snapshot if TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because they
+ * have no tags then. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

@@ -4,7 +4,7 @@
  * Returns memory to the upstream allocator.  A thread takes blocks out of the free lists and
  * announces, in the same critical section, that it returns them.  Then it returns them without the
  * lock, and does not wait for other threads meanwhile.  A request that is out of memory waits for
- * such threads.  So it also gets memory that is in no free list because it is on its way to
+ * such threads.  So the request also gets memory that is in no free list, but on its way to
  * upstream. */
 
 #include "base/fork-private.h"
@@ -14,9 +14,10 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns the number of finished calls that have returned memory of the pool, plus that number for
- * its reclaim group.  If it has changed, memory was returned meanwhile.  The caller holds the
- * pool's lock. */
+/* Returns a number that changes when a call returns memory to upstream, either of the pool or of
+ * another pool of its reclaim group.  The number is the sum of two counts: the finished calls that
+ * have returned memory of the pool, and those that have returned memory of any pool of the group.
+ * The caller holds the pool's lock. */
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
 {
@@ -50,9 +51,13 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Call this when blocks that could not be returned to upstream are cached again.  Makes requests
- * that have reserved these blocks' bytes check the limit again.  Until they do, the pool may have
- * more bytes than its limit.  The caller holds the pool's lock. */
+/* Makes some requests check the limit again: those that have reserved bytes of stuck blocks (blocks
+ * that could not be returned to upstream).  The caller has just cached the stuck blocks again.
+ * Until the requests check the limit, the pool may have more bytes than its limit.  The caller
+ * holds the pool's lock.  @@ lib/core/upstream/give-back.c: Returns the memory of a call's blocks
+ * to upstream.  A block that cannot be returned is stuck: moves it to the call's list of stuck
+ * blocks.  Returns the number of bytes of the stuck blocks.  Sets *error to the reason why the
+ * first of them is stuck. */
 static void
 note_stuck (TarnPool *pool)
 {
@@ -127,9 +132,9 @@ add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
   give_back->untold_bytes += block->alloc_size;
 }
 
-/* Returns the memory of a call's blocks to upstream.  Moves blocks that cannot be returned (stuck
- * blocks) to another list.  Returns the bytes of the stuck blocks, and sets *error to the reason
- * why the first of them is stuck. */
+/* Returns the memory of a call's blocks to upstream.  Moves blocks that cannot be returned to the
+ * call's list of stuck blocks.  Returns the number of bytes of the stuck blocks.  Sets *error to
+ * the reason why the first stuck block could not be returned. */
 static gsize
 give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, GError **error)
 {
@@ -164,13 +169,13 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
              pool->base.label, error->message, give_back->untold_bytes, number);
 }
 
-/* Returns blocks to upstream, which the caller has taken out of the free lists and announced by
- * _tarn_pool_begin_give_back ().  @is_wanted: a request needs the memory now, so the host waits for
- * commands that still use it.
+/* Returns to upstream the blocks that the caller has taken out of the free lists and announced by
+ * _tarn_pool_begin_give_back ().  @is_wanted: TRUE if a request needs the memory now; then the host
+ * waits for commands that still use the memory.
  *
- * Returns the number of bytes that could not be returned, because the driver cannot tell whether
- * commands still use them; the pool caches them again.  May free the pool, unless the caller has a
- * reference to it.  The caller does not hold the pool's lock. */
+ * If the driver cannot tell whether commands still use a block, the pool caches this block again.
+ * Returns the number of bytes of all such blocks.  If the pool's last reference was dropped, the
+ * function may free the pool.  The caller does not hold the pool's lock. */
 gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
@@ -226,9 +231,9 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 }
 
 /* Returns cached blocks to upstream, the largest first, until at most @keep_bytes are cached.  Then
- * makes upstream return memory that it does not use, until this memory and the cached blocks
- * together have at most @keep_bytes.  @stop_holding: the pool caches no more blocks from now on.
- * The caller does not hold the pool's lock. */
+ * makes upstream return its unused memory, until upstream's unused memory and the pool's cached
+ * blocks together have at most @keep_bytes.  @stop_holding: TRUE if the pool shall cache no more
+ * blocks from now on.  The caller does not hold the pool's lock. */
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {

@@ -13,8 +13,8 @@
  *     3. cached blocks, the largest first; the request then returns these blocks to upstream
  *
  * If all of these are not enough, the request reserves nothing.  Other threads may have
- * reservations for which upstream then has no memory, so the request waits until these reservations
- * end, and fails only then.
+ * reservations for which upstream then has no memory.  So the request waits until a reservation
+ * ends, and tries again.  It fails if the reservations that are left are too small.
  *
  * Each such wait ends, because of two rules (base/duty-private.h).  In one pool, a call that
  * returns memory waits for no other thread.  A thread with a reservation waits for no other
@@ -25,8 +25,8 @@
  * way as the pool's own bytes.
  *
  * If the program lowers the limit, the pool returns as many cached blocks as needed.  The blocks in
- * use may then exceed the limit.  A request that needs upstream fits within the limit only if all
- * bytes in use and its own bytes do. */
+ * use may then exceed the limit.  A request that needs upstream fits within the limit only if the
+ * bytes in use and the request's bytes together do not exceed the limit. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -41,10 +41,11 @@
 /* The bytes that a request takes in addition to bytes that were left within the limit. */
 typedef struct
 {
-  gboolean has_taken; /* TRUE: cached blocks, which the request returns with give_back */
+  gboolean has_taken; /* TRUE if the request took cached blocks, which it returns by give_back */
   TarnGiveBack give_back;
-  /* The request may have taken bytes that calls of other threads are returning.  It waits for these
-   * calls, up to the call with this serial number; 0: it need not wait. */
+  /* The serial number of the latest call from which the request took bytes that the call is
+   * returning to upstream.  The request waits until this call and all older ones have ended.  0 if
+   * the request took no such bytes. */
   guint64 last_awaited;
 } Taken;
 
@@ -70,8 +71,8 @@ bytes_above (const TarnPool *pool, gsize size)
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
-/* Sets the ceiling, the effective limit, to the limit, or to the bytes that the pool has now if
- * these are more.  The caller holds the pool's lock. */
+/* Sets the ceiling, the limit that the pool enforces now.  The ceiling is the limit, or the number
+ * of bytes that the pool has now if this number is higher.  The caller holds the pool's lock. */
 void
 _tarn_pool_fit_ceiling (TarnPool *pool)
 {
@@ -173,8 +174,9 @@ await_reservation (TarnPool *pool, gsize wanted)
   return TRUE;
 }
 
-/* Reserves bytes within the limit for a request.  If too few are left, waits until reservations of
- * other threads end, as long as that may help.  The caller holds the pool's lock. */
+/* Reserves bytes within the limit for a request.  If too few bytes are left, waits until a
+ * reservation of another thread ends, and tries again.  Returns FALSE if a wait cannot help, or
+ * after MAX_WAITS waits.  The caller holds the pool's lock. */
 static gboolean
 reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -198,8 +200,8 @@ describe_charge (const TarnPool *pool)
   return g_strdup_printf (" and %" G_GSIZE_FORMAT " charged", pool->limit.charged_bytes);
 }
 
-/* Appends to @parts, a part of an error message, an item that counts toward the limit, such as
- * "blocks in use take 4096".  Omits the item if @bytes is 0.  Adds @bytes to the sum. */
+/* Appends to @parts, a list in an error message, an item that counts toward the limit, such as
+ * "blocks in use take 4096".  Appends nothing if @bytes is 0.  Adds @bytes to *sum. */
 static void
 append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
 {
@@ -209,8 +211,8 @@ append_part (GString *parts, const gchar *name, gsize bytes, gsize *sum)
                             bytes);
 }
 
-/* Returns @bytes minus @less, or 0 if @less is larger.  It can be larger because threads change the
- * counters of their caches while the pool reads these counters one by one. */
+/* Returns @bytes minus @less, or 0 if @less is larger.  @less can be larger, because threads change
+ * the counters of their caches while the pool reads these counters one by one. */
 static gsize
 subtract (gsize bytes, gsize less)
 {
@@ -218,8 +220,8 @@ subtract (gsize bytes, gsize less)
 }
 
 /* Lists, for an error message, the items that count toward the limit and leave no room for a
- * request.  Returns the sum of their bytes.  Includes cached blocks only if @is_stuck, because the
- * pool could return them otherwise.  The caller holds the pool's lock. */
+ * request.  Returns the sum of the items' bytes.  @is_stuck: TRUE if the pool could not return its
+ * cached blocks; then the list includes these blocks.  The caller holds the pool's lock. */
 static gsize
 describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
 {
@@ -241,8 +243,8 @@ describe_parts (TarnPool *pool, gboolean is_stuck, GString *parts)
 }
 
 /* Sets the error of a request that would exceed the limit.  The numbers in the message add up: the
- * sum of all listed items and of the bytes that are left is the limit.  @is_stuck: the cached
- * blocks could not be returned.  The caller holds the pool's lock. */
+ * sum of all listed items and of the bytes that are left is the limit.  @is_stuck: TRUE if the pool
+ * could not return its cached blocks.  The caller holds the pool's lock. */
 static void
 set_limit_error (TarnPool *pool, gsize size, gboolean is_stuck, GError **error)
 {
@@ -294,8 +296,9 @@ _tarn_pool_note_limit_room (TarnPool *pool)
   _tarn_pool_note_room (pool);
 }
 
-/* Ends a reservation after upstream was asked.  If upstream had the memory, the caller counts its
- * bytes as managed in the same critical section.  The caller holds the pool's lock. */
+/* Ends a reservation, after the caller has asked upstream for the memory.  If upstream has
+ * allocated the memory, the caller counts the bytes as managed in the same critical section.  The
+ * caller holds the pool's lock. */
 void
 _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
@@ -305,8 +308,9 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
   tell_awaiting (pool);
 }
 
-/* Ends a reservation and sets an error, because the pool could not return the blocks that were to
- * make room for the request, and is now above its limit.  The caller holds the pool's lock. */
+/* Ends a request's reservation, and sets an error.  The request had reserved bytes of cached
+ * blocks, but the pool could not return these blocks to upstream, and so is above its limit.  The
+ * caller holds the pool's lock. */
 static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {
@@ -317,9 +321,10 @@ give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError 
 }
 
 /* Reserves bytes within the limit, before the caller asks the upstream allocator for them.  The
- * caller ends the reservation by _tarn_pool_end_reservation ().  If there is no room, returns FALSE
- * with TARN_ERROR_LIMIT, or with TARN_ERROR_INVALID_SIZE if the pool has no limit.  The caller does
- * not hold the pool's lock. */
+ * caller ends the reservation by _tarn_pool_end_reservation ().  If the bytes would exceed the
+ * limit, returns FALSE with TARN_ERROR_LIMIT.  If the pool has no limit, but a gsize cannot count
+ * all its bytes, returns FALSE with TARN_ERROR_INVALID_SIZE.  The caller does not hold the pool's
+ * lock. */
 gboolean
 _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
 {
@@ -359,9 +364,10 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   return reserved;
 }
 
-/* Asks upstream once for the bytes of a reservation.  Asks a heap for memory of @queue, an in-order
- * queue (NULL: no queue).  Sets *owner to the heap's number for the queue if the memory belongs to
- * this queue.  The caller does not hold the pool's lock. */
+/* Asks upstream once for the bytes of a reservation.  @queue: the request's queue if this queue
+ * runs its commands in order, else NULL.  If upstream is a heap, asks the heap for memory of
+ * @queue.  If the heap's memory then belongs to @queue, sets *owner to the heap's number for this
+ * queue.  The caller does not hold the pool's lock. */
 gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsize alignment,
                          const TarnQueue *queue, TarnMemory *memory, guint64 *owner, GError **error)
@@ -396,9 +402,10 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
   return limit_bytes;
 }
 
-/* Takes cached blocks, the largest first, out of the free lists if the pool has more bytes than its
- * limit.  Returns a chain of blocks that has all bytes above the limit, or all cached blocks.  The
- * caller holds the pool's lock. */
+/* If the pool has more bytes than its limit, takes cached blocks, the largest first, out of the
+ * free lists.  Takes as many bytes as are above the limit, less those that threads are already
+ * returning to upstream, or all cached blocks if these have fewer bytes.  Returns a chain of the
+ * blocks.  The caller holds the pool's lock. */
 static TarnBlock *
 take_above_limit (TarnPool *pool)
 {
@@ -414,8 +421,9 @@ take_above_limit (TarnPool *pool)
              : NULL;
 }
 
-/* Tells the allocators below a pool, a heap or a debug allocator, the pool's limit, minus the bytes
- * that are charged to the pool.  Returns TRUE if these allocators have more memory than that. */
+/* Computes the pool's limit minus the bytes that are charged to the pool, and tells this number to
+ * the heap and to the debug allocator (TARN_DEBUG) from which the pool allocates, if there are any.
+ * Returns TRUE if one of these has more memory than that. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {

@@ -6,15 +6,15 @@
  * If upstream is out of memory or at its limit:
  *
  *     1. the pool calls its reclaim functions, once
- *     2. it checks if its own bin of the size has a block now
- *     3. it returns cached blocks of about that many bytes to upstream, the largest first, and asks
- *        upstream again.  It returns its own blocks first, then those of its group
- *        (reclaim-group.c).  It repeats this until upstream succeeds or no block is cached
- *     4. it asks for the exact size, if rounding had added bytes
+ *     2. the pool checks if its own bin of the size has a block now
+ *     3. the pool returns cached blocks of about the request's size to upstream, the largest first,
+ *        and asks upstream again.  It returns its own blocks first, then those of its group
+ *        (reclaim-group.c).  It repeats this step until upstream succeeds or no block is cached
+ *     4. the pool asks for the exact size, if rounding had added bytes
  *
  * If upstream fails with any other error, rounding may be the cause, so the pool asks for the exact
  * size at once.  If upstream is out of memory for the exact size, the pool does steps 1 to 3 for
- * it.
+ * the exact size.
  *
  * A request that would exceed the pool's own limit (limit.c) does not ask upstream.  The pool calls
  * its reclaim functions, once.  Then it checks if its own bin of the size has a block now, and
@@ -37,23 +37,27 @@ typedef struct
 {
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* alloc_size of the blocks in its bin */
-  /* The alignment that the memory must have, in bytes, if only fresh memory of a heap can have it.
-   * 0: any; then a cached block will do, too. */
+  /* An alignment in bytes that cached blocks do not have, so the request needs fresh memory from
+   * upstream.  0 if the request needs no such alignment; then a cached block will do, too. */
   gsize alignment;
   guint32 bin;
-  /* The request's queue, if it is in order; the caller has a reference to it.  NULL: no queue. */
+  /* The request's queue, to which the caller has a reference.  NULL if the request names no queue,
+   * or a queue that does not run its commands in order. */
   TarnQueue *queue;
   TarnReservation reservation; /* the reservation of the last attempt */
-  /* TRUE: the last attempt would have exceeded the pool's limit, so the pool did not ask
+  /* TRUE if the last attempt would have exceeded the pool's limit, so the pool did not ask
    * upstream. */
   gboolean exceeds_limit;
-  gboolean was_short;     /* TRUE: in some attempt, too few bytes were left */
+  gboolean was_short;     /* TRUE if in some attempt, too few bytes were left */
   guint64 n_driver_calls; /* calls of the driver for memory, in all attempts */
-  guint64 n_uncounted;    /* calls in the last attempt, which the pool has not counted yet */
+  /* The driver calls of the last attempt.  The pool adds them to its counter when the attempt has
+   * ended. */
+  guint64 n_uncounted;
 } Request;
 
-/* Returns cached blocks of about @wanted bytes to upstream: the pool's own, or if it could return
- * none, those of another pool of its reclaim group.  Returns the number of bytes, or 0. */
+/* Returns cached blocks of about @wanted bytes to upstream.  Takes blocks of the pool.  If none of
+ * these can be returned, takes blocks of another pool of its reclaim group.  Returns the number of
+ * returned bytes. */
 static gsize
 give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -63,8 +67,9 @@ give_back_held (TarnPool *pool, gsize wanted)
   return group != NULL ? _tarn_group_give_back_held (group, wanted) : bytes;
 }
 
-/* Returns the bytes that the pool, or its reclaim group if it has one, has from upstream.
- * give_back_held () cannot return more than that, unless other threads free more. */
+/* Returns the number of bytes that the pool has from upstream.  If the pool is in a reclaim group,
+ * returns the number for all pools of the group. give_back_held () cannot return more bytes than
+ * these, unless other threads free more blocks. */
 static gsize
 get_managed_bytes (TarnPool *pool)
 {
@@ -80,8 +85,8 @@ get_managed_bytes (TarnPool *pool)
 }
 
 /* Waits until all threads that are now returning blocks to upstream have done so, because the
- * request may get this memory.  Returns TRUE if a thread has returned any since the request last
- * asked upstream. */
+ * request may get the memory of these blocks.  Returns TRUE if any thread has returned blocks since
+ * the request last asked upstream. */
 static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
@@ -107,8 +112,8 @@ has_run_out (const Request *request, const GError *error)
          || (!request->exceeds_limit && g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT));
 }
 
-/* Makes the struct of a block for fresh memory.  @owner: the heap's number for the request's queue,
- * if the memory belongs to this queue; 0: the memory belongs to no queue.  The caller holds the
+/* Makes the struct of a block for fresh memory.  @owner: the heap's number for the request's queue
+ * if the memory belongs to this queue; 0 if the memory belongs to no queue.  The caller holds the
  * pool's lock. */
 static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
@@ -158,8 +163,8 @@ count_driver_calls (TarnPool *pool, const Request *request)
   pool->stats.driver_calls += request->n_uncounted;
 }
 
-/* Stores in a block whether the driver was called to serve the block's request, and counts such
- * requests.  The caller holds the pool's lock. */
+/* Stores in a block whether the driver was called to serve the block's request, and counts the
+ * requests for which it was called.  The caller holds the pool's lock. */
 static void
 note_served (TarnPool *pool, const Request *request, TarnBlock *block)
 {
@@ -214,8 +219,8 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   return NULL;
 }
 
-/* Asks upstream again, after an attempt that failed with *error.  If this attempt fails, too,
- * *error is its error afterwards. */
+/* Asks upstream again, after an attempt that failed with *error.  If the new attempt fails, too,
+ * replaces *error by the new error. */
 static TarnBlock *
 ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -223,8 +228,8 @@ ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return ask_upstream (pool, request, alloc_size, error);
 }
 
-/* Takes a block from the request's bin, if other threads or reclaim functions have freed one since
- * the request last looked there.  Returns NULL if there is none. */
+/* Takes a block from the request's bin, if other threads or reclaim functions have freed a block of
+ * this bin meanwhile.  Returns NULL if the bin is empty. */
 static TarnBlock *
 look_again (TarnPool *pool, const Request *request)
 {
@@ -242,9 +247,9 @@ look_again (TarnPool *pool, const Request *request)
   return block;
 }
 
-/* Step 3 of an allocation: returns cached blocks to upstream and asks upstream again, until
- * upstream succeeds or no pool of the reclaim group has a cached block.  *error: the error of
- * upstream's last attempt. */
+/* Step 3 of the list at the top of this file: returns cached blocks to upstream and asks upstream
+ * again, until upstream succeeds or no pool of the reclaim group has a cached block.  *error: the
+ * error of upstream's last attempt. */
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -297,9 +302,9 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Adds to the error of a request which pool failed, and how many bytes were asked for.  If upstream
- * has run out of memory, also adds the pool's active and held bytes.  The error for the pool's own
- * limit has all this already. */
+/* Adds the pool's name and the number of requested bytes to the error of a request.  If upstream
+ * has run out of memory, also adds the pool's active and held bytes.  If the request would have
+ * exceeded the pool's own limit, adds nothing, because the error has all this already. */
 static void
 prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats *stats,
               GError **error)
@@ -314,8 +319,8 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
                     request->size);
 }
 
-/* Adds to an error which tags (the program's names for requests) have the most bytes of the pool.
- * Writes a snapshot if TARN_SNAPSHOT_ON_OOM is set. */
+/* Adds to an error a list of the tags (the program's names for requests) that have the most bytes
+ * of the pool.  Writes a snapshot if TARN_SNAPSHOT_ON_OOM is set. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {
@@ -323,8 +328,9 @@ tell_holders (TarnPool *pool, GError *error)
   _tarn_snapshot_note_out_of_memory (error->message);
 }
 
-/* Fails a request with the last error of upstream.  If the context is lost, all cached memory is
- * lost with it, so makes the pool return its cached blocks, and cache no more blocks. */
+/* Fails a request with the last error of upstream.  If the error says that the context is lost, the
+ * memory of all cached blocks is lost, too.  Then makes the pool return its cached blocks, and
+ * cache no more blocks. */
 static void
 fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GError **error)
 {
@@ -347,9 +353,10 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   g_propagate_error (error, upstream_error);
 }
 
-/* Allocates a block for a request that no cached block serves, from free memory that the heap has
- * for @queue (NULL: for no queue).  Returns NULL if the heap has no such memory of the size, or if
- * the pool's limit forbids the request.  The caller does not hold the pool's lock. */
+/* Allocates a block for a request that no cached block serves.  The memory is free memory that the
+ * pool's heap has for the queue @queue, or for no queue if @queue is NULL.  Returns NULL if the
+ * heap has no such memory of the size, or if the pool's limit forbids the request.  The caller does
+ * not hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
 {
@@ -371,11 +378,12 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
   return NULL;
 }
 
-/* Allocates a block from upstream for a request that no cached block serves, except perhaps blocks
- * of other queues.  If @alignment is not 0, the block has exactly the requested size, and returns
- * to upstream when it is freed.  @queue: the request's queue if it is in order, else NULL.  Sets
- * *was_short to TRUE if there was too little memory beside the cached blocks.  The caller does not
- * hold the pool's lock. */
+/* Allocates a block from upstream, for a request that the pool did not serve with a cached block.
+ * (Other queues may have cached blocks of the size.)  If @alignment is not 0, the block has
+ * exactly the requested size, and the pool returns the block to upstream when the program frees it.
+ * @queue: the request's queue if this queue runs its commands in order, else NULL.  Sets
+ * *was_short to TRUE if upstream failed, or if the limit left too few bytes before the pool
+ * returned cached blocks.  The caller does not hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                           TarnQueue *queue, gboolean *was_short, GError **error)

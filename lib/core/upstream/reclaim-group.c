@@ -72,9 +72,9 @@ get_member (const TarnReclaimGroup *group, guint i)
   return g_ptr_array_index (group->members, i);
 }
 
-/* Adds a pool to the members of a group, which are sorted by their ids.  A thread that locks all
- * members does so in this order.  A snapshot locks all pools in the same order, so no deadlock
- * occurs. */
+/* Adds a pool to the members of a group, which are sorted by the pools' ids.  A thread that locks
+ * all members locks them in this order.  A snapshot locks all pools in the same order, so no
+ * deadlock occurs. */
 static void
 add_member (TarnReclaimGroup *group, TarnPool *pool)
 {
@@ -92,7 +92,8 @@ add_member (TarnReclaimGroup *group, TarnPool *pool)
   g_ptr_array_insert (group->members, (gint) low, pool);
 }
 
-/* Raises the group's level (base/duty-private.h) to the level of a new member, if it is lower. */
+/* Raises the level of a group to the level of a new member, if the group's level is lower.  (Levels
+ * decide which threads may wait: base/duty-private.h.) */
 static void
 note_level (TarnReclaimGroup *group, guint level)
 {
@@ -101,7 +102,8 @@ note_level (TarnReclaimGroup *group, guint level)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Puts a pool into a group.  Returns FALSE if another thread has done so meanwhile. */
+/* Puts a pool into a group.  Returns FALSE if another thread has put the pool into a group
+ * meanwhile. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -170,7 +172,8 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
 
 /* Removes a pool from its group, after the pool's last reference was dropped.  In the same critical
  * section, takes all cached blocks out of the pool's bins, so that no other member of the group
- * takes them.  @give_back announces that the caller returns these blocks to upstream. */
+ * takes them.  Announces in @give_back that the caller returns these blocks to upstream
+ * afterwards. */
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -260,8 +263,9 @@ lock_members (TarnReclaimGroup *group)
 }
 
 /* Moves the blocks in thread caches of all members into the members' bins.  For this, first closes
- * the doors of all members, the readers-writer locks of the thread caches, and only then opens them
- * again one by one.  So there is one moment at which all cached blocks of the group are in bins. */
+ * the doors (the readers-writer locks of the thread caches) of all members, and only then opens the
+ * doors again one by one.  So there is one moment at which all cached blocks of the group are in
+ * bins. */
 static void
 flush_members (TarnReclaimGroup *group)
 {
@@ -341,12 +345,13 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
 }
 
 /* Chooses the member that has the most bytes of cached blocks among those that are not in the set
- * @tried, and adds it to the set.  Returns cached blocks of at least @wanted bytes of this member
- * to upstream, or all its cached blocks if they have fewer.  Then trims its upstream allocator.
- * Sets *bytes to the bytes of the returned blocks.  Returns FALSE if no member has cached blocks.
+ * @tried, and adds this member to the set.  Returns cached blocks of at least @wanted bytes of this
+ * member to upstream, or all its cached blocks if they have fewer bytes.  Then trims the member's
+ * upstream allocator.  Sets *bytes to the number of bytes of the returned blocks.  Returns FALSE if
+ * no member outside @tried has cached blocks.
  *
- * Needs no reference to the member, because its struct lives until all calls that return its memory
- * have ended (give-back.c). */
+ * Needs no reference to the member, because the member's struct lives until all calls that return
+ * its memory have ended (give-back.c). */
 static gboolean
 give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, gsize *bytes)
 {

@@ -18,10 +18,11 @@ typedef struct
   TarnReclaimFunc func;
   gpointer user_data;
   GDestroyNotify destroy;
-  /* Atomic: TRUE: the program has removed the function, so no thread calls it any more, even if it
-   * is in a copy of the list. */
+  /* Atomic: TRUE if the program has removed the function.  Then no thread calls the function any
+   * more, even if it is in a copy of the list. */
   gint removed;
-  /* Atomic: the number of references.  The pool's list and each copy of it have one. */
+  /* Atomic: the number of references.  The pool's list has one, and each copy of the list has
+   * one. */
   gint ref_count;
 } ReclaimFunc;
 
@@ -35,7 +36,8 @@ reclaim_func_ref (gconstpointer item, gpointer unused)
   return func;
 }
 
-/* Drops a reference to a reclaim function.  If it was the last one, destroys user_data. */
+/* Drops a reference to a reclaim function.  If it was the last reference, destroys the function's
+ * user_data and frees the struct. */
 static void
 reclaim_func_unref (gpointer item)
 {

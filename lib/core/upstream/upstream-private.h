@@ -7,7 +7,7 @@
  *     give-back.c      returns memory to upstream
  *     limit.c          keeps a pool's bytes within the limit that the program sets
  *     budget.c         tells how much memory a pool can have
- *     charge.c         counts bytes that the program allocates itself toward a pool's limit
+ *     charge.c         counts, toward a pool's limit, bytes that the program allocates itself
  *     aside.c          keeps freed blocks to whose memory the program still has references
  *     reclaim.c        calls the program's reclaim functions, which free memory
  *     reclaim-group.c  returns cached blocks of other pools of the same reclaim group */
@@ -23,8 +23,8 @@
 typedef struct
 {
   gsize size;          /* bytes; the caller sets this field before _tarn_pool_reserve () */
-  gboolean is_limited; /* TRUE: the pool had a limit during _tarn_pool_reserve () */
-  gboolean was_short;  /* TRUE: an attempt to reserve failed, or took cached blocks */
+  gboolean is_limited; /* TRUE if the pool had a limit during _tarn_pool_reserve () */
+  gboolean was_short;  /* TRUE if an attempt to reserve failed, or took cached blocks */
   /* The number of finished calls that had returned memory (_tarn_pool_get_ended ()) when
    * _tarn_pool_reserve () reserved the bytes. */
   guint64 ended_give_backs;
@@ -35,7 +35,7 @@ TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, Tar
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
 
-/* Functions of give-back.c.  The callers of the first two hold the pool's lock. */
+/* Functions of give-back.c.  The caller of one of the first two functions holds the pool's lock. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
@@ -56,9 +56,9 @@ TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
  * when it freed them.  Frees each block to whose memory the program has no references any more.
  * Returns TRUE if it has freed a block. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of the blocks that were set aside (aside.c).  Calls @free_block for each block to
- * whose memory the program has no references any more.  @free_block must not call
- * _tarn_pool_look_aside (). */
+/* Checks a few of the blocks that were set aside: the program freed them, but still had references
+ * to their memory (aside.c).  Calls @free_block for each block to whose memory the program has no
+ * references any more.  @free_block must not call _tarn_pool_look_aside (). */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 

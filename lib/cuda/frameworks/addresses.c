@@ -28,8 +28,9 @@ static void __attribute__ ((constructor)) make_tables (void)
     }
 }
 
-/* Returns the table for the block at an address.  Two addresses that are exactly 512 bytes apart
- * have different tables. */
+/* Returns the hash table in which the block at @address is while it is in use.  Blocks begin at
+ * multiples of 512 bytes.  Two addresses that are exactly 512 bytes apart always have different
+ * tables, so two threads that use neighbouring small blocks do not wait for the same lock. */
 static Table *
 table_of (gconstpointer address)
 {

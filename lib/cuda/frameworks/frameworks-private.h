@@ -11,9 +11,9 @@
 #include "cuda/graph-pieces-private.h"
 #include "cuda/shared-pool-private.h"
 
-/* Allocates a block, and stores it for _tarn_cuda_framework_find ().  If the stream is being
- * captured, the block comes from the memory of the captured CUDA graph, otherwise from the shared
- * pool of the device. */
+/* Allocates a block, and stores it so that _tarn_cuda_framework_find () finds it.  If the stream is
+ * being captured into a CUDA graph, the block comes from the memory of that graph.  If not, the
+ * block comes from the shared pool of the device. */
 TarnBlock *_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream,
                                           GError **error);
 
@@ -52,13 +52,13 @@ TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstre
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
 /* Call this when the program frees a block.  If _tarn_cuda_graph_memory_record () recorded the
- * block, keeps it as long as the graph exists, and returns TRUE.  Otherwise returns FALSE, and the
- * caller frees the block. */
+ * block, keeps the block as long as the graph exists, and returns TRUE.  If not, returns FALSE, and
+ * the caller frees the block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 
-/* Throws a C++ exception of PyTorch with a message: c10::OutOfMemoryError if @is_out_of_memory,
- * otherwise c10::Error.  Frees the message.  If the process has not loaded PyTorch, logs the
- * message and returns. */
+/* Throws a C++ exception of PyTorch with a message: a c10::OutOfMemoryError if @is_out_of_memory is
+ * TRUE, or a c10::Error if it is FALSE.  Frees the message.  If the process has not loaded PyTorch,
+ * logs the message and returns. */
 void _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message);
 
 #endif

@@ -3,9 +3,10 @@
  *
  * Memory for CUDA graphs that PyTorch captures (torch.cuda.graph).  A graph contains the addresses
  * of its tensors.  Each launch of the graph writes to these addresses, even after the program has
- * freed the tensors.  So memory that is allocated during a capture comes from a store.  PyTorch
- * names the store by two numbers, and captures with the same two numbers share a store.  A store
- * serves only these captures until the last of their graphs is destroyed.
+ * freed the tensors.  So memory that is allocated during a capture comes from a store, which keeps
+ * the memory for the graph.  PyTorch names the store by two numbers, and captures with the same two
+ * numbers share a store.  A store serves only these captures until the last of their graphs is
+ * destroyed.
  *
  * Freed memory is reused only for the stream that it was allocated for, because a graph runs the
  * commands of one stream in the order of the capture, but may run commands of different streams at
@@ -26,11 +27,11 @@ typedef struct
 {
   CUdevice device;
   TarnCudaTorchPoolId id;
-  /* the number of captures that began with this store, minus those whose graphs PyTorch has
+  /* the number of captures that began with this store, minus the captures whose graphs PyTorch has
    * destroyed */
   guint n_uses;
-  TarnAllocator *pieces; /* with a reference: the allocator below the heaps of the pools */
-  GHashTable *pools;     /* CUstream -> TarnPool, with a reference */
+  TarnAllocator *pieces; /* a reference: the allocator below the heaps of the pools */
+  GHashTable *pools;     /* CUstream -> TarnPool, a reference */
   /* TarnBlocks that the program has freed, and that the store keeps because several streams of a
    * graph use them */
   GPtrArray *kept;
@@ -86,8 +87,8 @@ _tarn_cuda_is_capturing (CUstream stream)
 
 /* Stores */
 
-/* Finds a store (the memory of captures) by its device and the two numbers by which PyTorch names
- * it.  Returns NULL if there is none.  The caller holds the lock. */
+/* Finds the store (the memory of captures) of a device that PyTorch names by the two numbers in
+ * @id.  Returns NULL if there is none.  The caller holds the lock. */
 static Store *
 find_store (CUdevice device, TarnCudaTorchPoolId id)
 {
@@ -133,8 +134,9 @@ store_free (Store *store)
   g_free (store);
 }
 
-/* Removes captures from the list of captures: those of @store, or, if @store is NULL, those that
- * this thread began on @device.  The caller holds the lock. */
+/* Removes captures from the list of captures.  If @store is not NULL, removes the captures with
+ * this store.  If @store is NULL, removes the captures that this thread began on @device.  The
+ * caller holds the lock. */
 static void
 end_captures (const Store *store, CUdevice device)
 {
@@ -180,9 +182,10 @@ _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError *
   return TRUE;
 }
 
-/* Finds the capture that PyTorch ends now, among the captures of a store.  This is the newest one
- * that this thread began, or, if it began none, the newest one of any thread.  Returns the index in
- * the list of captures, or G_MAXUINT if the store has no capture.  The caller holds the lock. */
+/* Finds the capture that PyTorch ends now, among the captures of a store.  If this thread began
+ * captures of the store, this is the newest of them.  If it began none, this is the newest capture
+ * of any thread.  Returns the index in the list of captures, or G_MAXUINT if the store has no
+ * capture.  The caller holds the lock. */
 static guint
 find_ending (const Store *store)
 {
@@ -248,10 +251,11 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 
 /* Allocating */
 
-/* Finds the store of the capture that this thread began on a device.  If this thread began none,
- * finds the store of the other threads' captures on the device, because PyTorch computes gradients
- * in a thread that does not begin the capture.  Returns NULL if the device has no capture, or if
- * its captures have different stores.  The caller holds the lock. */
+/* Finds the store (the memory of captures) for a request of this thread on a device.  If this
+ * thread began a capture on the device, this is the store of that capture.  If it began none, this
+ * is the store of the other threads' captures on the device, because PyTorch computes gradients in
+ * a thread that does not begin the capture.  Returns NULL if the device has no capture, or if the
+ * other threads' captures have different stores.  The caller holds the lock. */
 static Store *
 find_captured (CUdevice device)
 {
@@ -291,9 +295,11 @@ pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
- * yet, returns NULL, and sets *pieces to a reference to the allocator over which the caller makes
- * the pool.  If the store of the capture is not known, returns NULL and does not set *pieces. */
+/* Returns a reference to the pool of a stream that is being captured.  Returns NULL in two cases:
+ *     - If the stream has no pool yet, sets *pieces to a reference to an allocator.  The caller
+ *       then makes a pool over this allocator.
+ *     - If it is unknown which store (the memory of captures) serves the capture, does not set
+ *       *pieces. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
 {
@@ -312,10 +318,11 @@ get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
   return pool;
 }
 
-/* Makes @fresh, a new pool over @pieces, the pool of a stream that is being captured, unless
- * another thread has given the stream a pool meanwhile.  Returns a reference to the stream's pool.
- * Returns NULL if captures have begun or ended meanwhile, so that the store of the stream's
- * capture is now unknown, or is another one than that of @pieces. */
+/* Gives a stream that is being captured the pool @fresh, which the caller has made over the
+ * allocator @pieces.  If another thread has given the stream a pool meanwhile, does not use @fresh.
+ * Returns a reference to the stream's pool.  Returns NULL if captures have begun or ended
+ * meanwhile, and therefore the capture's store (its memory) is unknown, or has another allocator
+ * than @pieces. */
 static TarnPool *
 add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPool *fresh)
 {

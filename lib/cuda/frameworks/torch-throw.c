@@ -37,8 +37,8 @@ typedef struct
 typedef struct
 {
   void *type; /* the class's type_info */
-  /* the class's table of virtual functions, from the destructor on; an object of the class begins
-   * with this address */
+  /* the address of the class's table of virtual functions, from the destructor on; an object of the
+   * class begins with this address */
   void **vtable;
 } Class;
 
@@ -93,9 +93,9 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   return class->type != NULL && vtable != NULL;
 }
 
-/* Finds a symbol, and stores its address in a pointer to a function.  The value of this expression
- * is FALSE if there is no such symbol.  POSIX allows that the pointer which dlsym () returns is
- * used as a function pointer. */
+/* Finds a symbol, and stores the symbol's address in a pointer to a function.  The value of this
+ * macro is FALSE if there is no such symbol.  POSIX allows that the pointer which dlsym () returns
+ * is used as a function pointer. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 

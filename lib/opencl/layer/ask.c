@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out how the driver treats buffers of its own, so that the layer can make the program's
- * buffers behave in the same way.  The program's buffers are sub-buffers of pieces, the driver's
- * large buffers.  The layer uses test buffers of a few bytes, in each context, when it first needs
- * to know.
+ * Finds out how the driver treats buffers that it makes itself, so that the layer can make the
+ * program's buffers behave in the same way.  The program's buffers are sub-buffers of pieces, the
+ * driver's large buffers.  To find out, the layer makes test buffers of a few bytes in each
+ * context, when it first needs the answer for this context.
  *
  * For each set of flags that the program has asked for, a context caches the driver's answer: the
  * flags that the driver reports for such a buffer (CL_MEM_FLAGS), or the fact that the driver
@@ -27,7 +27,7 @@
 #define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
 #define REFUSED ((gpointer) (gsize) 3)
 
-/* The region of the smallest sub-buffer: the first byte of its buffer. */
+/* The region of the smallest possible sub-buffer: the first byte of a buffer. */
 static const cl_buffer_region least = { 0, 1 };
 
 /* Looks up a cached answer.  Returns FALSE if there is none. */
@@ -82,7 +82,7 @@ make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
 }
 
 /* Makes a test buffer with the flags @asked, sets *flags to the flags that the driver reports for
- * this buffer, and releases it. */
+ * this buffer, and releases the buffer. */
 static cl_int
 ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -93,7 +93,7 @@ ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 }
 
 /* Makes a test buffer with the flags @whole, and a sub-buffer of it with the flags @asked.  Sets
- * *flags to the flags that the driver reports for the sub-buffer, and releases both. */
+ * *flags to the flags that the driver reports for the sub-buffer.  Releases both buffers. */
 static cl_int
 ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
 {
@@ -110,9 +110,10 @@ ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_
   return status;
 }
 
-/* Caches the driver's answer about flags, and returns @status, the result of asking.  If it is
- * CL_SUCCESS, caches *flags.  If it is CL_INVALID_VALUE, caches that the driver refuses.  Otherwise
- * caches nothing, because the driver may answer differently the next time. */
+/* Caches the driver's answer about a set of flags.  If @status, the status with which the driver
+ * answered, is CL_SUCCESS, caches *flags if a cached answer can store them.  If it is
+ * CL_INVALID_VALUE, caches that the driver refuses such buffers.  If it is another error, caches
+ * nothing, because the driver may answer differently the next time.  Returns @status. */
 static cl_int
 note_answer (LayerContext *context, gsize key, cl_int status, const cl_mem_flags *flags)
 {
@@ -174,10 +175,10 @@ count_with_part (LayerContext *context)
   return references;
 }
 
-/* Returns TRUE if the driver's reference count of a buffer includes the buffer's sub-buffers, or
- * its maps.  @count decides which: this function makes a test buffer with one sub-buffer or one
- * map, and returns the buffer's reference count, or 0 if that fails.  @kept: the place of the
- * cached result, which is negative while the result is unknown. */
+/* Returns TRUE if the driver counts a buffer's sub-buffers, or its maps, as references to the
+ * buffer.  The function @count decides which of the two: it makes a test buffer with one sub-buffer
+ * or one map, and returns the buffer's reference count, or 0 if that fails.  @kept: the place of
+ * the cached result, which is negative while the result is unknown. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -198,13 +199,14 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* The value of an answer that the layer does not know, or that did not come within 0.2 s. */
+/* An answer that the layer does not know: it has not asked the driver yet, or the driver's commands
+ * were not done after 0.2 s. */
 #define UNKNOWN (-1)
 
 /* Waits at most 0.2 s for a command of the layer's own, and releases the command's event.  @status:
- * the result of the call that enqueued the command.  If it is an error, returns it.  Otherwise
- * returns the state of the command: CL_COMPLETE, a larger value if the command is not done, or a
- * negative error if the command failed. */
+ * the result of the call that enqueued the command.  If @status is an error, returns @status.
+ * Otherwise returns the state of the command: CL_COMPLETE, a larger value if the command is not
+ * done, or a negative error if the command failed. */
 static cl_int
 await_soon (cl_command_queue queue, cl_int status, cl_event event)
 {
@@ -231,7 +233,8 @@ count_with_map (LayerContext *context)
                       : NULL;
   if (map != NULL)
     {
-      /* Until the map command is done, the command may have a reference to the buffer, too. */
+      /* Read the count only after the map command is done: until then, the command itself may have
+       * a reference to the buffer, too. */
       if (await_soon (queue, status, event) == CL_COMPLETE)
         _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
                                                 &references, NULL);
@@ -317,9 +320,10 @@ keep_for_ever (guchar *byte)
   kept = g_slist_prepend (kept, byte);
 }
 
-/* Returns TRUE if *read, a byte that a command has read from a buffer, equals *written, which an
- * earlier command wrote there.  @state: the state of the last of these commands.  If this command
- * failed, returns @if_failed.  If it is not done, returns UNKNOWN.  Takes over @read. */
+/* Compares two bytes: *written, which one command wrote to a buffer, and *read, which a later
+ * command read from the buffer's memory.  @state: the state of the later command, or of the earlier
+ * one if there was no later one.  If the command failed, returns @if_failed.  If the command is not
+ * done, returns UNKNOWN.  Otherwise returns TRUE if the bytes are equal.  Takes over @read. */
 static gint
 compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
 {
@@ -335,7 +339,8 @@ compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
 }
 
 /* Writes a byte to @buffer, and reads a byte from @image, which is made of @buffer.  Returns TRUE
- * if the bytes are equal or a command fails, and UNKNOWN if a command is not done after 0.2 s. */
+ * if the bytes are equal or a command fails.  Returns UNKNOWN if a command is not done after 0.2 s.
+ */
 static gint
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
@@ -365,15 +370,15 @@ makes_image (LayerContext *context, cl_mem buffer)
   if (image == NULL)
     return FALSE;
   makes = queue != NULL ? reads_image (queue, buffer, image) : TRUE;
-  /* PoCL 3.1 uses an image in a command even after the image was released.  So if the command that
-   * reads the image is not done yet, this function never releases the image. */
+  /* PoCL 3.1 does not keep an image for the commands that use it.  So if the command that reads the
+   * image is not done, this function does not release the image at all. */
   if (makes != UNKNOWN)
     _tarn_layer_driver->clReleaseMemObject (image);
   return makes;
 }
 
-/* Makes a sub-buffer of @buffer, and returns TRUE if the driver makes an image of the sub-buffer,
- * and a byte that is written to the sub-buffer can be read from the image.  Returns UNKNOWN if a
+/* Makes a sub-buffer of @buffer.  Returns TRUE if the driver makes an image of the sub-buffer, and
+ * if a byte that is written to the sub-buffer can be read from the image.  Returns UNKNOWN if a
  * command is not done after 0.2 s. */
 static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
@@ -417,9 +422,9 @@ makes_images_of_parts (LayerContext *context)
   return makes;
 }
 
-/* Writes a byte to the buffer @from, and reads a byte from the buffer @to.  Returns TRUE if the
- * bytes are equal, FALSE if they differ or a command fails, and UNKNOWN if one is not done after
- * 0.2 s. */
+/* Writes a byte to buffer @from, and reads a byte from buffer @to.  Returns TRUE if the bytes are
+ * equal, FALSE if they differ or a command fails, and UNKNOWN if a command is not done after 0.2 s.
+ */
 static gint
 hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *byte)
 {
@@ -437,8 +442,8 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *b
 }
 
 /* Returns TRUE if two buffers share their memory: each byte that is written to one of them can be
- * read from the other.  Returns UNKNOWN if a command is not done after 0.2 s.  Writes the last of
- * these bytes to @one, not to @other. */
+ * read from the other.  Returns UNKNOWN if a command is not done after 0.2 s.  Writes the first and
+ * the last byte to @one, and the byte between them to @other. */
 static gint
 hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
 {
@@ -462,9 +467,9 @@ keep_until_done (cl_command_queue queue, cl_mem buffer)
   _tarn_layer_driver->clFlush (queue);
 }
 
-/* Returns TRUE if @buffer shares its memory with a second buffer that this function makes over the
- * host address of @buffer (CL_MEM_USE_HOST_PTR), and UNKNOWN if a command is not done after 0.2 s.
- * The caller ensures that no command uses @buffer yet. */
+/* Makes a second buffer over the host address of @buffer (CL_MEM_USE_HOST_PTR).  Returns TRUE if
+ * the two buffers share their memory, FALSE if they do not or if a call fails, and UNKNOWN if a
+ * command is not done after 0.2 s.  The caller ensures that no command uses @buffer yet. */
 static gint
 shares_address (LayerContext *context, cl_mem buffer)
 {
@@ -509,8 +514,8 @@ _tarn_layer_ask_addresses (LayerContext *context)
 /* Finds out whether the driver makes correct images of sub-buffers.  Two drivers do not (seen).
  * PoCL up to 7.0 makes images of whole buffers, but none of sub-buffers.  rusticl of Mesa 22.3
  * makes an image of a sub-buffer, but the image begins where the whole buffer begins.  Call this
- * function only for programs that want images of buffers, because it makes such an image, and PoCL
- * 3.1 never frees a context in which one was made. */
+ * function only for programs that want images of buffers, because it makes an image of a buffer,
+ * and PoCL 3.1 never frees a context in which such an image was made. */
 gboolean
 _tarn_layer_ask_images (LayerContext *context)
 {
@@ -551,9 +556,10 @@ copies_by_pieces (cl_device_id device)
 }
 
 /* Returns TRUE if the layer should record the host addresses of pieces, the driver's large buffers.
- * PoCL makes no images of sub-buffers.  So the layer makes a buffer over the host address of the
- * sub-buffer's memory, and an image of this buffer, but only if the device is the host's processor:
- * for other devices PoCL would copy the memory. */
+ * The layer needs these addresses for PoCL, which makes no images of sub-buffers.  In place of such
+ * an image, the layer makes a buffer over the host address of the sub-buffer's memory, and an image
+ * of this buffer.  It does so only if the device is the host's processor, because PoCL would copy
+ * the memory for other devices. */
 static gboolean
 notes_addresses (cl_device_id device)
 {
@@ -588,9 +594,9 @@ has_markers (cl_device_id device)
   return sscanf (version, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
 }
 
-/* Returns the alignment that sub-buffers need, in bytes: the alignment of buffers, or that of
- * images made of buffers if it is larger.  The device states the alignment of images in pixels,
- * which have up to 16 bytes. */
+/* Returns the alignment that sub-buffers need, in bytes: the larger of the alignment of buffers and
+ * the alignment of images that are made of buffers.  The device states the alignment of images in
+ * pixels.  A pixel has at most 16 bytes, so this function counts 16 bytes for each. */
 static gsize
 get_alignment (cl_device_id device)
 {
@@ -615,7 +621,7 @@ count_references (const LayerContext *context)
 }
 
 /* Returns TRUE if the driver's reference count of a context includes the context's buffers.  The
- * context must be new, so that no other thread changes its reference count meanwhile. */
+ * context must be new, so that no other thread changes the count while this function runs. */
 static gboolean
 counts_objects (const LayerContext *context)
 {

@@ -4,9 +4,9 @@
  * Buffers and sub-buffers of the program: OpenCL 3.0 specification, sections 5.2.1, "Creating
  * Buffer Objects", and 5.5.1, "Retaining and Releasing Memory Objects".  A buffer from a pool has a
  * block of the pool's memory, and is a sub-buffer of a piece, a large buffer that the layer got
- * from the driver.  A buffer has ended, and is called released, when the program has dropped its
- * last reference.  The layer destroys a released buffer when the commands that use it are done, or
- * need not be waited for. */
+ * from the driver.  A buffer is released, or ended, when the program has dropped its last reference
+ * to the buffer.  The layer destroys a released buffer when the commands that use the buffer are
+ * done, or at once if it need not wait for these commands. */
 
 #include "layer-private.h"
 
@@ -66,8 +66,8 @@ _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset)
 
 static void end_buffer (LayerBuffer *self);
 
-/* Drops one of the program's references to a buffer.  If it was the last, ends the buffer: the
- * layer destroys it now, or after the commands that use it. */
+/* Drops one of the program's references to a buffer.  If it was the last one, the layer destroys
+ * the buffer, now or after the commands that use the buffer. */
 static void
 release (LayerBuffer *self)
 {
@@ -103,8 +103,8 @@ call_back (LayerBuffer *self)
     }
 }
 
-/* Destroys a sub-buffer of the program's, or an image that is made of a buffer: releases its
- * handle, and drops its reference to the buffer that it is made of. */
+/* Destroys a part of a buffer, that is, a sub-buffer that the program made, or an image that is
+ * made of the buffer.  Releases the part's handle, and drops the part's reference to the buffer. */
 static void
 destroy_part (LayerBuffer *self)
 {
@@ -117,8 +117,8 @@ destroy_part (LayerBuffer *self)
   release (self->whole);
 }
 
-/* Frees the memory of a buffer or an image from a pool, releases a buffer's sub-buffer to the
- * driver, and drops a reference to the record @data. */
+/* Frees the memory of a buffer or an image from a pool.  For a buffer, also releases the driver's
+ * sub-buffer.  @data: the record of the buffer or image.  Drops a reference to the record. */
 static void
 free_memory (gpointer data)
 {
@@ -139,9 +139,9 @@ free_memory (gpointer data)
  * buffer, except in three cases:
  * - TARN_DEBUG checks the context's buffers: the debug thread then releases the sub-buffer.
  * - The buffer is still mapped.  The driver may know the map by the sub-buffer.
- * - The layer is blind: the program uses functions of extensions that the layer does not know.
- *   Commands that the layer did not see may use the sub-buffer.  serve () gives such memory to no
- *   other buffer. */
+ * - The layer is blind, that is, the program uses functions of extensions that the layer does not
+ *   know.  Commands that the layer did not see may use the sub-buffer.  From then on, new buffers
+ *   come from the driver, not from a pool. */
 static void
 destroy_whole (LayerBuffer *self)
 {
@@ -186,10 +186,10 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   g_assert (n > 0);
 }
 
-/* Postpones the destruction of a released buffer until one command that uses it is done, which the
- * command's event tells.  Returns FALSE, and does nothing, if @use has no event, or if the command
- * is known to be done.  Then the caller calls wait_for_queue () instead.  @notify: the driver shall
- * call back when the command is done. */
+/* Postpones the destruction of a released buffer until the command of @use, one command that uses
+ * the buffer, is done.  The layer learns this from the command's event.  If @use has no event, or
+ * if the command is known to be done, does nothing and returns FALSE.  The caller then calls
+ * wait_for_queue () instead.  @notify: TRUE if the driver shall call back then. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
@@ -200,14 +200,15 @@ wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
   return TRUE;
 }
 
-/* Postpones the destruction of a released buffer until all commands are done that the queue of @use
- * has had so far.  Does nothing if the commands up to the number of @use are done already. */
+/* Postpones the destruction of a released buffer.  @use records that a command uses the buffer.
+ * The buffer then waits for all commands that have been enqueued on that command's queue until now.
+ * If the command of @use and all earlier commands are done already, does nothing. */
 static void
 wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use))
-    /* @waits stays above 0, because destroy_after_commands () has added 1 to it. */
+    /* @waits does not become 0 here, because destroy_after_commands () has added 1 to it. */
     __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
     _tarn_layer_queue_put_marker (use->queue, TRUE);
@@ -238,8 +239,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* Records each command that uses @self, a sub-buffer or an image that is made of a buffer, as a use
- * of that buffer, because the command uses the buffer's memory. */
+/* @self is a sub-buffer of a buffer, or an image that is made of a buffer.  Copies @self's uses,
+ * which are records of commands, to that buffer, because these commands use the buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {
@@ -251,7 +252,8 @@ pass_uses_to_whole (LayerBuffer *self)
     }
 }
 
-/* Marks a buffer as ended, that is, released by the program.  Returns TRUE if it has callbacks. */
+/* Marks a buffer as ended, that is, released by the program.  Returns TRUE if the buffer has
+ * destructor callbacks. */
 static gboolean
 set_ended (LayerBuffer *self)
 {
@@ -311,15 +313,15 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* The size in bytes from which on each request for a buffer polls, that is, asks the driver whether
- * the commands of released buffers are done.  Such a request takes long anyway, and without a poll,
+/* A request for a buffer of at least LARGE bytes polls, that is, asks the driver whether the
+ * commands of released buffers are done.  Such a request takes long anyway.  Without the poll,
  * released buffers of this size would keep their memory for longer. */
 #define LARGE ((gsize) 256 << 10)
 
 /* The size in bytes of the largest buffers whose size the layer rounds up.  Buffers of nearly equal
- * size then get blocks of equal size, at most an eighth or 511 bytes larger than the program asked
- * for.  The fewer sizes there are, the more often a cached block still has the sub-buffer of an
- * earlier buffer, so that the layer need not make a new one. */
+ * size then get blocks of equal size, which are larger than the program asked for by at most an
+ * eighth or 511 bytes, whichever is more.  The fewer sizes there are, the more often a cached block
+ * still has the sub-buffer of an earlier buffer, so that the layer need not make a new one. */
 #define MAX_ROUNDED ((gsize) 64 << 10)
 
 /* Returns the size of the block for a buffer of @size bytes. */
@@ -351,7 +353,8 @@ get_block (LayerContext *context, TarnPool *pool, LayerMemory memory, gsize size
   return allocate (context, pool, round_size (size), error);
 }
 
-/* Writes the bytes at @host into a new buffer's block, and waits.  Returns FALSE if that fails. */
+/* Writes the bytes at @host into a new buffer's block, and waits until they are written.  Returns
+ * FALSE if that fails. */
 static gboolean
 set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
 {
@@ -368,8 +371,8 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
                 == CL_SUCCESS;
 }
 
-/* Returns the driver's sub-buffer for a block, after it has written the bytes at @host to the block
- * if @host is not NULL.  Returns NULL if one of the two fails. */
+/* Returns the driver's sub-buffer for a block.  If @host is not NULL, also writes the bytes at
+ * @host to the block.  Returns NULL if there is no sub-buffer, or if the write fails. */
 static LayerSub *
 get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
@@ -443,8 +446,9 @@ _tarn_layer_try_make_room (cl_context handle, cl_int status)
   return TRUE;
 }
 
-/* Counts a request for a buffer that the layer passed on to the driver.  @reason: why it did.
- * @buffer: NULL if the driver refused; then counts neither the reason nor the bytes. */
+/* Counts a request for a buffer that the layer passed on to the driver.  @reason: why the layer
+ * passed the request on.  @buffer: the driver's buffer, or NULL if the driver refused.  If it is
+ * NULL, counts neither the reason nor the bytes. */
 static void
 count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
 {
@@ -493,10 +497,10 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   return answer (buffer, status, status_ret);
 }
 
-/* Parts: sub-buffers of a program's buffer, and images made of one */
+/* Parts: sub-buffers that the program makes of a buffer, and images that it makes of a buffer */
 
-/* Makes the new record @part, of a sub-buffer or image that is made of a buffer, refer to the
- * record @whole of that buffer, and adds @part to the table of records. */
+/* Makes @part refer to @whole, and adds @part to the table of records.  @part is the record of a
+ * new sub-buffer or image, @whole the record of the buffer of which it is made. */
 static void
 add_part (LayerBuffer *whole, LayerBuffer *part)
 {
@@ -525,7 +529,7 @@ check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type 
 /* Returns the flags for the driver's clCreateSubBuffer () when the program makes a sub-buffer of
  * @whole.  If the program gives no access flags, the sub-buffer has to inherit those of @whole.
  * But the driver makes the sub-buffer from the piece, a large buffer that contains @whole, so the
- * sub-buffer would inherit the flags of the piece. */
+ * sub-buffer would inherit the flags of the piece.  To prevent this, adds the flags of @whole. */
 static cl_mem_flags
 inherit (const LayerBuffer *whole, cl_mem_flags asked)
 {
@@ -536,7 +540,8 @@ inherit (const LayerBuffer *whole, cl_mem_flags asked)
   return asked;
 }
 
-/* Makes a sub-buffer of @whole, a buffer of the program's from a pool, and its record. */
+/* Makes a sub-buffer of @whole, and the record of the sub-buffer.  @whole is a buffer that the
+ * program got from a pool. */
 static cl_mem
 make_part (LayerBuffer *whole, cl_mem_flags asked, const cl_buffer_region *region,
            cl_mem_flags flags, cl_int *status)
@@ -567,8 +572,8 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_typ
   cl_mem part = NULL;
   cl_int status;
 
-  /* The driver makes the sub-buffers of buffers that are not from a pool.  It refuses to make
-   * sub-buffers of sub-buffers and of images. */
+  /* If @buffer is not from a pool, the driver makes the sub-buffer.  If @buffer is a sub-buffer or
+   * an image, the driver gets the call, too, and refuses it. */
   if (whole == NULL || whole->whole != NULL || whole->is_image)
     return _tarn_layer_driver->clCreateSubBuffer (buffer, asked, type, info, status_ret);
   status = check_part (whole, asked, type, info, &flags);
@@ -598,7 +603,7 @@ _tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image)
   return part;
 }
 
-/* Passes clSVMAlloc () on to the driver.  If it fails, returns memory that pools cache to the
+/* Passes clSVMAlloc () on to the driver.  If that fails, returns cached memory of the pools to the
  * driver, and retries. */
 void *CL_API_CALL
 layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)

@@ -12,7 +12,8 @@
 
 /* Returns TRUE if the layer needs the command's event.  It needs the event if the queue is out of
  * order, because then nothing else tells when the command is done.  It also needs the event if one
- * of the command's buffers has destructor callbacks, which must not come late. */
+ * of the command's buffers has destructor callbacks, because the layer must call them without delay
+ * when the command is done. */
 static gboolean
 wants_event (LayerCommand *self)
 {
@@ -64,8 +65,9 @@ _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
   prepare (self, event);
 }
 
-/* Records the command as a use of each of its buffers.  The last buffer takes over the reference
- * self->own, the event that only the layer wanted. */
+/* Records the command as a use of each of its buffers.  If the layer wanted the command's event,
+ * but the program did not, self->own is a reference to the event.  The last buffer's record takes
+ * over this reference. */
 static void
 note_uses (LayerCommand *self)
 {
@@ -132,7 +134,7 @@ _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 
 /* Defines the layer's function for a command that uses the memory objects in the last arguments.
  * If @right is FALSE, the function returns CL_INVALID_VALUE and does not call the driver.
- * @blocking: the driver's call waits for the command. */
+ * @blocking: TRUE if the driver's call returns only after the command is done. */
 #define COMMAND(name, right, blocking, parameters, arguments, ...)                                 \
   cl_int CL_API_CALL layer_##name (cl_command_queue queue, SPLICE parameters, cl_uint n_waits,     \
                                    const cl_event *waits, cl_event *event)                         \

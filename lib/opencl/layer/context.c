@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * The program's contexts: their pools, and the order of their queues.  If a context has several
- * devices, the driver makes its buffers, not a pool.  The reason: a buffer from a pool is a range
- * of a piece, a large buffer of the driver.  When one buffer is used on a device, the driver may
- * move the whole piece there, together with buffers that are used on another device. */
+ * devices, the driver makes the context's buffers, not a pool.  The reason: a buffer from a pool is
+ * a range of a piece, a large buffer of the driver.  When one buffer is used on a device, the
+ * driver may move the whole piece there, together with buffers that are used on another device. */
 
 #include "layer-private.h"
 
@@ -137,7 +137,8 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
 
 /* Enqueues a marker on @queue, the context's only queue until now.  Returns the marker's event,
  * which is done when all commands are done that the queue has had so far.  Returns NULL if the
- * commands up to @number are known to be done. */
+ * commands with numbers up to @number are known to be done.  If the driver refuses the marker,
+ * waits until the queue's commands are done, and returns NULL. */
 static cl_event
 record_event (LayerQueue *queue, guint64 number)
 {
@@ -171,8 +172,10 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 /* Ends the state LAYER_ONE_QUEUE, in which released memory is reused at once because the context
  * has only one queue.  If memory was reused before the commands that used it were done, new queues
  * have to wait for these commands.  In this case, sets the state LAYER_BECOMING_MANY and returns a
- * reference to the queue that has these commands; the caller must set LAYER_MANY_QUEUES later.
- * Otherwise returns NULL.  @queue: as for _tarn_layer_context_end_one_queue (). */
+ * reference to the queue that has these commands.  The caller must set LAYER_MANY_QUEUES later.  If
+ * no memory was reused so early, sets LAYER_MANY_QUEUES and returns NULL.  @queue: NULL, or a queue
+ * that will soon take no more commands or run them out of order.  If @queue is not NULL and not the
+ * only queue, the state does not end, and the function returns NULL. */
 static LayerQueue *
 begin_many_queues (LayerContext *self, LayerQueue *queue)
 {
@@ -234,10 +237,10 @@ begin_one_queue (LayerContext *self)
   set_order_locked (self, LAYER_ONE_QUEUE, queue);
 }
 
-/* Makes a new queue wait for only_event, if that is not NULL.  While the context had only one
- * queue, memory was reused before the commands that used it were done.  The event is done when
- * these commands are done.  The caller has added 1 to n_joining, so no other thread replaces the
- * event. */
+/* Makes a new queue wait for only_event, if it is not NULL.  While the context had only one queue,
+ * memory was reused before the commands that used it were done.  The event is complete when these
+ * commands are done.  The caller has added 1 to n_joining, so no other thread replaces the event.
+ */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -254,9 +257,9 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
     _tarn_layer_driver->clWaitForEvents (1, &event);
 }
 
-/* Adds a queue to the context's list.  If the queue is in order and the context's first, makes it
- * the only queue (LAYER_ONE_QUEUE), and returns TRUE.  Otherwise adds 1 to n_joining, because the
- * caller has to make the queue wait for only_event, and returns FALSE. */
+/* Adds a queue to the context's list.  If the queue is in order and is the context's first, makes
+ * it the only queue (LAYER_ONE_QUEUE), and returns TRUE.  Otherwise adds 1 to n_joining, and
+ * returns FALSE.  The caller then has to make the queue wait for earlier commands (only_event). */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -355,8 +358,8 @@ _tarn_layer_context_end_await (LayerContext *self)
 
 /* Waiting for commands */
 
-/* Returns a reference to the next of the context's queues to poll; each call returns another queue,
- * in turn.  Returns NULL if the context has no queue. */
+/* Returns a reference to the queue of the context that is to be polled next.  The calls return the
+ * context's queues in turn.  Returns NULL if the context has no queue. */
 static LayerQueue *
 next_queue (LayerContext *self)
 {
@@ -471,8 +474,8 @@ _tarn_layer_context_make_room (LayerContext *self)
 
 /* The program's contexts */
 
-/* Frees the record of a context that has no user any more.  Its users were the context itself and
- * the allocators of its pools, so the pools are freed already. */
+/* Frees the record of a context that has no user any more.  The users of a record are the context
+ * itself and the allocators of the context's pools.  So the pools are freed already. */
 static void
 free_rest (LayerContext *self)
 {
@@ -511,8 +514,9 @@ _tarn_layer_context_drop_user (LayerContext *self)
     free_rest (self);
 }
 
-/* Releases a context's pools, and drops the context as its own user.  That frees the record, unless
- * another thread that runs tarn_debug_check () still uses an allocator of the context. */
+/* Releases a context's pools.  Then drops the context itself as a user of the context's record,
+ * which usually frees the record.  The record lives longer if another thread that runs
+ * tarn_debug_check () still uses an allocator of the context. */
 static void
 finalize_now (gpointer data)
 {
@@ -525,8 +529,9 @@ finalize_now (gpointer data)
   _tarn_layer_context_drop_user (self);
 }
 
-/* Frees a context whose record has no reference any more.  If TARN_DEBUG checks the context's
- * buffers, the debug thread frees the context, after it has checked the released buffers. */
+/* Frees the record of a context, to which nothing refers any more.  If TARN_DEBUG checks the
+ * context's buffers, the debug thread frees the record, after it has checked the released buffers.
+ */
 static void
 context_finalize (gpointer record)
 {
@@ -556,7 +561,7 @@ get_only_device (cl_context handle)
 }
 
 /* Makes the record of a context that the driver has made.  @handle: the driver's handle, or NULL if
- * the driver failed; then makes no record.  Returns @handle. */
+ * the driver failed.  If it is NULL, makes no record.  Returns @handle. */
 static cl_context
 add_context (cl_context handle)
 {
@@ -651,10 +656,10 @@ layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, vo
 }
 
 /* Prepares the record of a context for the time after the program has released the context.  The
- * context's buffers keep the context alive in the driver, so the layer keeps its record until they
- * are gone.  Frees the sub-buffers and images that the layer has cached for the context.  Makes the
- * driver call back when the commands of the context's queues are done, because the program may make
- * no more calls in which the layer could poll them. */
+ * context's buffers keep the context alive in the driver, so the layer keeps the context's record
+ * until the buffers are gone.  Frees the sub-buffers and images that the layer has cached for the
+ * context.  Makes the driver call back when the commands of the context's queues are done, because
+ * the program may make no more calls in which the layer could poll them. */
 static void
 end_context (LayerContext *self)
 {

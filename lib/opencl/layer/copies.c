@@ -13,8 +13,9 @@
 
 #include "layer-private.h"
 
-/* The place of a box in a buffer.  @row and @slice are the row pitch and the slice pitch in bytes,
- * also if the program passed 0 for them: they are 0 only if the box is empty. */
+/* The place of a box in a buffer.  @row and @slice are the row pitch and the slice pitch in bytes.
+ * If the program passed 0 for a pitch, the field is the pitch that OpenCL uses then, so it is 0
+ * only if the box is empty. */
 typedef struct
 {
   cl_mem object;
@@ -60,12 +61,15 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Returns TRUE if the layer finds no fault with the place of a box in @buffer:
- * - An image, or an object that is not from a pool (NULL): the driver checks it.
+/* Returns TRUE if the layer finds no fault with the place of a box in @buffer.  What it checks
+ * depends on @buffer:
+ * - An image, or NULL for an object that is not from a pool: returns TRUE, because the driver
+ *   checks the box.
  * - A buffer from a pool: returns TRUE if the box is within the buffer.
  * - A sub-buffer that the program made: returns TRUE if the box ends within the buffer of which the
- *   sub-buffer is made.  The driver checks the rest.  If the layer has to copy within the piece
- *   instead (copies_by_pieces), the driver cannot check the sub-buffer, so the layer does. */
+ *   sub-buffer is made.  The driver checks the rest.  But if the layer has to copy within the
+ *   piece, the driver's large buffer (copies_by_pieces), the driver cannot check the rest.  So this
+ *   function then returns TRUE only if the box ends within the sub-buffer. */
 static gboolean
 is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 {
@@ -78,8 +82,8 @@ is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
   return ends_within (buffer->whole->size - buffer->offset, box, region);
 }
 
-/* Returns TRUE if the layer finds no fault with the box of a program's command, as is_within ()
- * does, or if the arguments are invalid: then the driver returns the error. */
+/* Returns TRUE if the layer finds no fault with the box of a program's command (see is_within ()).
+ * Also returns TRUE if the arguments are invalid, because the driver then returns the error. */
 static gboolean
 box_is_within (const LayerBuffer *buffer, const size_t *origin, const size_t *region, size_t row,
                size_t slice)
@@ -217,15 +221,15 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies a box from one buffer to another.  Usually enqueues one command.  If the buffers are in
- * the same piece, and the copy is done within this piece, there are two cases in which the function
- * copies row by row:
+/* Copies a box from one buffer to another.  Usually enqueues one command.  If the copy is done
+ * within one piece, a large buffer of the driver that contains both buffers, there are two cases in
+ * which the function copies row by row:
  * - The row or slice pitches of the two boxes differ.  OpenCL does not allow that within one
  *   buffer.
  * - The driver reports an overlap, although the caller knows that the boxes do not overlap
  *   (@apart).  A driver may do so if the boxes begin at different places in a row.
  *
- * @has_begun: as for copy_rows (). */
+ * @has_begun: set to TRUE if copy_rows () enqueued a command. */
 static cl_int
 copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 {

@@ -26,7 +26,7 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond changed = TARN_COND_INIT;
 static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned, the oldest first */
 static gboolean has_thread;
-static GPtrArray *contexts; /* debugged contexts, borrowed; NULL: none yet */
+static GPtrArray *contexts; /* debugged contexts, borrowed; NULL if there was none yet */
 static guint n_left;        /* tasks that are not done */
 
 /* Waits until there is a task, and takes the oldest one. */
@@ -115,7 +115,7 @@ _tarn_layer_debug_drain (gint64 max_wait)
   return TRUE;
 }
 
-/* The number of tasks of the debug thread above which a request for a buffer waits, for at most
+/* If the debug thread has more than FEW_TASKS tasks, a request for a buffer waits, for at most
  * MAX_WAIT microseconds.  Without this wait, several threads could release buffers faster than the
  * debug thread checks and frees them. */
 #define FEW_TASKS 32
@@ -137,7 +137,7 @@ _tarn_layer_is_debugged (const LayerContext *context)
   return __atomic_load_n (&context->is_debugged, __ATOMIC_ACQUIRE);
 }
 
-/* Returns references to the contexts that are debugged. */
+/* Returns references to the contexts whose buffers are checked. */
 static GPtrArray *
 list_contexts (void)
 {
@@ -182,7 +182,7 @@ _tarn_layer_debug_begin (LayerContext *context)
   LAYER_LOCKED (&lock);
 
   /* Exit functions run in the reverse order of their registration.  The driver and Tarn have
-   * registered theirs before, so look_at_exit () runs before those. */
+   * registered their exit functions before, so look_at_exit () runs before these functions. */
   _tarn_once (&once, watch_exit);
   if (_tarn_layer_is_debugged (context))
     return;
@@ -200,8 +200,8 @@ _tarn_layer_debug_end (LayerContext *context)
   g_ptr_array_remove_fast (contexts, context);
 }
 
-/* The ratio of the pause after a check of all guard bytes to the time that the check took.  So
- * checks take less than one part in CHECK_SHARE of the program's time. */
+/* After a check of all guard bytes, the layer makes no such check for a time that is CHECK_SHARE
+ * times as long as the check took.  So checks take less than 1 / CHECK_SHARE of the time. */
 #define CHECK_SHARE 8
 
 void

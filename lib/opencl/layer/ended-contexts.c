@@ -10,7 +10,7 @@
 #include "layer-private.h"
 
 static TarnMutex lock;
-static GPtrArray *ended; /* the records of ended contexts, borrowed; NULL: none yet */
+static GPtrArray *ended; /* the records of ended contexts, borrowed; NULL if there was none yet */
 
 void
 _tarn_layer_list_ended (LayerContext *self)

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: for each OpenCL call, the function that the program reaches instead.  Most of
- * these functions return an error if TARN_LAYER_FAULTS says so.  The functions that retain or
- * release objects return no such errors, but count the program's references. */
+ * Fault injection: for each OpenCL call, a function that the program reaches in place of the
+ * layer's or the driver's function.  Most of these functions return an error if TARN_LAYER_FAULTS
+ * says so.  The functions that retain or release objects return no such errors, but count the
+ * program's references. */
 
 #include "faults-private.h"
 
@@ -47,8 +48,8 @@ accept (FaultCall call, gpointer object, cl_int *errcode_ret)
   return object;
 }
 
-/* Counts the event of a command as an object of the program's.  @was_made: the driver accepted the
- * command.  @event: NULL if the program wants no event. */
+/* Counts the event of a command as an object of the program's.  @was_made: TRUE if the driver
+ * accepted the command.  @event: NULL if the program wants no event. */
 static void
 note_event (gboolean was_made, const cl_event *event)
 {
@@ -521,8 +522,8 @@ fault_clSVMFree (cl_context context, void *address)
   BEHIND (clSVMFree) (context, address);
 }
 
-/* Counts the allocations of SVM that a command frees.  If the program passes a function @func, that
- * function frees them by clSVMFree (), and so fault_clSVMFree () counts them. */
+/* Counts as freed the allocations of SVM that a command frees.  If the program passes a function
+ * @func, counts none: @func frees them by clSVMFree (), and fault_clSVMFree () counts them. */
 static cl_int CL_API_CALL
 fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),

@@ -16,16 +16,16 @@ typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
 {
   gconstpointer handle; /* a cl_mem, or the address of SVM */
-  gsize size;           /* bytes; 0: it is made of other memory */
-  guint references;     /* number of the program's references plus number of entries made of this */
-  FaultMemory *whole;   /* memory of which this is made, a reference; NULL: none is known */
+  gsize size;           /* bytes; 0 if it is made of other memory */
+  guint references;     /* the program's references, plus the entries that are made of this one */
+  FaultMemory *whole;   /* the entry of which this one is made, a reference, or NULL */
 };
 
 static TarnMutex lock;       /* guards the two variables below */
 static GHashTable *memories; /* handle -> FaultMemory, owned */
 static gsize used;
 
-static gsize budget; /* bytes, constant; 0: no budget */
+static gsize budget; /* bytes, constant; 0 if there is no budget */
 
 void
 _tarn_layer_fault_memory_begin (gsize bytes)
@@ -36,8 +36,8 @@ _tarn_layer_fault_memory_begin (gsize bytes)
 }
 
 /* Adds an entry with one reference for new memory of the program.  Returns FALSE, and adds nothing,
- * if the memory exceeds the budget.  @whole_handle: nullable; memory of which the new memory is
- * made. */
+ * if the memory exceeds the budget.  @whole_handle: the handle of the memory of which the new
+ * memory is made, or NULL. */
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
@@ -56,8 +56,8 @@ add (gconstpointer handle, gsize size, gconstpointer whole_handle)
   return TRUE;
 }
 
-/* Drops a reference to an entry.  If it was the last, removes the entry, and drops its reference to
- * the memory of which it is made.  @memory: nullable.  The caller holds the lock. */
+/* Drops a reference to an entry.  If it was the last one, removes the entry, and drops a reference
+ * to the entry of which it is made.  @memory: the entry, or NULL.  The caller holds the lock. */
 static void
 drop_locked (FaultMemory *memory)
 {

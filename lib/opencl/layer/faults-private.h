@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: makes calls of the program fail that the driver would not let fail.  Each OpenCL
- * call of the program reaches fault injection first, then the rest of the layer.  See faults.c. */
+ * Fault injection: makes calls of the program fail that would succeed without it.  Each OpenCL call
+ * of the program reaches fault injection first, then the rest of the layer.  See faults.c. */
 
 #ifndef TARN_FAULTS_PRIVATE_H
 #define TARN_FAULTS_PRIVATE_H
@@ -21,7 +21,8 @@ typedef enum
 } FaultPlace;
 
 /* A kind of object that the program has to release.  Fault injection counts how many references to
- * objects of each kind the program has.  SVM has no references, so it counts allocations of SVM. */
+ * objects of each kind the program has.  Shared virtual memory (SVM) has no references, so fault
+ * injection counts its allocations. */
 typedef enum
 {
   FAULT_NOTHING,
@@ -55,13 +56,13 @@ typedef struct
 
 extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
 
-/* The functions that get the calls which fault injection does not make fail: the layer's functions,
- * or the driver's if the layer has none. */
+/* The functions to which fault injection passes the calls that it does not make fail: the layer's
+ * functions, or the driver's if the layer has none. */
 extern cl_icd_dispatch _tarn_layer_behind_faults;
 
 /* faults.c */
 
-/* Reads TARN_LAYER_FAULTS.  Returns FALSE if the variable is not set or is invalid; then there is
+/* Reads TARN_LAYER_FAULTS.  Returns FALSE if the variable is not set or is invalid.  Then there is
  * no fault injection, and no call is counted. */
 gboolean _tarn_layer_faults_begin (void);
 
@@ -77,28 +78,31 @@ void _tarn_layer_fault_note_refusal (FaultCall call);
 
 /* fault-memory.c */
 
-/* Sets the budget: the bytes of memory that the program may have.  0: there is no budget. */
+/* Sets the budget: the bytes of memory that the program may have, or 0 if there is no budget. */
 void _tarn_layer_fault_memory_begin (gsize budget);
 
-/* Charge a new memory object, or @size bytes of SVM, to the budget.  Return FALSE, and record
- * nothing, if that would exceed the budget; then the caller has to release the memory. */
+/* These two functions charge a new memory object, or @size bytes of SVM, to the budget.  If that
+ * would exceed the budget, they return FALSE and record nothing, and the caller must release the
+ * memory. */
 gboolean _tarn_layer_fault_charge (cl_mem object);
 gboolean _tarn_layer_fault_charge_svm (gpointer address, gsize size);
 
-/* Record that the program retains or releases memory.  Record a release before the driver releases
- * the object: afterwards the driver may give the object's handle to a new object. */
+/* These functions record that the program retains or releases memory.  Record a release before the
+ * driver releases the object, because the driver may then give the object's handle to a new object.
+ */
 void _tarn_layer_fault_retain (cl_mem object);
 void _tarn_layer_fault_release (cl_mem object);
 void _tarn_layer_fault_release_svm (gpointer address);
 
 /* fault-calls.c */
 
-/* Replaces functions in @dispatch, the table that the caller has filled with the layer's functions,
- * by functions of fault injection, which then call the replaced ones.  If the layer has no such
- * function, they call the driver's, from @driver. */
+/* Replaces functions in the table @dispatch by functions of fault injection.  The caller has filled
+ * the table with the layer's functions.  Fault injection passes calls on to the function that it
+ * has replaced.  If the layer has none, fault injection passes the call on to the driver's
+ * function, from @driver. */
 void _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driver);
 
-/* Returns fault injection's function for the OpenCL call @name, or NULL if it has none. */
+/* Returns fault injection's function for the OpenCL call @name, or NULL if there is none. */
 void *_tarn_layer_find_fault_call (const gchar *name);
 
 #endif

@@ -57,9 +57,9 @@ typedef struct
 } Fault;
 
 /* Constant after _tarn_layer_faults_begin (): */
-static GArray *faults; /* of Fault; NULL: no call is counted */
-static gsize budget;   /* bytes; 0: no budget */
-static guint64 loss;   /* number of the first device call that finds the device lost; 0: none */
+static GArray *faults; /* of Fault; NULL if no call is counted */
+static gsize budget;   /* bytes; 0 if there is no budget */
+static guint64 loss;   /* number of the first device call that finds the device lost, or 0 */
 static pid_t reporter;
 
 /* Atomic: */
@@ -100,7 +100,8 @@ read_fault (const gchar *name, const gchar *value)
   return TRUE;
 }
 
-/* Handles a word of TARN_LAYER_FAULTS, and overwrites its "=".  Returns FALSE if it is invalid. */
+/* Handles a word of TARN_LAYER_FAULTS.  Overwrites the "=" in the word.  Returns FALSE if the word
+ * is invalid. */
 static gboolean
 read_word (gchar *word)
 {
@@ -155,9 +156,10 @@ _tarn_layer_faults_begin (void)
 
 /* The report */
 
-/* Reports numbers of calls and objects at the end of the process.  This is a destructor, not a
- * function of atexit (), because functions that the program registered with atexit () before the
- * layer was loaded run after the layer's exit functions, and may still release objects. */
+/* Reports numbers of calls and objects at the end of the process.  This function is a destructor of
+ * the library.  As an exit function (atexit ()) it might run too early: exit functions that the
+ * program registered before the layer was loaded run after the layer's, and may still release
+ * objects. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   const gchar *path = _tarn_layer_get_settings ()->report;

@@ -25,9 +25,9 @@ try_begin_look (LayerIdle *self, gint64 now)
                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Records @held, the number of bytes that a pool caches now.  When MAX_AGE has passed, returns the
- * least number that was recorded in that time, and begins anew: no request has needed this number
- * of bytes.  Before that, returns 0. */
+/* Records @held, the number of bytes that a pool caches now.  After each MAX_AGE, returns the least
+ * number that was recorded in this time, that is, how many cached bytes no request needed.  All
+ * other calls return 0. */
 static gsize
 note_held (LayerContext *context, LayerIdle *self, gsize held, gint64 now)
 {

@@ -16,15 +16,16 @@
 
 #include "layer-private.h"
 
-/* The option leading_bits_in_bin_id of the pool of images: so many bits that each number of bytes
- * has its own bin, a list of cached blocks. */
+/* The option leading_bits_in_bin_id of the pool of images: enough bits that each number of bytes
+ * has its own bin (a list of cached blocks of one size). */
 #define LEADING_BITS 26
 
 /* The pool of images caches at most the device's memory divided by HELD_SHARE. */
 #define HELD_SHARE 8
 
-/* The flags that an image from the pool may have.  The driver makes images with other flags.
- * make_ready () reads each new image, so flags that forbid the host to read are not here. */
+/* The flags that an image from the pool may have.  Images with other flags come from the driver,
+ * not from the pool.  make_ready () reads each image, so the list has no flags that forbid the host
+ * to read. */
 #define SERVED_FLAGS                                                                               \
   (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
    | CL_MEM_ALLOC_HOST_PTR)
@@ -33,7 +34,7 @@
 typedef struct
 {
   TarnOpenclImageKind kind;
-  cl_mem handle; /* the driver's image, a reference; NULL: none now */
+  cl_mem handle; /* the driver's image, a reference; NULL if there is none now */
 } LayerImage;
 
 /* The allocator below the pool */
@@ -196,7 +197,7 @@ end_images (gpointer data)
   _tarn_layer_context_drop_user (context);
 }
 
-/* Makes the pool of images.  Their bytes count as bytes of the pool @buffers, too. */
+/* Makes the pool of images.  The images' bytes count as bytes of the pool @buffers, too. */
 static TarnPool *
 pool_new (LayerContext *context, TarnPool *buffers)
 {
@@ -322,7 +323,7 @@ take (LayerContext *context, TarnBlock *block)
   return image->handle;
 }
 
-/* Allocates a block of the pool that has an image of a kind.  Sets *handle to the driver's image.
+/* Allocates a block with an image of @kind from the pool.  Sets *handle to the driver's image.
  * Returns NULL if that fails. */
 static TarnBlock *
 get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GError **error)

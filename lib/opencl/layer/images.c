@@ -17,7 +17,7 @@ typedef enum
 {
   LAYER_CREATE_IMAGE,
   LAYER_CREATE_WITH_PROPERTIES,
-  LAYER_CREATE_2D, /* this and the next: functions of OpenCL 1.1 */
+  LAYER_CREATE_2D, /* this function and the next are those of OpenCL 1.1 */
   LAYER_CREATE_3D
 } LayerFunction;
 
@@ -26,7 +26,7 @@ typedef struct
 {
   cl_context context;
   LayerFunction function;
-  const cl_mem_properties *properties; /* NULL: none */
+  const cl_mem_properties *properties; /* NULL if there are none */
   cl_mem_flags flags;
   const cl_image_format *format;
   const cl_image_desc *desc;
@@ -58,8 +58,8 @@ create (const Request *request, const cl_image_desc *desc, cl_int *status)
     }
 }
 
-/* Makes an image.  If the driver has no memory, returns memory that pools cache to the driver, and
- * retries. */
+/* Makes an image.  If memory runs out, returns the pools' cached memory to the driver, and retries.
+ */
 static cl_mem
 create_with_room (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
@@ -72,9 +72,9 @@ create_with_room (const Request *request, const cl_image_desc *desc, cl_int *sta
 
 /* Images of buffers */
 
-/* Makes a buffer of which the driver can make an image, in place of @whole, a sub-buffer from a
- * pool.  If possible, the new buffer is over the same memory as @whole; then sets *shares to TRUE.
- * Otherwise it has the same size, but memory of its own. */
+/* Makes a stand-in for @whole, a buffer from a pool: another buffer, of which the driver can make
+ * an image.  If possible, the stand-in shares the memory of @whole, and *shares becomes TRUE.
+ * Otherwise the stand-in has the size of @whole, but its own memory, and *shares becomes FALSE. */
 static cl_mem
 make_stand_in (LayerBuffer *whole, gboolean *shares)
 {
@@ -106,11 +106,12 @@ add_disguised (LayerBuffer *whole, cl_mem image)
 }
 
 /* Makes an image of a buffer from a pool, if the driver makes no correct images of sub-buffers.
- * Makes it of another buffer, the stand-in of make_stand_in ():
+ * The image is made of another buffer, a stand-in (see make_stand_in ()):
  * - If the driver refuses the image, it would refuse an image of any buffer.  Sets *status to the
- *   error.
+ *   error, and returns NULL.
  * - If the stand-in shares the memory of the program's buffer, returns the image.
- * - Otherwise releases the image and warns.  *status stays the driver's error for the sub-buffer.
+ * - If the stand-in has its own memory, releases the image, warns, and returns NULL.  *status stays
+ *   the error for the image of the sub-buffer.
  *
  * In the last two cases, the driver makes all new buffers of the context from now on. */
 static cl_mem
@@ -158,11 +159,11 @@ is_within (cl_mem image, gsize size)
   return MAX (row, width * element) * MAX (height, 1) <= size;
 }
 
-/* Refuses an image that needs more bytes than the program's buffer @whole has.  The driver accepted
- * the image, because its sub-buffer may be larger than the program's buffer.  To get the driver's
- * error, makes a sub-buffer of exactly the buffer's size, and an image of that.  If the driver
- * fails, sets *status, releases @image and returns NULL.  Otherwise, or if @image is small enough,
- * returns @image. */
+/* Refuses @image, made of the program's buffer @whole, if it needs more bytes than @whole has.  The
+ * driver may have accepted such an image, because its sub-buffer may be larger than the program's
+ * buffer.  To get the driver's error, makes a sub-buffer of exactly the size of @whole, and an
+ * image of that sub-buffer.  If the driver refuses one of these, sets *status, releases @image and
+ * returns NULL.  In all other cases, returns @image. */
 static cl_mem
 refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_int *status)
 {
@@ -187,7 +188,8 @@ refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_i
   return of_exact != NULL ? image : NULL;
 }
 
-/* Makes an image, and its record, of a memory object that is from a pool or is made of one. */
+/* Makes an image of a memory object, and the record of the image.  The memory object is from a
+ * pool, or is made of an object from a pool. */
 static cl_mem
 create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -212,7 +214,7 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 
 /* The functions */
 
-/* Counts an image for which the layer asked the driver.  @image: NULL if the driver refused. */
+/* Counts an image that the layer asked the driver to make.  @image: NULL if the driver refused. */
 static void
 count_passed_on (cl_mem image)
 {
@@ -225,8 +227,9 @@ count_passed_on (cl_mem image)
     LAYER_COUNT_BYTES (image_bytes, bytes);
 }
 
-/* Makes an image of the program's from the pool, and counts it.  If it returns NULL, *status is
- * CL_SUCCESS if the driver is to make the image, or else the error that the program gets. */
+/* Takes an image for the program from the pool, and counts it.  If it returns NULL and leaves
+ * *status as CL_SUCCESS, the driver is to make the image.  If it returns NULL and sets *status to
+ * an error, the program gets that error. */
 static cl_mem
 serve (const Request *request, cl_int *status)
 {
@@ -242,7 +245,7 @@ serve (const Request *request, cl_int *status)
   return image;
 }
 
-/* Makes an image of the program's that is made of no other memory object. */
+/* Makes an image for the program that is not made of another memory object. */
 static cl_mem
 create_new (const Request *request, cl_int *status)
 {
@@ -336,9 +339,10 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
 /* Atomic: TRUE if the program has asked a device for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE. */
 static gboolean asks_how_large;
 
-/* Makes the driver, not a pool, make all new buffers of a context, if images can be made neither of
- * a pool's buffers, which are sub-buffers, nor of buffers over their host addresses.  Call this
- * when the program seems to want images of buffers, before it makes the buffers for them. */
+/* Finds out whether images can be made of a pool's buffers, which are sub-buffers, or of buffers
+ * over the host addresses of a pool's buffers.  If neither is possible, the driver, not a pool,
+ * makes all new buffers of the context from now on.  Call this function when the program seems to
+ * want images of buffers, before it makes these buffers. */
 static void
 expect_images (LayerContext *context)
 {

@@ -18,8 +18,7 @@ typedef struct
   LayerObject base;
 
   TarnMutex lock;     /* guards the field below */
-  GPtrArray *buffers; /* for each argument, a reference to a LayerBuffer; NULL: the argument is no
-                         buffer */
+  GPtrArray *buffers; /* for each argument its LayerBuffer (a reference), or NULL if it has none */
 } LayerKernel;
 
 static void
@@ -33,7 +32,7 @@ kernel_finalize (gpointer record)
 }
 
 /* Makes the record of a kernel that the driver has made.  @handle: the driver's handle, or NULL if
- * the driver failed; then makes no record.  Returns @handle. */
+ * the driver failed.  If it is NULL, makes no record.  Returns @handle. */
 static cl_kernel
 add_kernel (cl_kernel handle)
 {
@@ -52,7 +51,7 @@ add_kernel (cl_kernel handle)
 
 /* Programs */
 
-/* Returns TRUE if an OpenCL program's source contains the type of images of buffers. */
+/* Returns TRUE if an OpenCL program's source names the type of images of buffers. */
 static gboolean
 names_images_of_buffers (guint n, const gchar *const *strings, const size_t *lengths)
 {
@@ -67,8 +66,8 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
 }
 
 /* Passes clCreateProgramWithSource () on to the driver.  If the source uses images that are made of
- * buffers, and the driver makes no such images of sub-buffers, the driver makes all new buffers of
- * the context from now on. */
+ * buffers, and the driver makes no such images of sub-buffers, the driver, not a pool, makes all
+ * new buffers of the context from now on. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)

@@ -41,20 +41,20 @@
  *
  * The layer may reuse the memory of a buffer when the program has no reference to the buffer and
  * the commands that use it are done.  So the layer records each command with its buffers, after the
- * driver has accepted the command.  Such a record is called a use.  The layer knows in one of three
- * ways that the commands of a released buffer are done:
+ * driver has accepted the command.  Such a record is called a use.  The layer decides in one of
+ * three ways that the memory of a released buffer may be reused:
  *
  * - Usually, it puts a marker command on the queue some time after the release, and polls the
  *   marker's event.
  * - It polls the command's own event if the queue is out of order, or if the buffer has destructor
  *   callbacks, which must not come late.
- * - It need not know while the context has only one queue, in order, and all user events are
- *   complete.  Then the queue runs the commands of the next buffer in the same memory after those
- *   of the released buffer, so the memory is reused at once.
+ * - It reuses the memory at once while the context has only one queue, in order, and all user
+ *   events are complete.  Then the queue runs the commands of the next buffer in the same memory
+ *   after those of the released buffer.
  *
  * If the layer cannot serve a call correctly, it passes the call on to the driver unchanged: see
  * _tarn_layer_context_find_pool ().  A thread holds no lock while it calls the driver or a function
- * of the program.  Debug builds check that at each call of the driver. */
+ * of the program.  Debug builds check this at each call of the driver. */
 
 #ifndef TARN_LAYER_PRIVATE_H
 #define TARN_LAYER_PRIVATE_H
@@ -119,7 +119,7 @@ typedef struct
   gboolean prints_stats;
   gchar *faults; /* nullable */
   gchar *report; /* path of a file; nullable */
-  /* TRUE if TARN_DEBUG is set, though perhaps to a value that checks no buffers. */
+  /* TRUE if TARN_DEBUG is set, even to a value that checks no buffers. */
   gboolean may_debug;
   gboolean rounds_sizes; /* TRUE if the layer rounds up the sizes of small buffers */
 } LayerSettings;
@@ -129,7 +129,7 @@ const LayerSettings *_tarn_layer_get_settings (void);
 
 /* report.c */
 
-/* The reason why the driver made a buffer that the program asked for, and no pool served it. */
+/* The reason why the driver, not a pool, made a buffer that the program asked for. */
 typedef enum
 {
   LAYER_OF_HOST, /* the program asked for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR */
@@ -137,7 +137,8 @@ typedef enum
   LAYER_OF_DEVICES,
   LAYER_FLAGS, /* the layer does not know the buffer's flags or properties */
   LAYER_TOO_LARGE,
-  /* The program makes images of buffers, and the driver makes none of sub-buffers. */
+  /* The program makes images of buffers, but the driver cannot make images of sub-buffers, and a
+   * pool's buffers are sub-buffers. */
   LAYER_FOR_IMAGES,
   LAYER_NO_POOL, /* the buffer's context had no pool, or its pool had no memory */
   LAYER_N_REASONS
@@ -156,18 +157,19 @@ const gchar *_tarn_layer_describe_reason (LayerReason reason);
 /* Counters for the table of TARN_LAYER_STATS and for reports.  Every field is atomic. */
 typedef struct
 {
-  gsize created;   /* buffers that the program asked for */
-  gsize served;    /* buffers in @created with memory from a pool */
-  gsize pieces;    /* pieces, the large buffers that the layer asked the driver for */
-  gsize passed_on; /* requests in @created that were passed on to the driver */
-  gsize reasons[LAYER_N_REASONS]; /* for each reason, the number of buffers in @passed_on that the
-                                     driver made */
-  gsize sub_buffers; /* sub-buffers that the layer had the driver make for blocks of a pool */
+  gsize created;   /* number of buffers that the program asked for */
+  gsize served;    /* number of buffers in @created that got their memory from a pool */
+  gsize pieces;    /* number of pieces, large buffers, that the layer asked the driver for */
+  gsize passed_on; /* number of requests in @created that the layer passed on to the driver */
+  /* For each LayerReason, the number of buffers in @passed_on that the driver made for this
+   * reason. */
+  gsize reasons[LAYER_N_REASONS];
+  gsize sub_buffers; /* number of sub-buffers that the driver made for blocks of a pool */
 
-  gsize images_created;   /* images that the program asked for, except images made of buffers */
-  gsize images_served;    /* images in @images_created from a pool */
-  gsize images_passed_on; /* requests in @images_created that were passed on to the driver */
-  gsize pool_images;      /* images that the pool asked the driver for */
+  gsize images_created;   /* number of images asked for, except images that are made of buffers */
+  gsize images_served;    /* number of images in @images_created that came from a pool */
+  gsize images_passed_on; /* number of requests in @images_created passed on to the driver */
+  gsize pool_images;      /* number of images that the pool asked the driver for */
 
   guint64 buffer_bytes TARN_WHOLE; /* total size of the buffers that the program got, in bytes */
   /* Total size of the images that are not made of a buffer, in bytes. */
@@ -190,9 +192,9 @@ void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (
 cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer value,
                            size_t *size_ret);
 
-/* Returns TRUE if the layer is blind: the program has asked for an extension's function that may
- * use buffers, and the layer does not intercept this function.  From then on the driver makes all
- * new buffers, and pools return their memory to the driver. */
+/* Returns TRUE if the layer is blind: the program has asked for the address of an extension's
+ * function that may use buffers, and the layer does not intercept this function.  From then on the
+ * driver makes all new buffers, and pools return their memory to the driver. */
 gboolean _tarn_layer_is_blind (void);
 
 /* table.c */
@@ -234,21 +236,25 @@ void _tarn_layer_list (gpointer record);
 void _tarn_layer_unlist (gpointer record);
 
 gpointer _tarn_layer_ref (gpointer record);
-gboolean _tarn_layer_try_ref (gpointer record); /* returns FALSE if the record is being finalized */
+/* Adds a reference.  Returns FALSE if the record is being finalized. */
+gboolean _tarn_layer_try_ref (gpointer record);
 void _tarn_layer_unref (gpointer record);
-void _tarn_layer_clear (gpointer record); /* takes a pointer to a record */
+/* Drops the reference in a variable.  @record: the variable's address. */
+void _tarn_layer_clear (gpointer record);
 
-/* Count the program's references to an object.  _tarn_layer_retain () adds one.  Call
- * _tarn_layer_release () when the program drops one; it returns TRUE if that was the last. */
+/* These functions count the program's references to an object.  _tarn_layer_retain () adds a
+ * reference.  _tarn_layer_release () subtracts a reference that the program drops, and returns TRUE
+ * if the program has no reference left. */
 void _tarn_layer_retain (gpointer record);
-/* Adds one; returns FALSE if the program has none. */
+/* Adds a reference of the program.  Returns FALSE if the program has no reference. */
 gboolean _tarn_layer_try_retain (gpointer record);
 gboolean _tarn_layer_release (gpointer record);
 
 /* A ticket is a number that stands for a record.  The layer passes a ticket, not the record, to a
- * driver that will call back.  Because a driver may never call back, the table of tickets has the
- * reference to the record.  _tarn_layer_ticket_take () removes the ticket from the table, and
- * returns that reference.  It returns NULL if another thread took the ticket before. */
+ * driver that will call back.  The table of tickets has a reference to the record, so the layer can
+ * drop this reference even if the driver never calls back.  _tarn_layer_ticket_take () removes the
+ * ticket from the table, and returns that reference, or NULL if another thread took the ticket
+ * before. */
 gpointer _tarn_layer_ticket_new (gpointer record);
 gpointer _tarn_layer_ticket_take (gpointer ticket);
 
@@ -270,16 +276,17 @@ LayerContext *_tarn_layer_find_context (cl_context handle);
 
 /* context.c */
 
-/* The time at which a context may reuse the memory of a released buffer.  It depends on the queues
- * that the context has had. */
+/* The state of a context's queues.  It decides when the context may reuse the memory of a released
+ * buffer. */
 typedef enum
 {
-  LAYER_NO_QUEUE, /* memory is reused at once: there is no queue, so no command has used it */
-  /* Memory is reused at once: the only queue runs commands in order. */
+  LAYER_NO_QUEUE, /* there is no queue: memory is reused at once, because no command has used it */
+  /* There is one queue, which runs commands in order: memory is reused at once. */
   LAYER_ONE_QUEUE,
-  LAYER_BECOMING_MANY, /* as for LAYER_MANY_QUEUES.  A thread is putting a marker on the only queue,
-                          and threads that add a queue wait for that thread. */
-  LAYER_MANY_QUEUES    /* memory is reused after the commands that used it are done */
+  /* A thread is putting a marker on the only queue, and threads that add a queue wait for that
+   * thread.  Memory is reused as in the state LAYER_MANY_QUEUES. */
+  LAYER_BECOMING_MANY,
+  LAYER_MANY_QUEUES /* memory is reused only after the commands that used it are done */
 } LayerOrder;
 
 /* The flags that the layer may pass to clCreateSubBuffer (). */
@@ -290,8 +297,9 @@ typedef enum
 typedef enum
 {
   LAYER_PLAIN,
-  LAYER_HOST, /* CL_MEM_ALLOC_HOST_PTR: a sub-buffer inherits this flag from its piece, and cannot
-                 ask for it */
+  /* Memory with CL_MEM_ALLOC_HOST_PTR.  A sub-buffer inherits this flag from its piece, and must
+   * not be created with the flag, so these pieces are a kind of their own. */
+  LAYER_HOST,
   LAYER_N_KINDS
 } LayerMemory;
 
@@ -302,49 +310,54 @@ typedef struct
   LayerMemory memory;
 } LayerSource;
 
-/* The record of how many bytes a pool caches without need: see idle.c. */
+/* A pool's record of how many of its cached bytes no request has needed lately: see idle.c. */
 typedef struct
 {
   gint64 look_at TARN_WHOLE; /* atomic: monotonic time of the next look at the cached bytes */
-  /* Guarded by the context's lock: the least number of cached bytes since @since. */
+  /* The least number of cached bytes since the time @since.  Guarded by the context's lock. */
   gsize least_bytes;
   gint64 since; /* guarded by the context's lock: monotonic time at which @least_bytes was reset */
 } LayerIdle;
 
 /* The record of a context of the program.
  *
- * Invariant, under the lock: only_queue is set exactly if order is LAYER_ONE_QUEUE.  A thread that
- * adds a queue or a user event ends the state LAYER_ONE_QUEUE before the program gets the new
- * object.  A pool, after it is set, stays as long as the context. */
+ * Invariant, under the lock: only_queue is not NULL exactly if order is LAYER_ONE_QUEUE.  Before
+ * the program gets a second queue or a user event, the thread that adds it ends the state
+ * LAYER_ONE_QUEUE.  A pool, after it is set in @pools, stays there as long as the context
+ * exists. */
 struct _LayerContext
 {
   LayerObject base;
-  /* The only device; NULL: the context has several devices, or the layer cannot serve it. */
+  /* The context's only device; NULL if it has several devices, or if the layer cannot serve it. */
   cl_device_id device;
   gsize max_bytes;         /* the largest size that a buffer may have, in bytes */
   gsize alignment;         /* alignment of sub-buffers, in bytes; a power of two */
   gboolean counts_objects; /* TRUE if CL_CONTEXT_REFERENCE_COUNT includes the context's objects */
-  cl_uint own_references;  /* number of references in CL_CONTEXT_REFERENCE_COUNT that exist because
-                              of address_program */
-  gboolean copies_by_pieces;        /* TRUE if the driver's clEnqueueCopyBufferRect () fails with
-                                       sub-buffers, so the layer copies between pieces */
-  gboolean copies_images_by_pieces; /* TRUE if the driver's copies between sub-buffers and images
-                                       fail, so the layer copies between pieces and images */
-  gboolean notes_addresses;   /* TRUE if the layer records the host addresses of pieces, because the
-                                 driver makes no images of sub-buffers: see images.c */
-  cl_program address_program; /* the program with the kernel that reads device addresses of pieces
-                                 (address.c); NULL: not needed */
+  /* The number of references to the context that the driver counts for address_program, a program
+   * of the layer.  The layer subtracts it from the CL_CONTEXT_REFERENCE_COUNT that it reports. */
+  cl_uint own_references;
+  /* TRUE if the driver's clEnqueueCopyBufferRect () fails with sub-buffers.  Then the layer passes
+   * the pieces, the large buffers, instead of their sub-buffers. */
+  gboolean copies_by_pieces;
+  /* TRUE if the driver cannot copy between sub-buffers and images; then the layer passes pieces. */
+  gboolean copies_images_by_pieces;
+  gboolean notes_addresses; /* TRUE if the layer records the host addresses of pieces, because the
+                               driver makes no images of sub-buffers: see images.c */
+  /* The program with the kernel that reads the device addresses of pieces (address.c).  NULL if the
+   * layer does not need these addresses, or if the driver cannot build the program. */
+  cl_program address_program;
 
   TarnMutex lock; /* guards the fields from here up to @answers */
   TarnCond changed;
   LayerOrder order;       /* atomic */
-  LayerQueue *only_queue; /* the only queue, if @order is LAYER_ONE_QUEUE; borrowed; else NULL */
-  guint64 reused_number TARN_WHOLE; /* number of the command that was the latest on only_queue when
-                                       memory was last reused before its commands were done */
+  LayerQueue *only_queue; /* the only queue, borrowed; NULL if @order is not LAYER_ONE_QUEUE */
+  /* When memory was last reused early (see @has_reused_early), the latest command on only_queue had
+   * this number. */
+  guint64 reused_number TARN_WHOLE;
   gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
                                 that used the memory were done */
-  /* An event that completes after all commands whose memory was reused before they were done.  New
-   * queues wait for it.  NULL: there are no such commands, or they are done. */
+  /* The event for which new queues wait.  It completes after all commands whose memory was reused
+   * before they were done.  NULL if there are no such commands, or if they are done. */
   cl_event only_event;
   guint n_joining; /* number of threads that wait for only_event, or make a new queue wait for it */
   guint n_user_events; /* atomic: number of the program's user events that are not complete */
@@ -352,35 +365,39 @@ struct _LayerContext
   gboolean has_lost_queue;
   /* References to the queues that still take commands, or that have unfinished commands. */
   GPtrArray *queues;
-  guint turn;        /* index in @queues of the queue that was polled last */
-  GPtrArray *pieces; /* the pieces (large buffers): number N is at index N - 1; NULL: N is free */
-  GHashTable *addresses;          /* piece -> its host address, for pieces whose address is known */
-  guint all_used_before;          /* an index in @pieces: every lower index has a piece */
-  cl_command_queue own_queue;     /* the queue for the layer's own commands; NULL: not made yet */
-  TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
+  guint turn; /* index in @queues of the queue that was polled last */
+  /* The pieces, the driver's large buffers: piece number N is at index N - 1.  An element is NULL
+   * if no piece has this number. */
+  GPtrArray *pieces;
+  GHashTable *addresses; /* piece -> its host address, for pieces whose host address is known */
+  guint all_used_before; /* an index in @pieces: no element below this index is NULL */
+  cl_command_queue own_queue; /* the queue for the layer's own commands; NULL until it is made */
+  TarnPool *pools[LAYER_N_KINDS]; /* the pool for each kind of memory; NULL until it is made */
   LayerSource sources[LAYER_N_KINDS];
-  /* The pooled images' kinds, each with its size in bytes; NULL: not made yet. */
+  /* The kinds of the pooled images, each with its size in bytes; NULL until they are made. */
   TarnOpenclImageKinds *image_kinds;
-  TarnPool *images; /* the pool of images, whose bytes are charged to the pool of plain buffers;
-                       NULL: not made yet */
+  /* The pool of images, whose bytes are charged to the plain buffers' pool; NULL until made. */
+  TarnPool *images;
   LayerIdle idle[LAYER_N_KINDS]; /* the record of cached bytes of each of @pools */
   LayerIdle image_idle;          /* the record of cached bytes of the pool of images */
   GHashTable *answers;           /* the driver's answers to questions about flags: see ask.c */
 
   TarnMutex subs_lock; /* guards the next three fields: see subs.c */
   GTree *subs;         /* the sub-buffers of blocks, by place: LayerPlace -> LayerSub */
-  GQueue spares; /* the spares: the sub-buffers in @subs that no buffer of the program has; owned,
-                    the youngest first */
+  /* The spares, owned, the youngest first: sub-buffers in @subs that are no buffer of the program.
+   */
+  GQueue spares;
   gint64 spares_time; /* monotonic time at which the layer last looked at the age of the spares */
 
   /* All fields below are atomic. */
 
-  /* TRUE if CL_MEM_REFERENCE_COUNT includes a buffer's sub-buffers; -1: unknown. */
+  /* TRUE if CL_MEM_REFERENCE_COUNT includes a buffer's sub-buffers; -1 if that is unknown. */
   gint counts_parts;
-  gint counts_maps;      /* TRUE if CL_MEM_REFERENCE_COUNT includes a buffer's maps; -1: unknown */
-  gint has_images;       /* the result of _tarn_layer_ask_images (); -1: unknown */
-  gint shares_addresses; /* TRUE if a CL_MEM_USE_HOST_PTR buffer at a piece's host address shares
-                            the piece's memory; -1: unknown */
+  gint counts_maps; /* TRUE if CL_MEM_REFERENCE_COUNT includes a buffer's maps; -1 if unknown */
+  gint has_images;  /* the result of _tarn_layer_ask_images (); -1 if it is unknown */
+  /* TRUE if a CL_MEM_USE_HOST_PTR buffer at a piece's host address shares the piece's memory; -1 if
+   * that is unknown. */
+  gint shares_addresses;
   gboolean wants_images; /* TRUE if the program wants images of buffers, but the driver makes no
                             images of sub-buffers.  So the driver makes all new buffers. */
   guint spare_images;    /* number of the driver's images that the pool of images caches */
@@ -392,9 +409,9 @@ struct _LayerContext
   gboolean is_debugged; /* TRUE if TARN_DEBUG checks the context's buffers */
 };
 
-/* Add a user of a context, and drop one.  A context's users are its record, and the allocators of
- * its memory.  The allocators may be in use after the record's last reference is gone.  The last
- * user to be dropped frees the context. */
+/* These functions add a user of a context, and drop a user.  A context's users are its record, and
+ * the allocators of its memory, which may be in use after the record's last reference is gone.
+ * When the last user is dropped, the context is freed. */
 LayerContext *_tarn_layer_context_add_user (LayerContext *self);
 void _tarn_layer_context_drop_user (LayerContext *self);
 
@@ -402,56 +419,60 @@ void _tarn_layer_context_drop_user (LayerContext *self);
  * the arguments of the program's call, which were valid. */
 LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);
 
-/* Finds the pool for a buffer with these flags and this size.  Returns a reference to the context,
- * or NULL if the driver shall make the buffer.
+/* Finds the context whose pool serves a buffer with these flags and this size.  Sets *pool to the
+ * pool, and returns a reference to the context.  Returns NULL if the driver shall make the buffer.
  *
  * The driver makes buffers with CL_MEM_COPY_HOST_PTR, because it may fill them as it allocates
- * them.  If TARN_DEBUG checks the context's buffers, these buffers come from a pool, too. */
+ * them.  Exception: if TARN_DEBUG checks the context's buffers, a pool serves these buffers,
+ * too. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
-/* Returns TRUE if the context may reuse memory early, before the commands on it are done.  It may
- * if only one queue, in order, can have commands on the memory.  If the context has that queue,
- * records that memory is being reused early. */
+/* Returns TRUE if the context may reuse memory early: before the commands that use the memory are
+ * done.  The state must be LAYER_NO_QUEUE or LAYER_ONE_QUEUE (one queue, in order).  If it is
+ * LAYER_ONE_QUEUE, records that memory is being reused early. */
 gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
 
-/* Ends the state LAYER_ONE_QUEUE, in which a context reuses memory before the commands on it are
- * done.  Call this when the context's commands may begin to run in another order than the one in
- * which the program enqueues them.  @queue: NULL, or a queue that will soon take no more commands
- * or run them out of order, and so can never be the only queue again.  If @queue is not NULL and is
- * not the only queue now, the state does not end. */
+/* Ends the state LAYER_ONE_QUEUE, in which a context reuses memory before the commands that use the
+ * memory are done.  Call this when the context's commands may begin to run in another order than
+ * the one in which the program enqueues them.
+ *
+ * @queue: NULL, or a queue that will soon take no more commands or run commands out of order.  Such
+ * a queue can never be the only queue again.  If @queue is not NULL and is not the only queue now,
+ * the state does not end. */
 void _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue);
 
-/* Add a new queue to the context, and drop a queue that takes no more commands.  Drop a queue only
- * when no released buffer waits for the queue's commands any more. */
+/* These functions add a new queue to the context, and drop a queue that takes no more commands.
+ * Drop a queue only when no released buffer waits for the queue's commands any more. */
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
-/* Count the user events that are not complete.  _tarn_layer_context_add_user_event () adds one, and
- * ends the state LAYER_ONE_QUEUE, in which memory is reused before commands are done; call it
- * before the driver makes the user event.  Call _tarn_layer_context_drop_user_event () after a user
- * event is complete. */
+/* These functions count the user events that are not complete.  Call
+ * _tarn_layer_context_add_user_event () before the driver makes a user event.  It also ends the
+ * state LAYER_ONE_QUEUE, in which memory is reused before commands are done.  Call
+ * _tarn_layer_context_drop_user_event () after a user event is complete. */
 void _tarn_layer_context_add_user_event (LayerContext *self);
 void _tarn_layer_context_drop_user_event (LayerContext *self);
 
-/* _tarn_layer_context_begin_await () returns the context's only_event, for which new queues wait,
- * so that the caller can wait for it, too.  Returns NULL if there is no event to wait for.  In both
- * cases the caller calls _tarn_layer_context_end_await () afterwards; until then the context keeps
- * the event. */
+/* _tarn_layer_context_begin_await () returns only_event, the event for which the context's new
+ * queues wait, so that the caller can wait for this event, too.  Returns NULL if there is no such
+ * event.  In both cases the caller calls _tarn_layer_context_end_await () afterwards.  Until then
+ * the context keeps the event. */
 cl_event _tarn_layer_context_begin_await (LayerContext *self);
 void _tarn_layer_context_end_await (LayerContext *self);
 
-/* Poll one or two of the context's queues if released buffers wait for commands.  The second
- * function does nothing if its last poll was less than 0.1 ms ago.  @now: monotonic time. */
+/* These functions poll one or two of the context's queues (ask the driver which commands are done)
+ * if released buffers wait for commands.  _tarn_layer_context_poll_if_due () does nothing if it has
+ * polled less than 0.1 ms ago.  @now: monotonic time. */
 void _tarn_layer_context_poll (LayerContext *self);
 void _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now);
 
-/* Returns TRUE if the layer may serve images, and buffers without regard to their flags, from this
- * context's pools. */
+/* Returns TRUE if the context's pools may serve images.  Whether they may serve a buffer depends
+ * also on the buffer's flags and size. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
-/* Leaves all new buffers of a context to the driver in one case: the program has asked a device
- * about images of buffers, and the driver cannot make such images of a pool's buffers. */
+/* If the program has asked a device about images of buffers, and the driver cannot make such images
+ * of a pool's buffers, leaves all new buffers of the context to the driver. */
 void _tarn_layer_expect_images_if_asked (LayerContext *context);
 
 /* Returns the context's pool for a kind of memory.  The first call for a kind makes the pool.
@@ -461,16 +482,18 @@ TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
 /* Returns to the driver all memory that the context's pools cache. */
 void _tarn_layer_context_trim (LayerContext *self);
 
-/* Returns to the driver all memory that the pools of all contexts cache.  Before that, waits for
- * the commands of this context, unless a user event of the context is not complete. */
+/* Waits for the commands of this context's released buffers, unless a user event of the context is
+ * not complete.  Then returns to the driver all memory that the pools of all contexts cache. */
 void _tarn_layer_context_make_room (LayerContext *self);
 
-/* Waits for all commands of the context.  If a user event is not complete, does not block in the
- * driver, but polls for at most a second, until no released buffer waits for commands. */
+/* Waits for all commands of the context.  If a user event of the context is not complete, does not
+ * block in the driver.  Then this function polls until no released buffer waits for commands, for
+ * at most a second. */
 void _tarn_layer_context_finish (LayerContext *self);
 
-/* Waits for the commands of released buffers, so that their memory becomes free.  Returns FALSE if
- * there are no such commands, if they failed, or if a user event of the context is not complete. */
+/* Waits for the commands of released buffers, so that the buffers' memory becomes free.  Returns
+ * FALSE if there are no such commands, if they failed, or if a user event of the context is not
+ * complete. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
 
 /* Returns TRUE if the host may wait for the commands that are on the context's queues now.  The
@@ -480,24 +503,24 @@ gboolean _tarn_layer_context_may_wait (LayerContext *self);
 
 /* debug.c */
 
-/* Returns TRUE if TARN_DEBUG checks the context's buffers when they are freed.  In that case the
- * layer frees no buffer before its commands are done, and keeps no spare sub-buffers. */
+/* Returns TRUE if TARN_DEBUG checks each of the context's buffers when the buffer is freed.  Then
+ * the layer frees no buffer before its commands are done, and keeps no spare sub-buffers. */
 gboolean _tarn_layer_is_debugged (const LayerContext *context);
 /* Begin and end the TARN_DEBUG checks of a context. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Tells TARN_DEBUG that the calling thread released a buffer's last reference, because another
+/* Tells TARN_DEBUG which thread released a buffer's last reference: the calling thread.  Another
  * thread may free the buffer's memory later. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
-/* Adds a function to those that the layer's debug thread calls, one after the other.  The function
- * may wait, which a callback from the driver must not.  If there can be no debug thread, the
- * calling thread calls the function. */
+/* Makes the layer's debug thread call a function.  The thread calls such functions one after the
+ * other.  They may wait, but a callback from the driver must not wait.  If there can be no debug
+ * thread, the calling thread calls the function. */
 void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
 /* Waits while the debug thread has more than 32 functions to call.  Waits at most 0.1 s, because
  * one of these functions may depend on the calling thread. */
 void _tarn_layer_debug_keep_up (void);
 /* Waits until the debug thread has no function to call, or for @max_wait microseconds.  Returns
- * FALSE if it still has one. */
+ * FALSE if the debug thread still has a function to call. */
 gboolean _tarn_layer_debug_drain (gint64 max_wait);
 /* Checks the guard bytes of all buffers.  Call this after commands of the context have completed.
  * Does nothing if TARN_DEBUG does not check the context's buffers, or if the last check was too
@@ -530,7 +553,8 @@ gboolean _tarn_layer_ask_images (LayerContext *context);
 gboolean _tarn_layer_ask_addresses (LayerContext *context);
 
 /* Finds out what a context's device and driver require, for example the alignment of sub-buffers.
- * Call this before other threads know the context.  Returns FALSE if the layer cannot serve it. */
+ * Call this before other threads know the context.  Returns FALSE if the layer cannot serve the
+ * context. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* address.c */
@@ -558,28 +582,31 @@ gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 /* The key by which the layer finds a sub-buffer: a place in a piece (a large buffer), and flags. */
 typedef struct
 {
-  guint64 address; /* the address of the sub-buffer's block, which names the piece and the offset in
-                      it: see pieces.c */
+  /* The address of the sub-buffer's block.  It consists of the piece's number and the block's
+   * offset in the piece: see pieces.c. */
+  guint64 address;
   gsize size;
   cl_mem_flags asked;
 } LayerPlace;
 
-/* Waits for a command for at most 0.2 s, and releases its event.  Returns the command's state. */
+/* Waits for a command for at most 0.2 s, and releases the command's event.  Returns the command's
+ * state. */
 cl_int _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event);
 
 /* Waits for one of the layer's own commands, and releases the command's event.  @status is the
- * result of the call that enqueued the command.  If it is an error, returns it at once.
+ * result of the call that enqueued the command.  If @status is an error, returns @status at once.
  *
  * Threads that share a queue use this function instead of blocking calls.  With blocking calls, on
- * rusticl of Mesa 22.3, TARN_DEBUG sometimes saw guard bytes overwritten, as if a call had returned
- * early. */
+ * rusticl of Mesa 22.3, TARN_DEBUG sometimes saw guard bytes overwritten, as if a blocking call had
+ * returned before its command was done. */
 cl_int _tarn_layer_await (cl_int status, const cl_event *event);
 
 /* Returns the context's queue for the layer's own commands.  The first call makes the queue.
  * Returns NULL if the driver cannot make one. */
 cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);
 
-/* Makes the pool for a kind of memory, over an allocator of pieces.  Returns NULL if that fails. */
+/* Makes the pool for a kind of memory.  The pool gets pieces, large buffers, from the driver.
+ * Returns NULL if the pool cannot be made. */
 TarnPool *_tarn_layer_pool_new (LayerSource *source);
 
 /* Returns the piece (the driver's large buffer) that contains a block.  Sets *offset to the block's
@@ -609,7 +636,7 @@ struct _LayerSub
   cl_mem handle;      /* the driver's handle; a reference */
   cl_mem_flags flags; /* the flags that the driver reports for a buffer of the program */
   gboolean is_spare;
-  gint64 time;  /* the time at which the sub-buffer became a spare: a monotonic time */
+  gint64 time;  /* monotonic time from which a spare's age counts: see subs.c */
   GList by_age; /* the link of a spare in LayerContext.spares */
 };
 
@@ -621,22 +648,26 @@ void _tarn_layer_subs_clear (LayerContext *context); /* call it when no sub-buff
  *
  * - The driver refuses to make the sub-buffer.
  * - Another thread has yet to release an older sub-buffer of the block's memory.
- * - The layer is blind, because the program may use buffers by functions of extensions that the
- *   layer does not know, and there is no spare. */
+ * - There is no spare, and the layer is blind: the program may use buffers by functions of
+ *   extensions that the layer does not know. */
 LayerSub *_tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags asked);
 
-/* Take over a sub-buffer that was a buffer of the program, before the buffer's block is freed.  The
- * first function makes it a spare, which the layer keeps for a later buffer.  The second releases
- * it. */
+/* These functions take over a sub-buffer that was a buffer of the program.  Call them before the
+ * buffer's block is freed.  _tarn_layer_sub_keep () makes the sub-buffer a spare, which the layer
+ * keeps for a later buffer.  _tarn_layer_sub_free () releases the sub-buffer. */
 void _tarn_layer_sub_keep (LayerContext *context, LayerSub *self);
 void _tarn_layer_sub_free (LayerContext *context, LayerSub *self);
 
 /* Returns the number of the context's spares, the sub-buffers kept for later buffers. */
 guint _tarn_layer_count_spares (LayerContext *context);
 
-/* Release spares, the sub-buffers that the layer keeps for later buffers.  The first function
- * releases all, the second those that no buffer has taken for ten seconds (@now: monotonic time),
- * and the third those whose address is at least @start and less than @end. */
+/* These functions release spares, the sub-buffers that the layer keeps for later buffers:
+ *
+ * - _tarn_layer_drop_spares () releases all spares.
+ * - _tarn_layer_drop_old_spares () releases those that no buffer has taken for ten seconds.  @now:
+ *   monotonic time.
+ * - _tarn_layer_drop_spares_between () releases those whose address is at least @start and less
+ *   than @end. */
 void _tarn_layer_drop_spares (LayerContext *context);
 void _tarn_layer_drop_old_spares (LayerContext *context, gint64 now);
 void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end);
@@ -647,28 +678,28 @@ void _tarn_layer_release_object (cl_mem handle);
 /* uses.c */
 
 /* A use: the record that commands of a queue use a buffer.  A use with an event stands for one
- * command, and a use without one for all commands of the queue up to the use's number.  After the
- * program has released the buffer, each use is in a list of its queue until the commands are
- * done. */
+ * command.  A use without an event stands for all commands of the queue up to the use's number.
+ * After the program has released the buffer, each use is in a list of its queue until the commands
+ * are done. */
 struct _LayerUse
 {
-  LayerQueue *queue; /* the queue of the commands, a reference; NULL: this struct records no use */
+  LayerQueue *queue; /* the commands' queue, a reference; NULL if this struct records no use */
   guint64 number;
-  cl_event event; /* the command's event, a reference; NULL: the use stands for all commands up to
-                     @number */
+  /* The command's event, a reference; NULL if the use stands for all commands up to @number. */
+  cl_event event;
 
-  /* Set after the program has released the buffer, when it begins to wait for the commands: */
-  LayerBuffer *buffer; /* the buffer; it is not destroyed before its uses' commands are done */
-  /* The argument of the driver's callback; NULL: the layer asked for no callback. */
+  /* Set when the released buffer begins to wait for the commands: */
+  LayerBuffer *buffer; /* the buffer; not destroyed before the commands of its uses are done */
+  /* The argument of the driver's callback; NULL if the layer asked for no callback. */
   gpointer ticket;
   gboolean is_waiter; /* guarded by the queue's lock: TRUE if the use is in LayerQueue.waiters */
-  /* Guarded by the queue's lock: the link in LayerQueue.waiting or LayerQueue.waiters; its data is
-   * this use. */
+  /* Guarded by the queue's lock: the link in LayerQueue.waiting or LayerQueue.waiters; the link's
+   * data is this use. */
   GList link;
 };
 
 /* Records that a command uses a buffer.  The caller has a reference to the buffer's record.
- * @number: the command's number, the latest on the queue.  @event: the command's event; nullable.
+ * @number: the command's number on the queue.  @event: the command's event; nullable.
  * @takes: TRUE if the function takes over the caller's reference to @event. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
                              gboolean takes);
@@ -680,19 +711,20 @@ void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
 /* The record of a queue of the program.
  *
- * The layer counts the commands that use buffers, each after the driver has accepted it.  A
- * command's number is its place in this count.  All commands up to the number @done are done.
+ * The layer counts the commands that use buffers, each after the driver has accepted the command.
+ * A command's number is its place in this count.  All commands up to the number @done are done.
  *
- * While a released buffer waits for commands, each of its uses (the records of these commands) is
- * in a list of a queue: in @waiting if the buffer waits for all commands up to the use's number, or
- * in @waiters if it waits for one command.
+ * While a released buffer waits for the commands of one of its uses (records of commands that use
+ * the buffer), the use is in a list of its queue: in @waiting if the buffer waits for all commands
+ * up to the use's number, or in @waiters if the buffer waits for one command.
  *
  * Invariants, under the lock:
  *
  * - done <= enqueued.  In @waiting and in @markers, numbers do not decrease from head to tail.  The
  *   commands of the use at the head of @waiting are not known to be done.
- * - n_behind and bytes_behind count the uses in @waiting whose number is larger than the last
- *   marker's number, or all uses in @waiting if the queue has no marker.
+ * - n_behind is the number of uses in @waiting that come after the last marker: uses whose number
+ *   is larger than the marker's.  bytes_behind is the size of these uses' buffers.  If the
+ *   queue has no marker, all uses in @waiting count.
  * - A use is in @waiters exactly if its is_waiter is TRUE.
  * - A closed queue stays closed. */
 struct _LayerQueue
@@ -704,43 +736,46 @@ struct _LayerQueue
                         commands, or run them out of order */
   guint64 enqueued TARN_WHOLE; /* atomic: number of the latest command that uses buffers */
   guint64 done TARN_WHOLE;     /* atomic: all commands up to this number are done */
-  /* Atomic: TRUE while a thread waits in clFinish (), as a marker failed or was refused. */
+  /* Atomic: TRUE while a thread waits in clFinish (), because a marker failed or was refused. */
   gboolean finishing;
   gboolean
       is_stuck; /* atomic: TRUE if the last request for memory that waited for the queue gave up */
   guint users;  /* atomic: number of users of the driver's queue: calls in progress, and 1 for the
                    context until the context drops the queue */
 
-  TarnMutex lock;  /* guards all fields below */
-  gboolean closed; /* atomic: TRUE if the queue takes no more commands; all are done, or a marker
-                      comes after them */
-  GQueue waiting;  /* of LayerUse, by number: the uses whose buffer waits for all commands up to the
-                      use's number */
-  guint n_behind;  /* atomic: number of uses in @waiting whose number is larger than the last
-                      marker's */
+  TarnMutex lock; /* guards all fields below */
+  /* Atomic: TRUE if the queue takes no more commands.  Then all its commands are done, or a marker
+   * comes after them. */
+  gboolean closed;
+  GQueue waiting; /* of LayerUse, by number: the uses whose buffer waits for all commands up to the
+                     use's number */
+  guint n_behind; /* atomic: number of uses in @waiting that come after the last marker */
   gsize bytes_behind; /* atomic: total size of the buffers of the uses in @n_behind, in bytes */
   GQueue markers;     /* of LayerMarker, by number: the markers that are not known to be done */
   GQueue waiters;     /* of LayerUse: the uses whose buffer waits for one command, by the command's
                          event */
 };
 
-/* Makes a released buffer wait for all commands that the queue of @use (the record of one of the
- * buffer's commands) has had so far.  When they are done, the layer calls
- * _tarn_layer_buffer_commands_done ().  Returns FALSE, and does nothing, if the use's command is
- * done already. */
+/* Makes a released buffer wait for commands.  @use is the record of a command that uses the buffer.
+ * The buffer waits for all commands that the queue of @use has had so far.  When these commands
+ * are done, the layer calls _tarn_layer_buffer_commands_done ().  Returns FALSE, and does nothing,
+ * if the command of @use is done already. */
 gboolean _tarn_layer_queue_add_waiting (LayerUse *use);
 
-/* Puts a marker on the queue, if released buffers wait for commands that come after the last
- * marker.  @notify: TRUE if the driver shall call back when the marker is done, because perhaps no
- * thread polls any more.  In this case puts a marker if released buffers wait for any commands of
- * the queue; if the queue is closed, asks for the call back at its last marker instead. */
+/* Puts a marker on the queue if released buffers wait for its commands.  Set @notify to TRUE if the
+ * driver shall call back when the marker is done, because perhaps no thread polls any more.
+ *
+ * - If @notify is FALSE, and no buffer waits for commands after the last marker, does nothing.
+ * - If @notify is TRUE and the queue is closed, puts no marker.  Asks the driver to call back when
+ *   the queue's last marker is done. */
 void _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify);
 
 /* Puts a marker on the queue if many released buffers wait for commands that come after the last
  * marker: at least 16 uses (records of commands), or buffers of at least 16 MiB. */
 void _tarn_layer_queue_put_marker_if_many (LayerQueue *self);
 
-/* Drops a user of the driver's queue.  After the last one, releases the queue to the driver. */
+/* Drops a user of the driver's queue.  If it was the last user, releases the queue to the driver.
+ */
 void _tarn_layer_queue_drop_user (LayerQueue *self);
 
 /* Releases an event. */
@@ -750,8 +785,8 @@ void _tarn_layer_release_event (cl_event event);
  * if the command failed, more if the command has not ended yet. */
 cl_int _tarn_layer_get_state (cl_event event);
 
-/* Makes the context drop the queue if it is closed and no released buffer waits for its
- * commands. */
+/* Makes the context drop the queue if the queue is closed (takes no more commands), and no released
+ * buffer waits for the queue's commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
 /* Polls a queue: asks the driver which markers of the queue are done, and which commands of the
@@ -759,11 +794,11 @@ void _tarn_layer_queue_end_if_over (LayerQueue *self);
  * destroys each buffer that waits for no other command. */
 void _tarn_layer_queue_poll (LayerQueue *self);
 
-/* Waits for the queue's commands that released buffers wait for.  Returns FALSE if there are none,
- * if a command failed, or if no command completed for 10 s. */
+/* Waits for those commands of the queue for which released buffers wait.  Returns FALSE if there
+ * are no such commands, if a command failed, or if no command completed for 10 s. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
-/* Waits for all commands of the queue, also after one has failed.  Returns FALSE if there was
+/* Waits for all commands of the queue, even if a command has failed.  Returns FALSE if there was
  * nothing to wait for, or if clFinish () failed. */
 gboolean _tarn_layer_queue_finish (LayerQueue *self);
 
@@ -794,30 +829,36 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* waiter.c */
 
-/* Makes a released buffer wait for one command, whose record is @use, by the command's event.  When
- * it is done, the layer calls _tarn_layer_buffer_commands_done ().  @notify: TRUE if the driver
- * shall call back, because perhaps no thread polls any more.  The caller has a reference to the
- * buffer's record, because another thread may end the wait at once. */
+/* Makes a released buffer wait for one command, by the command's event.  @use is the record of the
+ * command.  When the command is done, the layer calls _tarn_layer_buffer_commands_done ().
+ * @notify: TRUE if the driver shall call back, because perhaps no thread polls any more.  The
+ * caller has a reference to the buffer's record, because another thread may end the wait at
+ * once. */
 void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
 
 /* Removes from the queue's @waiters each use whose number is at most @number, and appends the use's
  * link to @taken.  The caller holds the queue's lock. */
 void _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *taken);
 
-/* Records that a buffer need not wait any longer for the commands of one of its uses.  The caller
- * has removed the use from its queue's lists.  This may free the buffer's record, which contains
- * the use. */
+/* Ends the wait of a released buffer for one of its uses.  A use is the record that commands of a
+ * queue use the buffer, and the layer destroys the buffer when it waits for none of its uses.  The
+ * caller has removed the use from its queue's lists.  This function may free the buffer's record,
+ * and with it the use, which is in that record. */
 void _tarn_layer_use_end_wait (LayerUse *self);
 
 /* Asks the driver which commands of the uses in @waiters are done, one command after the other,
- * until two are found that are not done. */
+ * until it has found two commands that are not done. */
 void _tarn_layer_poll_waiters (LayerQueue *queue);
 
 /* buffer.c */
 
-/* The record of a memory object of the program.  This is one of: a buffer from a pool; a sub-buffer
- * of such a buffer, or an image that is made of one; an image from a pool.  An object that is made
- * of a buffer counts as one of the program's references to the buffer.
+/* The record of a memory object of the program.  The object is one of:
+ *
+ * - a buffer from a pool
+ * - a sub-buffer of such a buffer, or an image that is made of such a buffer
+ * - an image from a pool
+ *
+ * An object that is made of a buffer counts as one of the program's references to the buffer.
  *
  * A buffer's life ends in three steps:
  *
@@ -826,26 +867,29 @@ void _tarn_layer_poll_waiters (LayerQueue *queue);
  * - The layer destroys the buffer: releases the driver's object or keeps it for a later buffer, and
  *   frees the memory.
  *
- * Invariants: block is set exactly if whole is not.  A buffer is destroyed once, after it has
- * ended, and when it waits for no command. */
+ * Invariants: exactly one of @block and @whole is NULL.  The layer destroys a buffer once, after
+ * the buffer has ended, when the buffer waits for no command. */
 struct _LayerBuffer
 {
   LayerObject base;
   LayerContext *context; /* a reference */
-  LayerBuffer *whole; /* the buffer that this object is made of, a reference; NULL: this is a buffer
-                         or an image from a pool */
-  TarnBlock *block;   /* the memory; NULL: this object is made of a buffer */
-  /* The driver's sub-buffer for the block, owned; NULL: this is an image, or is made of a buffer.
-   */
+  /* The buffer whose memory this object uses, if this object is a sub-buffer or an image of a
+   * buffer.  This field has a reference to the buffer's record.  NULL if this object has its own
+   * memory from a pool. */
+  LayerBuffer *whole;
+  TarnBlock *block; /* this object's own memory; NULL if this object uses the memory of @whole */
+  /* The driver's sub-buffer for the block, owned by this struct.  NULL if this object is an image,
+   * or if it uses the memory of @whole. */
   LayerSub *sub;
   gsize offset; /* bytes from the start of @whole */
-  gsize size; /* number of bytes that the program asked for, or that a pooled image has; 0: this is
-                 an image made of a buffer */
+  /* Size in bytes: the size that the program asked for, or the size of a pooled image.  0 if this
+   * is an image made of a buffer. */
+  gsize size;
   /* The flags that the program passed, without those that a sub-buffer inherits. */
   cl_mem_flags asked;
   cl_mem_flags flags; /* the flags that the driver reports */
   gboolean is_image;
-  gboolean is_disguised; /* TRUE if this is an image made of a host address: see images.c */
+  gboolean is_disguised; /* TRUE if the image is over a buffer's host address: see images.c */
   gboolean was_mapped;   /* TRUE if the buffer was still mapped when it ended */
   /* Atomic: TRUE if the buffer has destructor callbacks, which must not come late. */
   gboolean is_watched;
@@ -854,12 +898,13 @@ struct _LayerBuffer
                   layer sets up these waits */
 
   TarnMutex lock; /* guards all fields below */
-  gboolean ended; /* TRUE if the program has no reference any more; then no use is added */
+  gboolean ended; /* TRUE if the program has no reference any more; after that no use is added */
   guint n_uses;
   LayerUse use;      /* the only use, if n_uses is 1 and @uses is NULL */
-  LayerUse *uses;    /* all uses, owned; NULL: there is at most one, in @use */
+  LayerUse *uses;    /* all uses, owned; NULL if there is at most one, in @use */
   GSList *callbacks; /* of LayerCallback, owned, the latest first */
-  GArray *maps; /* of LayerMap: the maps of this buffer and of objects made of it; NULL: none yet */
+  /* Array of LayerMap: the maps of this buffer and of objects made of it; NULL if there is none. */
+  GArray *maps;
 };
 
 /* Returns the array of a buffer's uses, the records of its commands. */
@@ -870,20 +915,20 @@ _tarn_layer_buffer_get_uses (LayerBuffer *self)
 }
 
 /* Returns the piece (the driver's large buffer) that contains a buffer or sub-buffer.  Sets *offset
- * to the offset from the start of the piece, in bytes. */
+ * to the buffer's or sub-buffer's offset from the start of the piece, in bytes. */
 cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 
-/* Returns a reference to the record of a memory object, and adds one to the program's references to
- * the object.  Returns NULL if the handle has no record.  The program's reference makes the object
- * live during a call of the driver: a command may run, and the program may release the command's
- * objects, before the layer has recorded the command. */
+/* Finds the record of a memory object.  Adds a reference to the record, and also a reference of the
+ * program to the object.  Returns NULL if the handle has no record.  The program's reference keeps
+ * the object alive during a call of the driver.  Without it, a command could run, and the program
+ * could release the command's objects, before the layer has recorded the command. */
 LayerBuffer *_tarn_layer_buffer_find_retained (cl_mem handle);
 
-/* Drops both references, to the record and to the object, that _tarn_layer_buffer_find_retained ()
+/* Drops the references to the record and to the object that _tarn_layer_buffer_find_retained ()
  * added. */
 void _tarn_layer_buffer_release (LayerBuffer *self);
 
-/* Ends one of the waits of a buffer that has ended.  After the last wait, destroys the buffer. */
+/* Ends a released buffer's wait for the commands of a use.  After its last wait, destroys it. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
 /* Makes the record of an image from the pool of images.  The record takes over @block.  Returns a
@@ -894,9 +939,9 @@ LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlo
 /* Makes the record of an image that was made of a buffer.  Returns a borrowed record. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
-/* Frees memory after a call of the driver failed for lack of memory: returns cached memory to the
- * driver, and returns TRUE, so that the caller repeats the call.  Returns FALSE if @status, the
- * result of the call, is not such a failure. */
+/* If a call of the driver failed for lack of memory, returns cached memory to the driver, and
+ * returns TRUE, so that the caller repeats the call.  Otherwise returns FALSE.  @status: the call's
+ * result. */
 gboolean _tarn_layer_try_make_room (cl_context handle, cl_int status);
 
 /* image-pool.c */
@@ -923,31 +968,34 @@ void _tarn_layer_images_clear (LayerContext *context);
 
 #define LAYER_FEW 2 /* the number of objects that most commands do not exceed */
 
-/* The layer's data about a command, from before the driver's call to enqueue it until after it. */
+/* The layer's data about a command.  The layer has them from before until after the driver's call
+ * that enqueues the command. */
 typedef struct
 {
-  LayerQueue *queue; /* the command's queue, a reference; NULL: the layer does not know it */
+  LayerQueue *queue; /* the command's queue, a reference; NULL if the layer has no record of it */
   guint64 number;    /* the number of the queue's latest command before the call */
   guint n;           /* number of objects that the command uses */
   LayerBuffer *few[LAYER_FEW]; /* the objects, retained; an entry is NULL if the layer has no record
                                   of the object */
-  /* All objects if there are more than LAYER_FEW, owned; NULL: they are in @few. */
+  /* All objects if there are more than LAYER_FEW, owned; NULL if they are in @few. */
   LayerBuffer **many;
-  cl_event own;    /* the command's event, if the layer needs it and the program does not */
-  cl_event *event; /* the place to which the driver writes the event; NULL: neither the layer nor
-                      the program needs it */
+  cl_event own; /* the command's event, if the layer needs it and the program does not */
+  /* The place to which the driver writes the event; NULL if neither the layer nor the program needs
+   * it. */
+  cl_event *event;
 } LayerCommand;
 
 /* Begins a command: retains the command's objects, because the command may run, and the program may
  * release the objects, before the layer has recorded the command.
  *
  * @objects: nullable.  @event: the address of the argument that tells the driver where to write the
- * command's event.  If this argument is NULL and the layer needs the event, the layer sets it. */
+ * command's event.  If this argument is NULL and the layer needs the event, the layer makes the
+ * argument point to a variable of its own. */
 void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
                                 guint n, cl_event **event);
 
-/* Begins a command whose buffers the caller has retained.  Takes over @buffers, an array, and these
- * references. */
+/* Begins a command whose buffers the caller has retained.  Takes over the array @buffers, and the
+ * references in it. */
 void _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
                                          LayerBuffer **buffers, guint n, cl_event **event);
 
@@ -959,15 +1007,20 @@ _tarn_layer_command_get (const LayerCommand *self, guint i)
 }
 
 /* Returns TRUE if a command may access the @size bytes that begin @offset bytes after the start of
- * @buffer.  Returns FALSE if they exceed a buffer from a pool.  For a sub-buffer of the program,
- * returns FALSE if they exceed the buffer that it is made of.  Returns TRUE for an image, and for
- * NULL, which stands for an object without a record, because the driver checks these itself. */
+ * @buffer.
+ *
+ * - For a buffer from a pool, returns FALSE if the bytes exceed the buffer.
+ * - For a sub-buffer of the program, returns FALSE if the bytes exceed the buffer that it is made
+ *   of.
+ * - For an image, or for NULL, which stands for an object without a record, returns TRUE, because
+ *   the driver checks these itself. */
 gboolean _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size);
 
-/* Ends a command after the driver's call: releases the command's objects, and if the driver has
- * accepted the command and it may not be done yet, records it as a use of each object.  @status:
- * the result of the driver's call.  @blocking: TRUE if the call has waited for the command, so that
- * the command is done.  On an in-order queue, the commands before it are done as well. */
+/* Ends a command after the driver's call.  If the driver has accepted the command, and the command
+ * may not be done yet, records the command as a use of each of its objects.  Releases the objects.
+ * @status: the result of the driver's call.  @blocking: TRUE if the call has waited for the
+ * command, so that the command is done.  Then the earlier commands of an in-order queue are done as
+ * well. */
 void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);
 
 /* maps.c */
@@ -975,7 +1028,8 @@ void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocki
 /* Returns the number of a buffer's maps (CL_MEM_MAP_COUNT). */
 cl_uint _tarn_layer_count_maps (LayerBuffer *self);
 
-/* Removes the records of all maps of a buffer that ends.  Returns FALSE if the buffer had none. */
+/* Removes the records of all maps of a buffer, when the buffer ends.  Returns FALSE if it had
+ * none. */
 gboolean _tarn_layer_forget_maps (LayerBuffer *self);
 
 /* The functions that the layer intercepts, by the file that defines them */
@@ -1038,7 +1092,8 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clEnqueueTask)                                                                                \
   F (clGetExtensionFunctionAddressForPlatform) /* layer.c */
 
-/* Declares functions such as layer_clCreateBuffer (), with the parameters of the driver's. */
+/* Declares the layer's functions, such as layer_clCreateBuffer (), with the parameters of the
+ * driver's functions. */
 #define LAYER_DECLARE(name) extern __typeof__ (*((cl_icd_dispatch *) NULL)->name) layer_##name;
 
 LAYER_FUNCTIONS (LAYER_DECLARE)

@@ -39,8 +39,8 @@ get_count (const gsize *count)
   return __atomic_load_n (count, __ATOMIC_RELAXED);
 }
 
-/* Prints the numbers of images, and the percentage that images have of all bytes of the program's
- * images and buffers. */
+/* Prints the numbers of images, and the total size of the images as a percentage of the total size
+ * of the program's images and buffers. */
 static void
 print_image_stats (void)
 {
@@ -57,8 +57,8 @@ print_image_stats (void)
               100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
 }
 
-/* Prints for each reason how many buffers of the program the driver made, not a pool.  Prints
- * nothing if TARN_LAYER_POOL turns pools off. */
+/* Prints for each reason the number of the program's buffers that the driver, not a pool, made for
+ * this reason.  Prints nothing if TARN_LAYER_POOL turns pools off. */
 static void
 print_reasons (void)
 {
@@ -72,7 +72,7 @@ print_reasons (void)
     }
 }
 
-/* Prints the table of TARN_LAYER_STATS: an exit function.  Prints nothing in a child of fork (). */
+/* Runs at exit: prints the table of TARN_LAYER_STATS.  Prints nothing in a child of fork (). */
 static void
 print_stats (void)
 {
@@ -130,8 +130,9 @@ find_layer_function (const gchar *name)
   return NULL;
 }
 
-/* Returns the function that the program gets instead of the driver's function with this name: fault
- * injection's, which may fail, or else the layer's.  Returns NULL if there is neither. */
+/* Returns the function that the program gets instead of the driver's function with this name.  If
+ * fault injection has such a function, returns that function, which may fail.  Otherwise returns
+ * the layer's function, or NULL if the layer has none. */
 static void *
 find_own (const gchar *name)
 {
@@ -144,8 +145,8 @@ find_own (const gchar *name)
 }
 
 /* Returns TRUE if an extension's function with this name may use buffers without the layer's
- * knowledge.  The name tells: the function enqueues or records commands, and the name does not say
- * that these use other kinds of memory. */
+ * knowledge: the name says that the function enqueues or records commands, and does not say that
+ * these commands use other kinds of memory. */
 static gboolean
 may_use_buffers (const gchar *name)
 {

@@ -4,11 +4,11 @@
  * Maps: the regions of buffers and images that the program has mapped (OpenCL 3.0 specification,
  * sections 5.2.4, "Mapping Buffer Objects", and 5.5.2, "Unmapping Mapped Memory Objects").
  *
- * Some drivers record the maps of a sub-buffer at the buffer that it is made of.  Each buffer of
- * the program is a sub-buffer of a piece, a large buffer of the driver, so with such a driver all
- * buffers in a piece would share their maps.  Therefore the layer records maps itself.  The record
- * of a program's buffer lists the maps of the buffer and of its sub-buffers, because a program may
- * map a sub-buffer and unmap its buffer, if the driver allows that. */
+ * Some drivers record the maps of a sub-buffer as maps of the buffer that the sub-buffer is made
+ * of.  Each buffer of the program is a sub-buffer of a piece, a large buffer of the driver, so with
+ * such a driver all buffers in a piece would share their maps.  Therefore the layer records maps
+ * itself.  The record of a program's buffer lists the maps of the buffer and of its sub-buffers,
+ * because a program may map a sub-buffer and unmap the buffer, if the driver allows that. */
 
 #include "layer-private.h"
 
@@ -16,12 +16,12 @@
 typedef struct
 {
   gpointer pointer;     /* the host address */
-  LayerBuffer *buffer;  /* the mapped object: a buffer, or an object made of one; borrowed */
+  LayerBuffer *buffer;  /* the mapped object: a buffer, or an object made of a buffer; borrowed */
   gboolean is_retained; /* TRUE if the map counts as a reference of the program to the object */
 } LayerMap;
 
-/* Returns the buffer that an object is made of.  Returns the object itself if it is made of no
- * other. */
+/* Returns the buffer that an object is made of.  If the object is not made of a buffer, returns the
+ * object itself. */
 static LayerBuffer *
 get_whole (LayerBuffer *self)
 {
@@ -41,7 +41,7 @@ _tarn_layer_count_maps (LayerBuffer *self)
 }
 
 /* Records a map of a buffer or image.  The list of maps is in the record of the buffer that the
- * object is made of, or in the object's own record if it is made of no other. */
+ * object is made of, or in the object's own record if the object is not made of a buffer. */
 static void
 add_map (LayerBuffer *self, gpointer pointer)
 {
@@ -147,8 +147,8 @@ layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_
   return pointer;
 }
 
-/* Drops the references of a map that take_map () removed from the list.  @is_mapped: TRUE if the
- * driver did not unmap the region; then records the map again. */
+/* Drops the references of a map that take_map () removed from the list.  If @is_mapped is TRUE, the
+ * driver did not unmap the region, so this function records the map again. */
 static void
 end_map (LayerMap *map, gboolean is_mapped)
 {

@@ -9,15 +9,15 @@
  * The program's buffers are sub-buffers of pieces, the driver's large buffers.  Some drivers have
  * two faults with such buffers:
  *
- * - They pass the address of the piece instead of the sub-buffer's.
+ * - They pass the address of the piece instead of the address of the sub-buffer.
  * - They write addresses to the wrong places.  PoCL 3.1 sorts the buffers of a command by their age
  *   and drops duplicates, but leaves the list of places in the old order.
  *
  * So the layer, not the driver, writes the addresses into the program's arguments.  For each piece,
- * it enqueues a native kernel of its own, with this piece as the only buffer, which stores the
- * piece's address.  Then it enqueues a native kernel that writes the buffers' addresses and calls
- * the program's function.  The layer passes the pieces to this native kernel as well, so that they
- * are on the device. */
+ * it enqueues a native kernel of its own that stores the piece's address.  The piece is the only
+ * buffer of this native kernel.  Then the layer enqueues a native kernel that writes the buffers'
+ * addresses and calls the program's function.  The layer passes the pieces to this native kernel as
+ * well, so that they are on the device. */
 
 #include "layer-private.h"
 
@@ -32,7 +32,7 @@ typedef struct
   guint piece;  /* index of the buffer's piece in the sorted array of pieces */
 } Move;
 
-/* The host addresses of pieces.  The layer's native kernels store them when they run. */
+/* The host addresses of pieces.  The layer's native kernels store these addresses. */
 typedef struct
 {
   guint references; /* atomic: references, one for each native kernel that has not run */
@@ -57,7 +57,7 @@ addresses_unref (Addresses *self)
 }
 
 /* The arguments of the layer's native kernel that stores the address of a piece.  The driver copies
- * them, and writes the piece's address to @address in the copy. */
+ * this struct, and writes the piece's address to @address in the copy. */
 typedef struct
 {
   Addresses *addresses; /* a reference */
@@ -65,7 +65,7 @@ typedef struct
   gchar *address;
 } Question;
 
-/* Stores the address of a piece in the array of addresses: a native kernel of the layer. */
+/* A native kernel of the layer: stores the address of a piece in the array of addresses. */
 static void CL_CALLBACK
 note_address (void *data)
 {
@@ -91,14 +91,15 @@ get_moves (Call *call)
   return (Move *) (call + 1);
 }
 
-/* Returns the array, after a Call, of the pointers that the driver sets and nobody reads. */
+/* Returns the array of pointers that comes after a Call: the driver sets them, and nobody reads
+ * them. */
 static gchar **
 get_places (Call *call)
 {
   return (gchar **) (get_moves (call) + call->n);
 }
 
-/* Returns the offset in bytes of the program's arguments from the start of a Call with @n moves. */
+/* Returns the number of bytes from a Call with @n structs Move to the program's arguments. */
 static gsize
 get_arguments_offset (gsize n)
 {
@@ -233,9 +234,9 @@ release_events (GArray *events)
   g_array_unref (events);
 }
 
-/* Enqueues the native kernel that calls the program's function.  It waits for the commands in
- * @events, which store the addresses of pieces, and for @waits, the events for which the program
- * wants it to wait. */
+/* Enqueues the native kernel that calls the program's function.  This kernel waits for the commands
+ * in @events, which store the addresses of pieces, and for the events that the program passed in
+ * @waits. */
 static cl_int
 enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *pieces, guint n_pieces,
               GArray *events, cl_uint n_waits, const cl_event *waits, cl_event *event)

@@ -17,8 +17,8 @@
   44 /* the number of low bits of a block's address that are its offset in the piece, in bytes */
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
-/* Adds a piece to the context's array of pieces.  Returns the piece's number, which begins at 1.
- * Returns 0 if there are too many pieces. */
+/* Adds a piece to the context's array of pieces.  Returns the piece's number, which is at
+ * least 1.  Returns 0 if there are too many pieces. */
 static guint64
 add_piece (LayerContext *context, cl_mem piece)
 {
@@ -70,9 +70,10 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
 }
 
 /* Returns the key by which the layer finds the sub-buffer of a block.  The sub-buffer covers the
- * whole block, so that buffers of nearly equal sizes can have it one after another.  So it may be
- * larger than the program's buffer, whose bounds _tarn_layer_is_within () checks.  With TARN_DEBUG
- * the sub-buffer has the size of the program's buffer, and ends before the guard bytes. */
+ * whole block, so buffers of nearly equal sizes can use the same sub-buffer one after another.  The
+ * sub-buffer may be larger than the program's buffer: _tarn_layer_is_within () checks the bounds of
+ * the program's buffer.  Exception: with TARN_DEBUG the sub-buffer has the size of the program's
+ * buffer, and ends before the guard bytes. */
 LayerPlace
 _tarn_layer_get_place (LayerContext *context, const TarnBlock *block, cl_mem_flags asked)
 {
@@ -166,9 +167,9 @@ _tarn_layer_await (cl_int status, const cl_event *event)
 
 /* Makes the driver allocate the memory of a new piece on the device, by a command that reads a few
  * bytes of the piece.  Some drivers allocate the memory only at the first command, and that command
- * fails if there is no memory.  So the first command must not be one of the program.  It does not
- * write, because a write that runs late could overwrite the program's data.  Returns FALSE with an
- * error if the command fails. */
+ * fails if there is no memory.  So the first command must not be one of the program.  The command
+ * only reads, because a write that runs late could overwrite the program's data.  Returns FALSE
+ * with an error if the command fails. */
 static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
@@ -256,8 +257,8 @@ release_piece (cl_mem piece)
 }
 
 /* Returns the padding of a piece of @size bytes: the number of bytes to add, so that the first
- * block can begin at an aligned device address.  Returns 0 if the driver aligns pieces, or if the
- * piece would become too large. */
+ * block can begin at an aligned device address.  Returns 0 if the driver already aligns pieces, or
+ * if the piece would become too large. */
 static gsize
 get_padding (const LayerContext *context, gsize size)
 {
@@ -313,8 +314,8 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
   (void) size;
 
-  /* Release the spare sub-buffers of the piece before remove_piece ().  Afterwards, a new piece may
-   * get this piece's number, and then these spares would seem to be the new piece's. */
+  /* Release the piece's spare sub-buffers before remove_piece ().  Afterwards, a new piece may get
+   * this piece's number, and the layer would take these spares for the new piece's spares. */
   _tarn_layer_drop_spares_between (source->context, number << OFFSET_BITS,
                                    ((number + 1) << OFFSET_BITS) - 1);
   piece = remove_piece (source->context, number);
@@ -345,8 +346,8 @@ find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *p
   return place->queue != NULL;
 }
 
-/* Checks the status of a command that reads or fills memory.  Returns TRUE if it is CL_SUCCESS.
- * Otherwise sets an error and returns FALSE. */
+/* Checks the status of a command that reads or fills memory.  If the status is CL_SUCCESS, returns
+ * TRUE.  Otherwise sets an error and returns FALSE. */
 static gboolean
 check_contents (cl_int status, GError **error)
 {
@@ -371,8 +372,9 @@ piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpo
                             error);
 }
 
-/* Fills bytes of a block with @byte, and waits until they are filled, because the next commands
- * that use the block are on queues of the program.  See TarnAllocatorOps.fill. */
+/* Fills bytes of a block with @byte, and waits until they are filled.  The wait is needed because
+ * the next commands that use the block are on queues of the program, which do not wait for the
+ * layer's queue.  See TarnAllocatorOps.fill. */
 static gboolean
 piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
             GError **error)
@@ -414,8 +416,8 @@ piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
   return pointer;
 }
 
-/* Sets the address of a block in a piece.  Makes no sub-buffer for the block: get () in buffer.c
- * does that later.  See TarnAllocatorOps.part_new. */
+/* Implements TarnAllocatorOps.part_new: computes the address of a block from the address of the
+ * block's piece.  Makes no sub-buffer for the block, because get () in buffer.c does that later. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
@@ -427,8 +429,8 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
   return TRUE;
 }
 
-/* Reads TARN_LAYER_LIMIT, the limit of a context's pool, and sets *limit if it is set.  Returns
- * FALSE, after a message, if it is invalid. */
+/* Sets *limit to the value of TARN_LAYER_LIMIT, the limit of a context's pool.  If the variable is
+ * not set, does not change *limit.  If the value is invalid, prints a message and returns FALSE. */
 static gboolean
 read_limit (const LayerContext *context, gsize *limit)
 {
@@ -447,7 +449,7 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
-/* Drops an allocator of pieces as a user of its context, when the allocator is freed. */
+/* Runs when an allocator of pieces is freed: drops the allocator as a user of its context. */
 static void
 source_drop (gpointer data)
 {
@@ -474,10 +476,11 @@ allocator_new (LayerSource *source)
   return tarn_allocator_new (&ops, source, source_drop);
 }
 
-/* Makes a pool whose buffers TARN_DEBUG checks.  In this pool each buffer has a piece of its own.
- * So the layer's commands never use a piece at the same time as commands of the program, which
- * PoCL, at least up to 3.1, cannot handle.  Returns NULL if TARN_DEBUG checks no buffers, or if the
- * pool cannot be made. */
+/* Makes a pool whose buffers TARN_DEBUG checks.  In this pool, each buffer has its own piece (a
+ * buffer of the driver).  If many buffers shared a piece, a check by the layer could use the piece
+ * at the same time as a command of the program that uses another buffer.  PoCL, at least up to 3.1,
+ * cannot handle two commands that use the same piece at the same time.  Returns NULL if TARN_DEBUG
+ * checks no buffers, or if the pool cannot be made. */
 static TarnPool *
 debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
 {
@@ -490,10 +493,10 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
   return NULL;
 }
 
-/* The largest number of bytes that a pool caches.  A cached block serves the next buffer of its
- * size, and its spare sub-buffer serves that buffer, too.  A block that returns to the heap instead
- * is merged with its neighbours, and the heap later splits that memory mostly at other places.  At
- * those places the driver would have to make new sub-buffers, so it pays to cache blocks. */
+/* The largest number of bytes that a pool caches.  A cached block serves the next buffer of the
+ * block's size, together with the sub-buffer that the layer has kept for the block.  If the block
+ * returned to the heap instead, the heap would merge it with its neighbours, and later split the
+ * memory mostly at other places.  At those places the driver would have to make new sub-buffers. */
 #define HELD_BYTES ((gsize) 32 << 20)
 
 TarnPool *

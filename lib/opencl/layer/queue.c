@@ -1,17 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Queues: counts the commands of each queue, and finds out by markers which of them are done.  A
+ * Queues: counts the commands of each queue, and finds out by markers which commands are done.  A
  * marker is a command whose event completes when all commands are done that the program enqueued
- * before the marker, in order or out of order (OpenCL 3.0 specification, section 5.12).
+ * before the marker, also on an out-of-order queue (OpenCL 3.0 specification, section 5.12).
  *
  * A use is the record of a command that uses a buffer.  After the program has released a buffer,
- * the buffer waits for the commands of its uses: the layer destroys it when they are done. */
+ * the buffer waits for the commands of its uses: the layer destroys the buffer when these commands
+ * are done. */
 
 #include "layer-private.h"
 
-/* A queue gets a new marker when MANY_WAITS uses (records of commands of released buffers), or uses
- * of buffers with MANY_BYTES bytes in all, come after its last marker. */
+/* The limits at which a queue gets a new marker.  They hold for the uses (records of commands of
+ * released buffers) that come after the queue's last marker: MANY_WAITS is their number, and
+ * MANY_BYTES the total size of their buffers. */
 #define MANY_WAITS 16
 #define MANY_BYTES ((gsize) 16 << 20)
 
@@ -23,7 +25,7 @@ typedef struct
   guint64 number;
   guint references; /* atomic: references, 1 for the queue's list and 1 for each thread that uses
                        the marker */
-  gpointer ticket;  /* atomic: the argument of the driver's callback; NULL: no callback is set */
+  gpointer ticket;  /* atomic: the argument of the driver's callback; NULL if no callback is set */
 } LayerMarker;
 
 void
@@ -90,8 +92,9 @@ are_lists_valid_locked (LayerQueue *self)
          && (self->n_behind > 0 || self->bytes_behind == 0);
 }
 
-/* Adds a use (the record of a command of a released buffer) to the counts of uses that come after
- * the last marker, or subtracts it if @more is FALSE.  The caller holds the queue's lock. */
+/* Adds a use to the counts of uses that come after the queue's last marker, or subtracts it if
+ * @more is FALSE.  A use is the record of a command that uses a buffer which the program has
+ * released.  The caller holds the queue's lock. */
 static void
 count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
 {
@@ -103,8 +106,9 @@ count_behind_locked (LayerQueue *self, const LayerUse *use, gboolean more)
                     more ? self->bytes_behind + size : self->bytes_behind - size, __ATOMIC_RELAXED);
 }
 
-/* Counts from scratch the uses (records of commands) in @waiting that come after the last marker.
- * Call this when another marker has become the last one.  The caller holds the queue's lock. */
+/* Sets n_behind and bytes_behind, the counts of uses (records of commands) that come after the last
+ * marker, from the list @waiting.  Call this when another marker has become the last one.  The
+ * caller holds the queue's lock. */
 static void
 recount_behind_locked (LayerQueue *self)
 {
@@ -138,8 +142,8 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
   return marker;
 }
 
-/* Returns a reference to the queue's last marker if @last is TRUE, else to its first one.  The
- * marker stays in the queue's list.  Returns NULL if the queue has no marker. */
+/* Returns a reference to the queue's last marker if @last is TRUE, or to its first marker if @last
+ * is FALSE.  The marker stays in the queue's list.  Returns NULL if the queue has no marker. */
 static LayerMarker *
 get_marker (LayerQueue *self, gboolean last)
 {
@@ -167,9 +171,10 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Records that the queue's commands up to @number are done.  Moves each use (record of a command)
- * and each marker whose commands are now done from the queue's lists to @uses and @markers.  The
- * caller ends the buffers' waits for these uses, and drops the references to these markers. */
+/* Records that the queue's commands up to @number are done.  Moves from the queue's lists the uses
+ * (records of commands) up to this number to @uses, and the markers up to this number to @markers.
+ * For each of these uses, the caller ends the wait of the use's buffer.  The caller also drops the
+ * references to these markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {
@@ -213,8 +218,8 @@ is_over (LayerQueue *self)
 void
 _tarn_layer_queue_end_if_over (LayerQueue *self)
 {
-  /* Check @closed without the lock first.  If close_queue () sets @closed just after the check, it
-   * polls the queue afterwards, and that poll makes this check again. */
+  /* Check @closed without the lock first.  If close_queue () sets @closed just after this check,
+   * close_queue () polls the queue later, and that poll makes this check again. */
   if (is_closed (self) && is_over (self))
     _tarn_layer_context_drop_queue (self->context, self);
 }
@@ -238,8 +243,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   LayerQueue *self = use->queue;
   LAYER_LOCKED (&self->lock);
 
-  /* Check with the lock held, because another thread may record the commands as done.  If they are
-   * done and the queue is closed, no thread will end a wait that is added later. */
+  /* Check with the lock held, because another thread may be recording the commands as done.  If it
+   * has done so, and the queue is closed, no thread will end a wait that is added afterwards. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);
@@ -266,7 +271,7 @@ is_finishing (LayerQueue *self)
   return __atomic_load_n (&self->finishing, __ATOMIC_ACQUIRE);
 }
 
-/* Waits for all commands of a queue: the function of a thread that finish_aside () starts.  If
+/* The function of a thread that finish_aside () starts: waits for all commands of a queue.  If
  * clFinish () succeeds, ends the waits of released buffers for these commands. */
 static gpointer
 finish (gpointer data)
@@ -288,7 +293,7 @@ finish (gpointer data)
   return NULL;
 }
 
-/* Starts a thread that waits for all commands.  Returns FALSE if no thread can be started. */
+/* Starts a thread that waits for all commands of the queue.  Returns FALSE if that fails. */
 static gboolean
 start_finishing (LayerQueue *self)
 {
@@ -310,10 +315,10 @@ start_finishing (LayerQueue *self)
 }
 
 /* Starts a thread that calls clFinish (), which waits for all commands of the queue.  Call this
- * when a marker has failed, or when the driver refuses one.  After a failure, new markers would not
- * help: when a command fails, a marker after it fails at once, although other commands still run,
- * and later markers need not wait for those commands either.  If no thread can be started, the next
- * poll that finds a failed marker tries again. */
+ * when a marker has failed, or when the driver refuses a marker.  After a command has failed, new
+ * markers do not help: a marker after the failed command fails at once, although other commands
+ * still run, and later markers need not wait for these other commands either.  If no thread can be
+ * started, the next poll that finds a failed marker tries again. */
 static void
 finish_aside (LayerQueue *self)
 {
@@ -322,9 +327,9 @@ finish_aside (LayerQueue *self)
 }
 
 /* Polls a queue: asks the driver which markers are done, the oldest first, until it finds one that
- * is not done.  Then polls the queue's waiters (waiter.c).  @reached: NULL, or the event of a done
- * marker for which the driver is calling back.  The function does not ask about @reached, because
- * rusticl of Mesa 22.3 calls back while it holds a lock that the query needs. */
+ * is not done.  Then polls the queue's waiters (waiter.c).  @reached: the event of a done marker if
+ * the driver is calling back for that marker, otherwise NULL.  The function does not ask about
+ * @reached, because rusticl of Mesa 22.3 calls back while it holds a lock that the query needs. */
 static void
 poll (LayerQueue *self, cl_event reached)
 {
@@ -385,8 +390,8 @@ set_callback (LayerQueue *self, LayerMarker *marker)
 static gboolean
 put_marker_on (LayerQueue *self, gboolean notify)
 {
-  /* Read the latest command's number before the marker is enqueued, because commands that get later
-   * numbers may come after the marker. */
+  /* Read the latest command's number before the marker is enqueued.  Commands with later numbers
+   * may come after the marker, so they need not be done when the marker is done. */
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_event event = NULL;
   LayerMarker *marker;
@@ -448,8 +453,8 @@ _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify)
     put_marker (self, notify);
 }
 
-/* Returns TRUE if the queue needs a new marker, because released buffers, many of them or with many
- * bytes, wait for commands that come after the last one. */
+/* Returns TRUE if many released buffers, or buffers with many bytes in all, wait for commands that
+ * come after the queue's last marker.  Then the queue needs a new marker. */
 static gboolean
 has_many (LayerQueue *self)
 {
@@ -526,8 +531,7 @@ _tarn_layer_queue_wait (LayerQueue *self)
   gboolean waited;
 
   /* On an out-of-order queue, buffers wait for the events of commands, so usually no marker is
-   * needed.  If buffers wait, put one all the same, because this function waits for the last
-   * marker. */
+   * needed.  But this function waits for the last marker, so put a marker if buffers wait. */
   if (__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_put_marker (self, FALSE);
   else if (has_waiting (self))
@@ -536,8 +540,8 @@ _tarn_layer_queue_wait (LayerQueue *self)
   if (marker == NULL)
     return FALSE;
   /* Put the marker on the queue before asking if the host may wait.  The layer counts a user event
-   * before the driver makes it.  So if all counted user events are complete now, the marker waits
-   * for no incomplete one. */
+   * before the driver makes the event.  So if all counted user events are complete now, no command
+   * before the marker waits for a user event that is not complete. */
   if (!_tarn_layer_context_may_wait (self->context))
     {
       marker_unref (marker);
@@ -562,7 +566,8 @@ queue_finalize (gpointer record)
   LayerQueue *self = record;
 
   g_assert (self->waiters.length == 0);
-  /* If the driver refused a marker, uses may be left, whose buffers are never destroyed. */
+  /* If the driver refused a marker, the queue's lists may still contain uses (records that commands
+   * use a buffer).  The layer never destroys the buffers of these uses. */
   g_queue_clear_full (&self->markers, marker_unref);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);
@@ -625,8 +630,8 @@ layer_clCreateCommandQueueWithProperties (cl_context context, cl_device_id devic
   return queue;
 }
 
-/* Passes on to the driver a change of a queue's properties, such as a change to out of order.  Only
- * drivers of OpenCL 1.0 accept it. */
+/* Passes a change of a queue's properties on to the driver, for example a change to out of order.
+ * Only drivers of OpenCL 1.0 accept such a change. */
 cl_int CL_API_CALL
 layer_clSetCommandQueueProperty (cl_command_queue queue, cl_command_queue_properties properties,
                                  cl_bool enable, cl_command_queue_properties *old)
@@ -661,8 +666,8 @@ put_last_marker (LayerQueue *self)
     finish_aside (self);
 }
 
-/* Closes a queue when the program has released it, so that it takes no more commands.  First puts
- * the last marker on the queue, because the driver takes none later. */
+/* Closes a queue when the program has released it, so that the queue takes no more commands.  First
+ * puts the last marker on the queue, because the driver takes no marker later. */
 static void
 close_queue (LayerQueue *self)
 {

@@ -75,8 +75,8 @@ report_images (void)
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
 }
 
-/* Adds the lines with the numbers of buffers and images to the report: an exit function.  A child
- * of fork () adds no lines, because its numbers include those of its parent. */
+/* Runs at exit: adds the lines with the numbers of buffers and images to the report.  A child of
+ * fork () adds no lines, because its numbers include those of its parent. */
 static void
 report_end (void)
 {

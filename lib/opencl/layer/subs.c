@@ -74,8 +74,8 @@ _tarn_layer_release_object (cl_mem handle)
 void
 _tarn_layer_sub_free (LayerContext *context, LayerSub *self)
 {
-  /* Remove the sub-buffer from the tree only after its release, because as long as it is in the
-   * tree, no other thread makes a sub-buffer of the same memory. */
+  /* Remove the sub-buffer from the tree only after its release.  As long as the sub-buffer is in
+   * the tree, no other thread makes a sub-buffer of the same memory. */
   _tarn_layer_release_object (self->handle);
   forget (context, self);
   g_free (self);
@@ -91,8 +91,8 @@ take_locked (LayerContext *context, LayerSub *spare)
   spare->is_spare = FALSE;
 }
 
-/* Removes the oldest spare sub-buffer from the list of spares and returns it, if its time is before
- * @not_before.  Otherwise returns NULL. */
+/* If the time of the oldest spare sub-buffer is before @not_before, removes this spare from the
+ * list of spares and returns it.  Otherwise returns NULL. */
 static LayerSub *
 take_oldest (LayerContext *context, gint64 not_before)
 {
@@ -120,7 +120,8 @@ _tarn_layer_drop_spares (LayerContext *context)
   drop_before (context, G_MAXINT64);
 }
 
-/* Sets the time from which the age of sub-buffers counts that become spares after this call. */
+/* Sets the time from which the age of new spares counts: of sub-buffers that become spares later.
+ */
 static void
 set_time (LayerContext *context, gint64 now)
 {
@@ -136,8 +137,8 @@ _tarn_layer_drop_old_spares (LayerContext *context, gint64 now)
   drop_before (context, now - MAX_AGE);
 }
 
-/* Removes from the list of spares the sub-buffers whose address is at least @start and less than
- * @end, and returns them. */
+/* Removes the spares whose address is at least @start and less than @end from the list of spares,
+ * and returns them. */
 static GSList *
 take_between (LayerContext *context, guint64 start, guint64 end)
 {
@@ -178,9 +179,9 @@ _tarn_layer_count_spares (LayerContext *context)
 
 /* Creation of sub-buffers */
 
-/* Removes from the list of spares a sub-buffer that overlaps a place, and returns it.  Returns NULL
- * if there is none.  Sets *is_busy to TRUE if another thread has yet to release a sub-buffer that
- * overlaps the place. */
+/* Removes a spare sub-buffer that overlaps a place from the list of spares, and returns the spare.
+ * Returns NULL if no spare overlaps the place.  Sets *is_busy to TRUE if another thread has yet to
+ * release a sub-buffer that overlaps the place, otherwise to FALSE. */
 static LayerSub *
 take_overlapping (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {
@@ -200,9 +201,9 @@ are_equal (const LayerPlace *a, const LayerPlace *b)
   return a->address == b->address && a->size == b->size && a->asked == b->asked;
 }
 
-/* Removes the spare sub-buffer with the key @place from the list of spares, and returns it.  If
- * there is none, releases the spares that overlap the place, and returns NULL.  Sets *is_busy to
- * TRUE if another thread has yet to release a sub-buffer that overlaps the place. */
+/* Removes the spare sub-buffer with the key @place from the list of spares, and returns the spare.
+ * If there is no such spare, releases the spares that overlap the place, and returns NULL.  Sets
+ * *is_busy to TRUE if another thread has yet to release a sub-buffer that overlaps the place. */
 static LayerSub *
 take_spare (LayerContext *context, const LayerPlace *place, gboolean *is_busy)
 {
@@ -265,9 +266,9 @@ _tarn_layer_sub_get (LayerContext *context, const TarnBlock *block, cl_mem_flags
   gboolean is_busy;
   LayerSub *spare = take_spare (context, &place, &is_busy);
 
-  /* Check after the pool has allocated the block, not before, if the layer is blind, because the
-   * program may use buffers by functions that the layer does not know.  If the layer is not blind
-   * now, it has seen all commands that used the block earlier. */
+  /* The layer is blind if the program may use buffers by functions that the layer does not know.
+   * Check this after the pool has allocated the block, not before.  If the layer is not blind now,
+   * it has seen all commands that used the block earlier. */
   if (spare != NULL || is_busy || _tarn_layer_is_blind ())
     return spare;
   return make (context, block, &place);

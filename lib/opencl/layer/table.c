@@ -5,7 +5,7 @@
  * table for each kind of object: contexts, queues, buffers and kernels.  Every command looks up its
  * queue and its buffers, from any thread.  So that threads seldom wait for each other, a table
  * consists of shards, each with a lock of its own.  A shard keeps its latest record outside its
- * hash table.  This saves hash table operations, because many buffers end before another one
+ * hash table.  This saves hash table operations, because a buffer often ends before the next
  * begins, and most programs have few contexts and queues.
  *
  * Invariant: a table has a reference to each of its records.  A record is either the latest of its
@@ -20,7 +20,8 @@ typedef struct
 {
   TarnMutex lock;
   LayerObject *latest; /* the latest record, a reference; nullable */
-  GHashTable *others;  /* the other records: handle -> LayerObject, a reference; NULL: none yet */
+  /* The other records: handle -> LayerObject, a reference; NULL if there has been none. */
+  GHashTable *others;
 } __attribute__ ((aligned (64))) Shard;
 
 static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS]; /* zeros are a valid mutex */
@@ -109,8 +110,8 @@ take_out_locked (Shard *shard, const LayerObject *record)
   return found == record;
 }
 
-/* Adds a record to its shard, as the latest one.  Returns the older record that had the same handle
- * and was in the shard, or NULL if there was none. */
+/* Adds a record to its shard, as the latest record.  If the shard has an older record with the same
+ * handle, removes the older record and returns it.  Otherwise returns NULL. */
 static LayerObject *
 exchange (LayerObject *record)
 {
@@ -184,7 +185,7 @@ _tarn_layer_clear (gpointer record)
   _tarn_layer_unref (*(gpointer *) record);
 }
 
-/* Adds 1 to a count, unless it is 0.  Returns FALSE if it is 0. */
+/* Adds 1 to a count and returns TRUE.  If the count is 0, does not change it and returns FALSE. */
 static gboolean
 try_add (guint *count)
 {
@@ -225,7 +226,7 @@ _tarn_layer_release (gpointer record)
 /* Tickets */
 
 static TarnMutex tickets_lock;
-static GHashTable *tickets; /* ticket -> record, a reference; NULL: none yet */
+static GHashTable *tickets; /* ticket -> record, a reference; NULL until there is a ticket */
 static gsize last_ticket;
 
 gpointer

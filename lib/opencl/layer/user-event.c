@@ -3,10 +3,10 @@
  *
  * User events: events that the program completes itself (OpenCL 3.0 specification, section 5.11).
  * Usually, if a context has one in-order queue, the layer reuses a released buffer's memory early,
- * before the commands that used the buffer are done.  It does not do that while the context has a
- * user event that is not complete.  The reason is that a command may wait for the user event, and
- * may fail with it.  After a command has failed, a driver may run later commands before earlier
- * ones are done. */
+ * before the commands that used the buffer are done.  The layer does not reuse memory early while
+ * the context has a user event that is not complete.  The reason is that a command may wait for the
+ * user event, and fails if the event fails.  After a command has failed, a driver may run later
+ * commands before earlier commands are done. */
 
 #include "layer-private.h"
 
@@ -25,15 +25,15 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
   return event;
 }
 
-/* The longest time that clSetUserEventStatus () with an error waits for earlier commands, in
- * microseconds.  The time is limited because a driver that has called the program back may run no
- * command until the program returns. */
+/* The longest time for which clSetUserEventStatus () waits for earlier commands before it sets an
+ * error, in microseconds.  The time is limited because a driver that has called the program back
+ * may run no command until the program returns. */
 #define MAX_WAIT (10 * G_TIME_SPAN_SECOND)
 
 /* Waits for the commands whose memory may have been reused early, before the program makes a user
- * event fail.  A command that waits for the event then fails, too, and a driver may run commands
- * that come after the failed one before earlier commands are done: PoCL 3.1 does.  The calling
- * thread waits itself.  If another thread waited and made the event fail later, the program could
+ * event fail.  A command that waits for the event then fails, too.  A driver may run the commands
+ * after the failed command before earlier commands are done: PoCL 3.1 does.  The calling thread
+ * waits itself.  If another thread waited and made the event fail later, the program could
  * meanwhile enqueue more commands, which might fail with the event. */
 static void
 await_only_event (LayerContext *context)
@@ -64,8 +64,8 @@ find_context (cl_event event)
 }
 
 /* Sets the status of a user event.  An event that has failed counts as not complete for ever, so
- * the context never reuses memory early again: after a failed command, the driver may run commands
- * before earlier ones are done (see await_only_event ()). */
+ * the context never reuses memory early again: after a failed command, the driver may run later
+ * commands before earlier commands are done (see await_only_event ()). */
 cl_int CL_API_CALL
 layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
 {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Uses: the records of the commands that use a buffer.  After the program has released the buffer,
- * the layer destroys it only when the commands of its uses are done.  A use has the queue and
- * number of its command, and perhaps the command's event.  The buffer keeps these uses:
+ * the layer destroys the buffer only when the commands of its uses are done.  A use has the queue
+ * and number of its command, and perhaps the command's event.  The buffer keeps these uses:
  *
  * - For an in-order queue, usually only the use of the latest command.
  * - For an out-of-order queue, the uses of all commands.
@@ -14,7 +14,7 @@
 
 #include "layer-private.h"
 
-/* Releases a use's references.  A use whose queue is NULL has none. */
+/* Releases a use's references.  A use whose queue is NULL has no references. */
 static void
 use_clear (LayerUse *use)
 {
@@ -23,9 +23,10 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* The number of uses (records of commands) at which the layer drops those of a buffer's uses whose
- * commands are done.  It does so again at each power of two above that number.  So if a buffer has
- * many unfinished commands, the layer does not ask the driver about all of them at each new use. */
+/* When a buffer has this number of uses (records of commands that use the buffer), the layer drops
+ * the uses whose commands are done.  It does so again at each power of two above this number.  So
+ * if a buffer has many unfinished commands, the layer does not ask the driver about all of them at
+ * each new use. */
 #define MANY_USES 16
 
 /* Returns TRUE if the commands of a use are done. */
@@ -61,8 +62,9 @@ put_back (LayerBuffer *self, const LayerUse *use)
   add_locked (self, use);
 }
 
-/* Removes and returns all uses (records of commands) of a buffer, if it is time to drop those that
- * are done: see MANY_USES.  Otherwise returns NULL.  The caller holds the buffer's lock. */
+/* If it is time to drop a buffer's uses (records of commands) whose commands are done, removes all
+ * uses from the buffer and returns them: see MANY_USES.  Otherwise returns NULL.  The caller holds
+ * the buffer's lock. */
 static GArray *
 take_many_locked (LayerBuffer *self)
 {
@@ -77,8 +79,9 @@ take_many_locked (LayerBuffer *self)
   return all;
 }
 
-/* Drops the uses (records of commands) in an array that are done, and adds the others to the buffer
- * again.  Otherwise a buffer would collect uses of short-lived and of out-of-order queues. */
+/* Drops those uses in an array (records of commands) whose commands are done, and adds the other
+ * uses to the buffer again.  Without this function a buffer would collect the uses of short-lived
+ * queues and of out-of-order queues. */
 static void
 drop_done_uses (LayerBuffer *self, GArray *uses)
 {
@@ -94,10 +97,11 @@ drop_done_uses (LayerBuffer *self, GArray *uses)
   g_array_unref (uses);
 }
 
-/* Replaces an older use (record of a command) of the same queue, because a use without an event
- * also stands for all earlier commands of its queue.  If neither *use nor the buffer's use of that
- * queue has an event, keeps the later one of the two, sets *use to the earlier one, and returns
- * TRUE.  Otherwise returns FALSE.  The caller holds the buffer's lock. */
+/* Lets *use, the record of a command, replace an older use in the buffer.  A use without an event
+ * stands for all commands of its queue up to its number, so the buffer needs only one such use for
+ * each queue.  If *use has no event, and the buffer has a use of the same queue without an event,
+ * keeps the later of the two uses, sets *use to the earlier one, and returns TRUE.  Otherwise
+ * returns FALSE.  The caller holds the buffer's lock. */
 static gboolean
 replace_locked (LayerBuffer *self, LayerUse *use)
 {
@@ -119,10 +123,11 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds *use, the record of a command, to a buffer, and sets *use to the use that it replaced, or to
- * a use without a queue.  In both cases the caller must clear *use.  If it is time to drop uses
- * (see MANY_USES), returns all uses of the buffer, which the caller must pass to
- * drop_done_uses ().  Otherwise returns NULL. */
+/* Adds *use, the record of a command, to a buffer.  If the buffer then needs one use less (see
+ * replace_locked ()), sets *use to that use.  Otherwise sets *use to an empty record, which has
+ * no queue.  The caller must clear *use in both cases.  If it is time to drop uses (see MANY_USES),
+ * returns all uses of the buffer; the caller must pass them to drop_done_uses ().  If it is not,
+ * returns NULL. */
 static GArray *
 note_use (LayerBuffer *self, LayerUse *use)
 {
@@ -136,8 +141,8 @@ note_use (LayerBuffer *self, LayerUse *use)
 }
 
 /* Returns a reference to the event that a use (the record of a command) shall have.  Returns NULL
- * if the command's number is enough, because its queue is in order, and the buffer has no
- * destructor callbacks.  @takes: TRUE if the function takes over the caller's reference to
+ * if the queue is in order and the buffer has no destructor callbacks: then the use needs only the
+ * command's number, no event.  @takes: TRUE if the function takes over the caller's reference to
  * @event. */
 static cl_event
 get_event (LayerBuffer *self, gboolean in_order, cl_event event, gboolean takes)

@@ -3,11 +3,12 @@
  *
  * Waiters: uses whose buffer waits for one command, by the command's event, and not for all
  * commands of a queue.  A use is the record of a command that uses a buffer.  After the program has
- * released the buffer, the layer destroys it when the commands of its uses are done.
+ * released the buffer, the layer destroys the buffer when the commands of its uses are done.
  *
  * The layer polls the events of waiters.  Most drivers wake a thread for each callback, so the
- * layer asks the driver to call back only if perhaps no thread polls any more.  It polls these
- * events as well, because PoCL, at least up to 3.1, does not call back for commands that fail. */
+ * layer asks the driver to call back only if perhaps no thread polls any more.  In that case the
+ * layer polls the events as well, because PoCL, at least up to 3.1, does not call back for commands
+ * that fail. */
 
 #include "layer-private.h"
 
@@ -39,7 +40,7 @@ remove_locked (LayerUse *self)
 }
 
 /* Removes a use (the record of a command) from its queue's list of waiters.  Returns FALSE if
- * another thread has removed it. */
+ * another thread has removed the use already. */
 static gboolean
 take (LayerUse *self)
 {
@@ -79,7 +80,7 @@ _tarn_layer_use_end_wait (LayerUse *self)
   _tarn_layer_buffer_commands_done (self->buffer); /* this may free the use */
 }
 
-/* Ends a buffer's wait for a command that is done or has failed, after take () removed its use. */
+/* Ends a buffer's wait for a command that is done or has failed, after take () removed the use. */
 static void
 settle (LayerUse *self)
 {
@@ -87,8 +88,8 @@ settle (LayerUse *self)
   _tarn_layer_use_end_wait (self);
 }
 
-/* The driver's callback for a waiter's command that is done or has failed.  A buffer may have two
- * uses with this event. */
+/* The driver's callback for a waiter's command that is done or has failed.  Goes through all uses
+ * of the buffer, because two of them may have this event. */
 static void CL_CALLBACK
 on_done (cl_event event, cl_int status, void *ticket)
 {
@@ -117,8 +118,8 @@ get_first (LayerQueue *queue)
   return first;
 }
 
-/* Moves a waiter (a use whose buffer waits for one command) to the end of its queue's list, unless
- * another thread has removed it. */
+/* Moves a waiter (a use whose buffer waits for one command) to the end of its queue's list.  Does
+ * nothing if another thread has removed the waiter. */
 static void
 postpone (LayerUse *self)
 {
@@ -130,8 +131,8 @@ postpone (LayerUse *self)
   g_queue_push_tail_link (&self->queue->waiters, &self->link);
 }
 
-/* Asks the driver for the state of a waiter's command.  If the command is done, ends the buffer's
- * wait for it and returns TRUE.  Otherwise moves the waiter to the list's end and returns FALSE. */
+/* Asks the driver for the state of a waiter's command.  If the command is done, ends the wait and
+ * returns TRUE.  Otherwise moves the waiter to the end of its queue's list and returns FALSE. */
 static gboolean
 poll_waiter (LayerUse *self)
 {
@@ -175,8 +176,8 @@ _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
           != CL_SUCCESS)
         _tarn_layer_queue_put_marker (self->queue, TRUE);
     }
-  /* If the program has released the context meanwhile, no thread may poll any more.  So put a
-   * marker, at which the driver calls back. */
+  /* If the program has released the context meanwhile, perhaps no thread polls any more.  So put a
+   * marker; the driver calls back when the marker is done. */
   else if (__atomic_load_n (&self->queue->context->ended, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_put_marker (self->queue, TRUE);
 }

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Captures of streams into graphs, in the fake CUDA driver.  The same calls end a capture as on an
- * H200, and they return the same statuses.  A graph is a list of the captured commands that access
- * memory, in the order of their calls.  A launch runs all of them on one stream. */
+ * Captures of streams into graphs, in the fake CUDA driver.  A call that ends a capture on an H200
+ * ends a capture here, too, and returns the same status.  A graph is a list of the captured
+ * commands that access memory, in the order of their calls.  A launch runs all commands of the
+ * graph on one stream. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -54,7 +55,8 @@ static void __attribute__ ((constructor)) make_captures (void)
   captures = g_hash_table_new (NULL, NULL);
 }
 
-/* From here to the driver's functions: the caller of each function holds the lock. */
+/* Functions that only the fake driver calls.  The caller of each of these functions holds the
+ * lock. */
 
 Capture *
 fake_get_capture (const Stream *stream)
@@ -131,12 +133,12 @@ fake_invalidate_capture (Capture *capture)
 }
 
 /* Invalidates captures because of a call that CUDA forbids during captures.  Returns an error
- * status if it has invalidated any.
- * - A thread in mode global invalidates all captures of mode global, and its own of mode
- *   thread-local.
- * - A thread in mode thread-local invalidates only its own captures.
- * - A thread in mode relaxed invalidates no capture, and no thread invalidates a capture of mode
- *   relaxed. */
+ * status if it has invalidated a capture.
+ *     - A thread in mode global invalidates all captures of mode global, and the captures of mode
+ *       thread-local that this thread began.
+ *     - A thread in mode thread-local invalidates only captures that this thread began.
+ *     - A thread in mode relaxed invalidates no capture, and no thread invalidates a capture of
+ *       mode relaxed. */
 Status
 fake_end_captures (void)
 {
@@ -159,9 +161,9 @@ fake_end_captures (void)
   return status;
 }
 
-/* Invalidates all captures, of any mode, of a context's streams.  @are_blocking: TRUE for only
- * those of blocking streams.  Returns the status @refusal if there was such a capture, otherwise
- * success. */
+/* Invalidates all captures, of any mode, of a context's streams.  If @are_blocking is TRUE,
+ * invalidates only the captures of blocking streams.  Returns the status @refusal if it has
+ * invalidated a capture, otherwise success. */
 static Status
 end_all (guint64 context_id, gboolean are_blocking, Status refusal)
 {
@@ -211,8 +213,8 @@ fake_check_legacy (const Stream *stream)
                                  : FAKE_CUDA_SUCCESS;
 }
 
-/* Returns TRUE if @stream is the legacy default stream, and a blocking stream, for which it waits,
- * is being captured. */
+/* Returns TRUE if @stream is the legacy default stream, and a blocking stream of its context is
+ * being captured.  (The legacy default stream waits for the blocking streams.) */
 gboolean
 fake_is_legacy_captured (const Stream *stream)
 {

@@ -1,13 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Commands on the streams of the fake CUDA driver that take effect when their stream reaches them:
- * they write memory, read memory, or call a function of the host.  If the stream is being captured,
- * the driver adds commands that access memory to the graph, and drops calls of host functions.
+ * Commands of the fake CUDA driver that take effect when their stream reaches them: they write
+ * memory, read memory, or call a function of the host.  If the stream is being captured, the driver
+ * adds commands that access memory to the graph, and drops calls of host functions.
  *
  * A real driver waits for all streams before it frees memory.  The fake driver frees the memory
- * first, and then waits, so that a test detects a program that relies on the wait: a command on
- * freed memory ends the test. */
+ * first, and then waits.  A command on freed memory ends the test, so a test detects a program that
+ * relies on the wait. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -21,10 +21,10 @@ typedef struct
   CUdeviceptr address;
   gsize size;         /* bytes */
   unsigned int value; /* the value that is written */
-  void *to;           /* the destination of a read; NULL: the command writes */
+  void *to;           /* the destination of a read; NULL if the command writes */
   CUdevice device;    /* the device of the stream */
   /* the unique number of the allocation that had the memory when the command was put on its stream;
-   * 0: the memory is not a pool's */
+   * 0 if the memory is not a pool's */
   guint64 allocation;
 } Access;
 
@@ -97,15 +97,16 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1, 0 });
 }
 
-/* Host functions.  Each runs in a thread of its own.  Meanwhile its stream waits for a mark (a
- * point in a stream), which the thread sets. */
+/* Calls of host functions.  Each host function runs in its own thread.  Meanwhile the stream of the
+ * call waits for a mark (a point in a stream).  The thread sets this mark to reached when the
+ * function has returned. */
 
 typedef struct
 {
   void (*function) (void *);
   void *data;
-  /* owned references: the stream reaches begin when the function may run; the thread sets end
-   * afterwards */
+  /* Marks (points in a stream), owned references.  The stream reaches begin when the function may
+   * run.  The thread sets end to reached when the function has returned. */
   Mark *begin;
   Mark *end;
 } HostCall;
@@ -140,7 +141,7 @@ run_host_call (gpointer data)
 }
 
 /* Puts a call of a host function on a stream.  Starts the function's thread now, because the driver
- * could not report later that there is no thread.  The caller holds the lock. */
+ * could not report later that no thread can be started.  The caller holds the lock. */
 static Status
 put_host_call (Stream *stream, HostCall call)
 {

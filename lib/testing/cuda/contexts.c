@@ -1,23 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Contexts of the fake CUDA driver, and each thread's stack of contexts.  A stack has the handles
- * of contexts.  A handle in it may be the handle of a destroyed context, and a new context may have
- * got the same handle since. */
+ * Contexts of the fake CUDA driver, and each thread's stack of contexts.  A stack contains handles.
+ * The context of a handle in the stack may have been destroyed, and a new context may have got the
+ * same handle since. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef struct
 {
   CUcontext handle;
-  gboolean is_dangling; /* TRUE: the context was destroyed before it was pushed */
+  gboolean is_dangling; /* TRUE if the handle was free when it was pushed */
 } Entry;
 
 typedef struct
 {
   guint references;
-  /* the device's primary context; NULL: it was never active; its is_destroyed: it is not active
-   * now */
+  /* the device's primary context; NULL if the device never had one; if the context's is_destroyed
+   * is TRUE, the context is not active now */
   Context *context;
   guint flags;
 } Primary;
@@ -51,7 +51,8 @@ get_top (void)
   return stack->len > 0 ? g_array_index (stack, Entry, stack->len - 1).handle : NULL;
 }
 
-/* From here to the driver's functions: the caller of each function holds the lock. */
+/* Functions that only the fake driver calls.  The caller of each of these functions holds the lock.
+ * Exception: GLib calls free_stack (), without the lock. */
 
 guint
 fake_get_stack_depth (void)
@@ -98,9 +99,9 @@ leave (Entry entry)
   free_unused (context);
 }
 
-/* Ends the test if the thread's current context had been destroyed before the thread pushed it,
- * because a real driver would read freed memory.  Does nothing if a new context has the same
- * handle, because that one is current then. */
+/* Ends the test if the thread's current context was destroyed, and its handle free, before the
+ * thread pushed it, because a real driver would read freed memory.  Does nothing if a new context
+ * has the same handle, because the new context is current then. */
 static void
 crash_if_dangling (const gchar *function)
 {
@@ -214,7 +215,8 @@ is_active (const Primary *primary)
   return primary->context != NULL && !primary->context->is_destroyed;
 }
 
-/* Activates a device's primary context.  It has the same handle each time, but a new id. */
+/* Activates a device's primary context.  The context has the same handle each time, but a new
+ * id. */
 static void
 activate (Primary *primary, CUdevice device)
 {
@@ -227,8 +229,8 @@ activate (Primary *primary, CUdevice device)
     }
 }
 
-/* Returns TRUE if the flags of a new context are valid: at most one of the flags that choose how
- * the host waits, and any others. */
+/* Returns TRUE if the flags of a new context are valid: at most one flag chooses how the host
+ * waits, and no flag is above 0x80. */
 static gboolean
 are_flags (guint flags)
 {
@@ -339,7 +341,7 @@ cuCtxGetDevice (CUdevice *device)
 }
 
 #if FAKE_CUDA_VERSION >= 12000
-/* Returns the id of a context.  @handle: the context; NULL means the current context. */
+/* Returns the id of a context.  @handle: the context, or NULL for the current context. */
 Status
 cuCtxGetId (CUcontext handle, unsigned long long *id)
 {
@@ -419,8 +421,8 @@ cuDevicePrimaryCtxGetState (CUdevice device, unsigned int *flags, int *active)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Resets a primary context: destroys it, although the program still has references to it, which it
- * has to release. */
+/* Resets a primary context: destroys the context, even if the program still has references to it.
+ * The program has to release these references. */
 Status
 cuDevicePrimaryCtxReset_v2 (CUdevice device)
 {

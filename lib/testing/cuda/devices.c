@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The devices of the fake CUDA driver.  Each is like an H200, except for the settings that the test
- * has changed. */
+ * The devices of the fake CUDA driver.  Each device is like an H200, except for the settings that
+ * the test has changed. */
 
 #include "testing/cuda/fake-private.h"
 

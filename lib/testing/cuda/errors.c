@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The names of all statuses of CUDA 12.9, except CUDA_ERROR_UNKNOWN (999), which tests use as a
- * status without a name.  The descriptions are not the driver's: each is the name without its
- * prefix, in small letters. */
+ * status without a name. The descriptions are not the real driver's: each is the status's name
+ * without the prefix CUDA_ERROR_ or CUDA_, in small letters, with blanks instead of underscores. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -123,7 +123,7 @@ static const Row rows[] = {
 };
 
 /* The descriptions of the statuses, in the order of rows. The first call that needs a description
- * makes it; it is never freed. */
+ * makes the description, which is never freed. */
 static gchar *texts[G_N_ELEMENTS (rows)];
 
 static const Row *

@@ -11,8 +11,9 @@ typedef struct
 {
   CUevent handle;
   guint64 context_id;
-  Mark *mark;       /* owned; NULL: never recorded */
-  Capture *capture; /* the capture in which the event was recorded; NULL: none */
+  /* Owned.  NULL if the event was never recorded, or was last recorded in a capture. */
+  Mark *mark;
+  Capture *capture; /* the capture in which the event was recorded, or NULL */
 } Event;
 
 /* The lock of the fake driver guards these variables. */
@@ -34,7 +35,8 @@ static void __attribute__ ((constructor)) make_events (void)
   events = g_ptr_array_new_with_free_func (free_event);
 }
 
-/* From here to the driver's functions: the caller of each function holds the lock. */
+/* Functions that only the fake driver calls.  The caller of each of these functions holds the
+ * lock. */
 
 void
 fake_free_events_of (guint64 context_id)
@@ -75,7 +77,7 @@ find_event (CUevent handle, Event **event)
 }
 
 /* Finds an event for a call in which the host queries the event or waits for it.  Such a call ends
- * captures.  Fails if the event was recorded in a capture. */
+ * captures (see fake_end_captures ()).  Fails if the event was recorded in a capture. */
 static Status
 find_askable (CUevent handle, Event **event)
 {

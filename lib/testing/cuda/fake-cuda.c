@@ -11,10 +11,10 @@
 
 static TarnMutex mutex; /* guards the variables below, except is_forked and n_calls_after_fork */
 static Settings settings;
-static gboolean has_settings; /* TRUE: settings has the defaults and what the environment says */
+static gboolean has_settings; /* TRUE if fake_settings_init () has set the defaults */
 static gboolean is_initialized;
 
-/* TRUE: this process was forked from one that had called cuInit (); written only in a child of
+/* TRUE if this process was forked from one that had called cuInit (); written only in a child of
  * fork (), while the child has one thread */
 static gboolean is_forked;
 /* atomic: the number of driver calls in children of fork (); in memory that the process shares with
@@ -40,8 +40,8 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
-/* Takes the lock before fork (), so that in the child no other thread holds the lock.  So the child
- * can answer a test's questions. */
+/* Takes the lock before fork (), so that no other thread holds the lock at the fork.  So the child
+ * can release the lock, and answer a test's questions. */
 static void
 before_fork (void)
 {
@@ -112,8 +112,8 @@ needs_no_init (Function function)
          || function == FUNCTION_cuGetErrorName || function == FUNCTION_cuGetErrorString;
 }
 
-/* Counts a call towards the failure that the test has requested.  Returns the status with which the
- * call has to fail, or 0 if it need not fail.  The caller holds the lock. */
+/* Counts a call down towards the call that the test wants to fail.  Returns the status with which
+ * this call has to fail, or 0 if it need not fail.  The caller holds the lock. */
 static Status
 count_down (Function function)
 {
@@ -175,7 +175,7 @@ fake_enter (Function function)
   guint microseconds;
   Status status;
 
-  if (is_forked) /* no lock: in the child, the thread that holds the lock may not exist */
+  if (is_forked) /* takes no lock, so that a child never waits for a thread of its parent */
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
       return function == FUNCTION_cuDriverGetVersion || function == FUNCTION_cuGetErrorName

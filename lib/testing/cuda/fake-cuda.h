@@ -18,11 +18,11 @@
  * a stream.  Mapped memory is the host's memory at the same address.  A backing (memory from
  * cuMemCreate ()) keeps its bytes when it is mapped at another address.  Two mistakes that an H200
  * accepts end the test here: mapping more than was reserved, and unmapping addresses that are not
- * mapped.  A handle that never existed ends the test, too; it crashes on an H200.
+ * mapped.  A call with a handle that never existed ends the test, too; on an H200 it crashes.
  *
- * Memory of CUDA's pools (cuMemAllocAsync) becomes ready when its stream reaches the allocation,
- * and is freed when a stream reaches the free.  If no other memory is left, an allocation gets
- * memory whose free is still pending, and its stream waits for that free. <cuda.h> describes this
+ * Memory of CUDA's pools (cuMemAllocAsync) becomes ready when a stream reaches the allocation, and
+ * is freed when a stream reaches the free.  If no other memory is left, an allocation gets memory
+ * whose free is still pending, and its stream waits for that free. <cuda.h> describes this
  * for CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, which is on by default.  Commands that use
  * such memory too early or too late end the test.  An allocation on a stream that is being captured
  * ends the test, too; a free on such a stream fails.  A pool caches no freed memory.  All this
@@ -55,7 +55,7 @@ typedef struct
 typedef struct
 {
   unsigned int type;                 /* 1: CU_MEM_ALLOCATION_TYPE_PINNED */
-  unsigned int requestedHandleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: none */
+  unsigned int requestedHandleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: no type */
   CUmemLocation location;
   void *win32HandleMetaData;
   struct
@@ -76,7 +76,7 @@ typedef struct
 typedef struct
 {
   unsigned int allocType;   /* 1: CU_MEM_ALLOCATION_TYPE_PINNED */
-  unsigned int handleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: none */
+  unsigned int handleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: no type */
   CUmemLocation location;
   void *win32SecurityAttributes;
   size_t maxSize; /* bytes; 0: no bound */
@@ -89,7 +89,7 @@ typedef struct
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
 /* The bytes of memory that each device has by default: as many as an H200 has.  In a 32-bit process
- * they are fewer than the size of the largest request. */
+ * a device has fewer bytes than the largest request can name. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 
@@ -291,7 +291,8 @@ FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
 
 #define FAKE_CUDA_N_KINDS (TARN_TESTING_CUDA_MAPPING + 1)
 
-/* Returns the functions that control the driver, for tarn_testing_cuda_get ().  Never NULL. */
+/* Returns the functions that control the driver, for tarn_testing_cuda_get ().  Never returns
+ * NULL. */
 __attribute__ ((visibility ("default"))) const TarnTestingCuda *tarn_fake_cuda (void);
 
 G_END_DECLS

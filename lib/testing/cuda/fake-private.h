@@ -20,8 +20,8 @@
  *     handles.c    handles of contexts, streams, events, modules, functions
  *
  * One lock guards everything.  A function of the driver calls fake_enter () first, without the
- * lock, and then holds the lock until it returns.  "Locked" in a comment: the caller holds the
- * lock. */
+ * lock, and then holds the lock until it returns.  The word "locked" in a comment means
+ * that the caller holds the lock. */
 
 #ifndef TARN_FAKE_PRIVATE_H
 #define TARN_FAKE_PRIVATE_H
@@ -48,11 +48,11 @@ void fake_unlock (TarnMutex **locked);
 #define LOCKED __attribute__ ((cleanup (fake_unlock), unused)) TarnMutex *locked = fake_lock ()
 
 /* Counts a call of a function of the driver.  Returns the status with which the test wants the call
- * to fail, or 0.  The caller does not hold the lock. */
+ * to fail, or 0 if the test wants no failure.  The caller does not hold the lock. */
 Status fake_enter (Function function);
 
-/* Counts the call of the enclosing function of the driver.  If the test wants the call to fail,
- * returns the status from that function. */
+/* Counts the call of the enclosing function of the driver.  If the test wants the call to fail, the
+ * enclosing function returns the status with which the call has to fail. */
 #define ENTER(function)                                                                            \
   G_STMT_START                                                                                     \
   {                                                                                                \
@@ -77,8 +77,8 @@ typedef struct
 {
   guint64 total_memory;
   guint64 budget;
-  Status refusal;   /* the status with which new contexts fail; 0: they do not fail */
-  gboolean is_part; /* TRUE: a part of a GPU (MIG), with a UUID of its own */
+  Status refusal;   /* the status with which making a context fails; 0 if it does not fail */
+  gboolean is_part; /* TRUE if the device is a part of a GPU (MIG), with its own UUID */
   /* the attributes that the test has set: an attribute's number -> its value, both as integers;
    * owned, nullable */
   GHashTable *attributes;
@@ -89,18 +89,18 @@ typedef struct
   guint n_devices;
   DeviceSettings devices[TARN_TESTING_CUDA_MAX_DEVICES];
   Function fail_function;
-  /* the number of the call of fail_function that has to fail, counted from now: 1 is the next
-   * call; 0: no call has to fail */
+  /* the number of the call of fail_function that has to fail, counted from now: 1 is the next call;
+   * 0 if no call has to fail */
   guint fail_in;
   gboolean fail_for_ever;
   Status fail_status;
   const gchar *failed;
-  /* for each function, the status with which all its calls fail (TARN_TESTING_CUDA_FAIL); 0: they
-   * do not fail */
+  /* for each function, the status with which all calls of the function fail
+   * (TARN_TESTING_CUDA_FAIL); 0 if they do not fail */
   Status always[N_FUNCTIONS];
   guint latency[N_FUNCTIONS]; /* the microseconds that each call of a function takes */
   guint calls[N_FUNCTIONS];
-  TarnTestingCudaHook hook; /* NULL: none */
+  TarnTestingCudaHook hook; /* nullable */
   gpointer hook_data;
 } Settings;
 
@@ -139,7 +139,8 @@ typedef struct
 gpointer fake_handle_new (HandleTable *table, gpointer object);
 void fake_handle_free (HandleTable *table, gpointer handle);
 gpointer fake_handle_get (const HandleTable *table, gpointer handle); /* nullable */
-gboolean fake_handle_was (const HandleTable *table, gpointer handle); /* TRUE if it was ever used */
+/* Returns TRUE if the table ever had a handle. */
+gboolean fake_handle_was (const HandleTable *table, gpointer handle);
 
 /* Contexts.  The caller of each of these functions holds the lock. */
 typedef struct
@@ -148,18 +149,21 @@ typedef struct
   guint64 id;
   CUdevice device;
   guint flags;
-  gboolean is_primary; /* TRUE: never freed; gets a new id each time it is activated */
-  gboolean
-      is_destroyed; /* TRUE: destroyed, but kept, because it is primary or in a thread's stack */
-  /* the number of entries in threads' stacks for this context that were pushed before it was
-   * destroyed */
+  /* TRUE if this is a device's primary context; then the struct is never freed, and gets a
+   * new id each time the context is activated */
+  gboolean is_primary;
+  /* TRUE if the context was destroyed; the struct stays while the context is primary, or in a
+   * thread's stack */
+  gboolean is_destroyed;
+  /* the number of entries for this context in all threads' stacks, without entries that were pushed
+   * when this struct did not exist (Entry.is_dangling) */
   guint n_stacked;
 } Context;
 
 /* Finds the calling thread's current context.  Returns an error status if there is none. */
 Status fake_get_context (Context **context);
 Status fake_find_handle (CUcontext handle, Context **context);
-Context *fake_find_context (guint64 id); /* NULL if it was destroyed */
+Context *fake_find_context (guint64 id); /* NULL if no context has this id */
 guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
 guint fake_get_stack_depth (void);
@@ -222,26 +226,26 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 
 /* Streams, events and captures.  The caller of each of these functions holds the lock. */
 
-/* A mark: a point in the order of a stream's commands, which the stream reaches when all earlier
- * commands are done.  An event stands for a mark, and a stream or the host waits until a mark is
- * reached. */
+/* A mark: a point in the order of a stream's commands.  The stream reaches the mark when all
+ * earlier commands are done.  An event stands for a mark, and a stream or the host waits until a
+ * mark is reached. */
 typedef struct
 {
   guint references;
   gboolean is_reached;
-  /* TRUE: the stream will never reach the mark, because its context was destroyed; is_reached is
-   * TRUE, too, so that nobody waits */
+  /* TRUE if the stream will never reach the mark, because the stream's context was destroyed; then
+   * is_reached is TRUE, too, so that nobody waits */
   gboolean is_dropped;
 } Mark;
 
 typedef struct
 {
-  /* NULL: a default stream, or a destroyed stream that still has commands */
+  /* NULL for a default stream, and for a destroyed stream that still has commands */
   CUstream handle;
   gboolean is_default;
-  /* TRUE: the legacy default stream and this stream wait for each other */
+  /* TRUE if the legacy default stream and this stream wait for each other */
   gboolean is_blocking;
-  /* the number of the only thread that can name this stream (a per-thread default stream); 0: any
+  /* the number of the only thread that can name this stream (a per-thread default stream); 0 if any
    * thread can */
   guint thread;
   guint64 context_id;
@@ -263,9 +267,9 @@ guint64 fake_count_pool (guint pool); /* the pool's bytes, including memory whos
  * is not a pool's.  Ends the test if a free of the memory is on a stream.  @function: the caller's
  * name, for that message. */
 guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
-/* Ends the test if a command accesses memory before the memory's stream has reached the allocation.
- * @allocation: the number of the allocation that had the memory when the command was put on its
- * stream. */
+/* Ends the test if a command accesses memory before the stream that allocates the memory has
+ * reached the allocation.  @allocation: the number of the allocation that had the memory when the
+ * command was put on its stream. */
 void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation);
 
 Mark *fake_mark_ref (Mark *mark);
@@ -278,7 +282,8 @@ Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream
 Mark *fake_stream_record (Stream *stream);    /* the caller owns the reference */
 void fake_wait_for_blocking (Stream *legacy); /* @legacy waits for the blocking streams */
 void fake_stream_wait (Stream *stream, Mark *mark);
-/* Puts a command on a stream: a call of @function with @data, which the stream frees afterwards. */
+/* Puts a command on a stream.  When the stream reaches the command, it calls @function with @data,
+ * and then frees @data. */
 void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data);
 Mark *fake_context_record (guint64 context_id); /* a mark after all present commands; owned */
 void fake_free_streams_of (guint64 context_id);

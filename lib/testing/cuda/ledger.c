@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * The ledger of the fake CUDA driver: all allocations of memory, and their contents.  Device memory
- * has addresses that are no addresses of the host.  The driver allocates its bytes on the host at
- * the first access, so that a test may allocate more than the host has.  Host memory and managed
- * memory are ordinary memory of the host.  Allocations are never adjacent, so a write past the end
- * of a block is in no other block. */
+ * has addresses that are no addresses of the host.  The fake driver keeps the bytes of device
+ * memory on the host, and allocates them at the first access, so that a test may allocate more than
+ * the host has.  Host memory and managed memory are ordinary memory of the host.  Allocations are
+ * never adjacent, so a write past the end of a block is in no other block. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -19,23 +19,23 @@
 typedef struct
 {
   TarnTestingCudaMemory memory;
-  /* bytes of addresses that belong to the block: its size, rounded up to a multiple of ALIGNMENT,
-   * or more if an earlier block had the same place */
+  /* the number of addresses that belong to the block: its size, rounded up to a multiple of
+   * ALIGNMENT, or more if the block has got the place of a larger one (take_pending ()) */
   gsize capacity;
-  guint8 *bytes; /* owned; NULL: device memory that was never accessed */
+  guint8 *bytes; /* owned; NULL for device memory that was never accessed */
 
   /* Fields for stream-ordered memory */
-  guint pool;         /* the pool's number; 0: not of a pool */
+  guint pool;         /* the pool's number; 0 if the memory is not a pool's */
   guint64 allocation; /* the unique number of the allocation */
   Mark *ready;        /* a mark that the stream reaches with the allocation; owned */
-  /* a mark that the stream reaches with the free; owned; NULL: no free is pending */
+  /* a mark that the stream reaches with the free; owned; NULL if no free is pending */
   Mark *freed;
-  gboolean is_freed; /* TRUE: a free of the block is on a stream */
-  /* TRUE: the legacy default stream waits for ready before it uses the block */
+  gboolean is_freed; /* TRUE if a free of the block is on a stream */
+  /* TRUE if the legacy default stream waits for the mark ready before it uses the block */
   gboolean is_legacy_safe;
 } Block;
 
-/* The address range of a freed block of device memory, which a new block may get. */
+/* The address range of a freed block of device memory.  A new block may get this range. */
 typedef struct
 {
   CUdeviceptr address;
@@ -43,7 +43,7 @@ typedef struct
 } Place;
 
 /* The lock of the fake driver guards these variables. */
-/* all Blocks, ordered by address; each key is its own value, owned; no two overlap */
+/* all Blocks, ordered by address; no two Blocks overlap; each key is its own value, and owned */
 static GTree *blocks;
 static GArray *vacant; /* of Place, last in, first out */
 /* of TarnTestingCudaMemory: memory that a program freed while another context was current */
@@ -112,8 +112,8 @@ fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory)
 typedef struct
 {
   TarnTestingCudaKind kind;
-  CUdevice device;    /* -1: any */
-  guint64 context_id; /* 0: any */
+  CUdevice device;    /* -1 for any device */
+  guint64 context_id; /* 0 for any context */
   guint n;
   guint64 bytes;
   /* of Block: the blocks that match; empty if context_id is 0 */
@@ -217,8 +217,9 @@ fake_forget_strangers (void)
   g_array_set_size (strangers, 0);
 }
 
-/* Returns the bytes of a device that are free: its total, or the test's limit, minus the device
- * memory, managed memory and backings (memory from cuMemCreate ()) in use. */
+/* Returns the number of a device's bytes that are free.  This is the device's total, or the test's
+ * limit if that is lower, minus the bytes of the device memory, managed memory and backings (memory
+ * from cuMemCreate ()) in use. */
 guint64
 fake_count_available (CUdevice device)
 {
@@ -263,7 +264,8 @@ is_free (CUdeviceptr address, gsize capacity)
   return !range.is_taken;
 }
 
-/* Allocates host memory at an address that no device memory has.  Returns NULL if there is none. */
+/* Allocates host memory at an address that no device memory has.  Returns NULL if no such memory is
+ * left. */
 static void *
 allocate_bytes (gsize capacity)
 {
@@ -279,8 +281,9 @@ allocate_bytes (gsize capacity)
   return NULL;
 }
 
-/* Finds an address for new device memory: that of the last freed block of the same capacity, or
- * else an address that was never used. */
+/* Finds an address for new device memory.  Among the freed blocks with the same capacity, takes the
+ * address of the one that was freed last.  If there is none, takes an address that was never
+ * used. */
 static CUdeviceptr
 find_address (gsize capacity)
 {
@@ -374,8 +377,8 @@ fake_release (CUdeviceptr address, gboolean is_host)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the host's address of the @size bytes at a device address.  Returns FALSE if they are
- * neither in one block nor in mappings that the device can access.  Bytes of device memory that
+/* Finds the host's address of the @size bytes at a device address.  Returns FALSE if these bytes
+ * are neither in one block nor in mappings that the device can access.  Bytes of device memory that
  * were never written have an arbitrary value. */
 gboolean
 fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
@@ -411,9 +414,10 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
   return block != NULL ? block->allocation : 0;
 }
 
-/* Ends the test if a command uses memory too early: before the stream that allocates the memory has
- * reached @allocation.  Skips the check if a later allocation has the memory now, because commands
- * may use the memory through @allocation until a stream runs the free of @allocation. */
+/* Ends the test if a command uses memory before the stream that allocates the memory has reached
+ * the allocation.  @allocation: the number of the allocation that had the memory when the command
+ * was put on its stream.  If a later allocation has the memory now, checks nothing, because the
+ * command may still use the memory until a stream runs the free of @allocation. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
@@ -424,9 +428,9 @@ fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation
     g_error ("%s: the memory is used before the stream that allocates it comes there", function);
 }
 
-/* Makes the host wait until memory is ready, for a call on the legacy default stream.  Only the
- * commands of blocking streams and default streams come before such a call.  So ends the test if
- * the memory is not ready, and was allocated on a stream of another kind. */
+/* Makes the host wait until memory is ready, for a call on the legacy default stream.  Such a call
+ * comes after the commands of blocking streams and default streams only.  So if the memory is not
+ * ready, and was allocated on a stream of another kind, ends the test. */
 static void
 await_ready (CUdeviceptr address)
 {
@@ -471,8 +475,8 @@ fake_count_pool (guint pool)
   return search.bytes;
 }
 
-/* Takes a block of a pool whose free is pending, and makes @stream wait for that free.  Returns
- * NULL if there is none with enough bytes. */
+/* Among the blocks of a pool, takes one whose free is pending and that has at least @size bytes,
+ * and makes @stream wait for that free.  Returns NULL if there is no such block. */
 static Block *
 take_pending (guint pool, gsize size, Stream *stream)
 {
@@ -554,8 +558,8 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
 }
 
 /* Finds the bytes of memory for a call on the legacy default stream of the current context.  Makes
- * the host wait until the memory is ready, even if @size is 0.  Fails if a blocking stream is being
- * captured, and invalidates the capture. */
+ * the host wait until the memory is ready, even if @size is 0.  If a blocking stream is being
+ * captured, fails and invalidates the capture. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {

@@ -51,8 +51,9 @@ typedef struct
 /* The caller's buffer for a log. */
 typedef struct
 {
-  gchar *buffer; /* NULL: the caller wants no log */
-  /* the value of the option for the buffer's size: on entry the size, on return the bytes used */
+  gchar *buffer; /* NULL if the caller wants no log */
+  /* the caller's value of the option for the buffer's size: on entry the size, on return the number
+   * of bytes used */
   void **bytes;
 } Log;
 
@@ -66,8 +67,9 @@ typedef struct
 static HandleTable module_handles = { .base = FAKE_HANDLES (5) };
 static HandleTable kernel_handles = { .base = FAKE_HANDLES (6) };
 static GPtrArray *modules; /* of Module, owned */
-static GHashTable
-    *went_along; /* handles of modules that ended with their context, until new modules get them */
+/* a set: the handles of modules that were destroyed with their context; when a new module gets
+ * one of these handles, the handle is removed from the set */
+static GHashTable *went_along;
 
 static void
 free_kernel (gpointer data)
@@ -95,7 +97,8 @@ static void __attribute__ ((constructor)) make_modules (void)
   went_along = g_hash_table_new (NULL, NULL);
 }
 
-/* From here to the driver's functions: the caller of each function holds the lock. */
+/* Functions that only the fake driver calls.  The caller of each of these functions holds the
+ * lock. */
 
 void
 fake_free_modules_of (guint64 context_id)

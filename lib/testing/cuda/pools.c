@@ -18,7 +18,7 @@ typedef struct
   guint number; /* never reused */
   CUdevice device;
   gboolean is_default;
-  guint64 max_bytes; /* the most bytes of the pool; G_MAXUINT64: no limit */
+  guint64 max_bytes; /* the most bytes of the pool; G_MAXUINT64 for no limit */
 } Pool;
 
 /* The lock of the fake driver guards these variables. */
@@ -26,10 +26,11 @@ static HandleTable handles = { .base = FAKE_HANDLES (10) };
 static guint last_number;
 /* the default pool of each device; never freed; NULL until first needed */
 static Pool *defaults[TARN_TESTING_CUDA_MAX_DEVICES];
-/* the current pool of each device; not owned; NULL: the default pool */
+/* the current pool of each device; not owned; NULL for the default pool */
 static Pool *currents[TARN_TESTING_CUDA_MAX_DEVICES];
 
-/* From here to the driver's functions: the caller of each function holds the lock. */
+/* Functions that only the fake driver calls.  The caller of each of these functions holds the
+ * lock. */
 
 static Pool *
 pool_new (CUdevice device)
@@ -76,8 +77,9 @@ check_device (CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the stream on which a call allocates or frees memory.  If it is the legacy stream, and a
- * blocking stream for which it waits is being captured, fails and invalidates the capture. */
+/* Finds the stream on which a call allocates or frees memory.  If this is the legacy stream, and a
+ * blocking stream for which the legacy stream waits is being captured, fails and invalidates the
+ * capture. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {
@@ -86,7 +88,7 @@ find_stream (const gchar *function, CUstream handle, Stream **stream)
   return status == FAKE_CUDA_SUCCESS ? fake_check_legacy (*stream) : status;
 }
 
-/* Allocates memory of a pool.  @handle: the pool; NULL means the current pool of the stream's
+/* Allocates memory of a pool.  @handle: the pool, or NULL for the current pool of the stream's
  * device. */
 static Status
 allocate (const gchar *function, CUdeviceptr *address, gsize size, CUmemoryPool handle,

@@ -6,9 +6,9 @@
  * There are no kernels.
  *
  * An event that is recorded on the legacy default stream also waits for the commands of blocking
- * streams.  Stream-ordered allocations and frees on the legacy default stream do so, too.  In all
- * other cases, the default streams wait for no other stream.  A call that names a destroyed stream
- * ends the test, because it crashes on an H200. */
+ * streams.  Stream-ordered allocations and frees on the legacy default stream also wait for these
+ * commands.  In all other cases, the default streams wait for no other stream.  A call that names a
+ * destroyed stream ends the test, because such a call crashes on an H200. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -364,8 +364,8 @@ fake_is_idle (CUstream handle)
   return g_queue_is_empty (&stream->commands);
 }
 
-/* Makes a stream wait for the present commands of all other streams of its context.  @are_blocking:
- * TRUE to wait only for blocking streams and for default streams. */
+/* Makes a stream wait for the commands that are now on the other streams of its context.  If
+ * @are_blocking is TRUE, waits only for the commands of blocking streams and default streams. */
 static void
 wait_for_others (Stream *self, gboolean are_blocking)
 {

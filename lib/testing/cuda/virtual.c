@@ -3,9 +3,10 @@
  *
  * Virtual memory of the fake CUDA driver: reserved addresses, backings (memory without an address),
  * and mappings of backings at addresses.  All backings are parts of one file, whose pages the
- * system allocates at the first write, so a test may have more memory than the host.  The driver
- * reserves the same addresses in the host's address space, without access.  A mapping maps a part
- * of the file there. */
+ * system allocates at the first write, so a test may have more memory than the host.  When a
+ * program reserves addresses, the driver reserves the same addresses in the host's address space,
+ * without access.  When a program maps a backing, the driver maps the backing's part of the file at
+ * the same addresses. */
 
 #define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
 
@@ -37,7 +38,7 @@ typedef struct
   CUmemAllocationProp properties;
   gsize size;
   guint64 place;    /* offset of the backing's first byte in the file */
-  gpointer handle;  /* NULL: the program has released its last reference */
+  gpointer handle;  /* NULL if the program has released its last reference */
   guint references; /* the number of the program's references */
   guint n_mappings;
 } Backing;
@@ -46,13 +47,13 @@ typedef struct
 {
   Range range; /* must be the first field */
   Backing *backing;
-  guint devices; /* bit N is set: device N can access the mapping */
+  guint devices; /* bit N is set if device N can access the mapping */
 } Mapping;
 
 /* The lock of the fake driver guards these variables. */
-/* all reserved Ranges, ordered by address; each key is its own value, owned; no two overlap */
+/* all reserved Ranges, ordered by address; no two overlap; each key is its own value, and owned */
 static GTree *reservations;
-/* all Mappings, ordered by address; each key is its own value, owned; no two overlap */
+/* all Mappings, ordered by address; no two overlap; each key is its own value, and owned */
 static GTree *mappings;
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
@@ -190,7 +191,7 @@ fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
 }
 
 /* Finds the host's address of mapped bytes, which may be in several adjacent mappings.  Returns
- * FALSE if a byte is not mapped, or @device cannot access it. */
+ * FALSE if one of the bytes is not mapped, or if @device cannot access one of them. */
 gboolean
 fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
@@ -211,7 +212,8 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 
 /* Addresses */
 
-/* Reserves aligned addresses in the host's address space.  Returns MAP_FAILED if there are none. */
+/* Reserves aligned addresses in the host's address space.  Returns MAP_FAILED if no such addresses
+ * are left. */
 static void *
 reserve (gsize size, gsize alignment)
 {
@@ -424,8 +426,8 @@ cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Returns a file descriptor for a backing, which the program can only close: it is a descriptor of
- * the file of all backings. */
+/* Returns a file descriptor for a backing.  The program can only close this descriptor, because it
+ * is a descriptor of the file of all backings. */
 Status
 cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
                               unsigned long long flags)
