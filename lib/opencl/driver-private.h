@@ -91,8 +91,8 @@ typedef struct
 
 /* The table of OpenCL's functions, through which Tarn calls OpenCL.  The table must not be used
  * before _tarn_opencl_load () has returned TRUE, and is constant afterwards.  So each public
- * function that calls OpenCL first calls _tarn_opencl_load ().  A function that takes one of Tarn's
- * objects need not do so, because the public function that made the object has already done it. */
+ * function that calls OpenCL first calls _tarn_opencl_load ().  Only a function with an argument
+ * that is one of Tarn's objects need not: the function that made the object has loaded OpenCL. */
 extern TarnOpenclDriver _tarn_cl;
 
 /* Loads OpenCL if it is not loaded.  If the first try fails, each call of this function returns

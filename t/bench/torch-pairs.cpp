@@ -8,7 +8,7 @@
  *
  *     torch=$(python3 -c 'import torch; print(torch.__path__[0])')
  *     g++ -O2 -std=c++17 -I$torch/include -I$CUDA/include t/bench/torch-pairs.cpp -o torch-pairs \
- *         -L$torch/lib -lc10_cuda -lc10 -l:libcudart.so.12 -lpthread
+ *         -L$torch/lib -lc10_cuda -lc10 -L$CUDA/lib64 -lcudart -lpthread
  *     LD_LIBRARY_PATH=$torch/lib ./torch-pairs 1 2 4 16
  *     PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ... ./torch-pairs 1 2 4 16 */
 
@@ -29,7 +29,7 @@ check (cudaError_t status)
 {
   if (status == cudaSuccess)
     return;
-  std::fprintf (stderr, "%s\n", cudaGetErrorString (status));
+  std::fprintf (stderr, "torch-pairs: %s\n", cudaGetErrorString (status));
   std::exit (1);
 }
 
@@ -115,6 +115,11 @@ main (int argc, char **argv)
 {
   int n_devices;
 
+  if (argc < 2)
+    {
+      std::fprintf (stderr, "usage: torch-pairs THREADS...\n");
+      return 2;
+    }
   std::setvbuf (stdout, nullptr, _IOLBF, 0);
   check (cudaGetDeviceCount (&n_devices));
   check (cudaSetDevice (0));
@@ -124,6 +129,11 @@ main (int argc, char **argv)
     {
       int n = std::atoi (argv[i]);
 
+      if (n < 1)
+        {
+          std::fprintf (stderr, "torch-pairs: '%s' is no number of threads\n", argv[i]);
+          return 2;
+        }
       std::printf ("%d threads: malloc (64) + free %.1f ns, PyTorch's allocator %.1f ns\n", n,
                    measure<Malloc> (n), measure<Torch> (n));
     }

@@ -32,7 +32,10 @@ def parse():
 ARGUMENTS = parse()
 os.environ["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[ARGUMENTS.allocator]  # before PyTorch reads it
 
-import torch  # noqa: E402
+try:
+    import torch  # noqa: E402
+except ImportError as error:
+    sys.exit(f"torch-training.py: {error}")
 
 
 class Watch(threading.Thread):
@@ -106,6 +109,8 @@ def train(watch):
 
 
 def main():
+    if not torch.cuda.is_available():
+        sys.exit("torch-training.py: PyTorch finds no CUDA device")
     if ARGUMENTS.allocator == "tarn":
         sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../doc/examples"))
         from torch_on_tarn import use_tarn

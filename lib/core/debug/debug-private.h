@@ -7,6 +7,7 @@
  *     settings.c        reads the value of TARN_DEBUG
  *     guarded.c         an allocator that Tarn puts between a pool and its upstream allocator
  *     guarded-queues.c  the queue functions of that allocator
+ *     look.c            checks blocks while other threads use the pool
  *     guards.c          the guards around a block in use
  *     quarantine.c      keeps freed blocks for a while, and then returns their memory upstream
  *     gaps.c            blocks that are followed by unmapped addresses
@@ -156,22 +157,28 @@ void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
 /* If the block at @memory was freed before, reports a double free and returns TRUE.  If the block
  * is in use or unknown, returns FALSE. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
-/* Checks all blocks of an allocator, in use and in quarantine. */
-void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
 /* Logs that the backend could not read or fill memory.  @what: the consequence, such as "a block
  * has no guards".  @error: the reason.  Logs nothing if the context is lost.  While a stream is
  * being captured, every such call of the backend fails, so only the first of these failures is
  * logged for each allocator. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* If threads are reading a block, sets block->is_left, so that the last of them frees the block,
- * and returns TRUE.  If no thread is reading it, returns FALSE, and the caller frees the block.
- * The caller holds the lock. */
-gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
 /* Stores in a block's struct that the calling thread has freed the block, with its call stack. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
 /* Returns a block's memory upstream, and frees the struct. */
 void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
+/* Ends a block that the program has freed, and whose guards have been checked: puts the block into
+ * the quarantine, or returns its memory upstream. */
+void _tarn_guarded_end_block (TarnGuarded *self, TarnDebugBlock *block);
+
+/* look.c */
+
+/* Checks all blocks of an allocator, in use and in quarantine. */
+void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
+/* If threads are reading a block, sets block->is_left, so that the last of them frees the block,
+ * and returns TRUE.  If no thread is reading it, returns FALSE, and the caller frees the block.
+ * The caller holds the lock. */
+gboolean _tarn_guarded_leave_to_look (TarnDebugBlock *block);
 
 /* guarded-queues.c */
 void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct);

@@ -455,9 +455,9 @@ hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
   return hand_over;
 }
 
-/* Makes the driver keep @buffer until all commands that @queue has now are done, even if the caller
- * releases the buffer.  For that, enqueues a last command that reads the buffer, because the driver
- * keeps each buffer until the commands that use it are done. */
+/* Enqueues a command that reads @buffer after all commands that @queue has now.  The driver keeps
+ * each buffer until the commands that use the buffer are done.  So the caller may release this
+ * buffer at once. */
 static void
 keep_until_done (cl_command_queue queue, cl_mem buffer)
 {

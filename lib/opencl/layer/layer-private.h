@@ -17,7 +17,8 @@
  *     debug.c           checks of buffers with TARN_DEBUG
  *     pieces.c          pieces: the driver's large buffers, divided into blocks by a heap
  *     address.c         addresses of pieces, for drivers that align less than they state
- *     queue.c           queues, and which of their commands are done
+ *     queue.c           which commands of a queue are done
+ *     queue-calls.c     the program's calls that create, retain, release and finish queues
  *     waiter.c          waits for single commands
  *     subs.c            the driver's sub-buffers for blocks, and a cache of them
  *     buffer.c          buffers and sub-buffers, from creation to destruction
@@ -774,6 +775,13 @@ void _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify);
  * marker: at least 16 uses (records of commands), or buffers of at least 16 MiB. */
 void _tarn_layer_queue_put_marker_if_many (LayerQueue *self);
 
+/* Puts the last marker on a queue that is about to be closed, after all its commands.  If that
+ * fails, starts a thread that waits for the commands. */
+void _tarn_layer_queue_put_last_marker (LayerQueue *self);
+
+/* Drops the queue's references to its markers.  Call it when no thread uses the queue any more. */
+void _tarn_layer_queue_clear_markers (LayerQueue *self);
+
 /* Drops a user of the driver's queue.  If it was the last user, releases the queue to the driver.
  */
 void _tarn_layer_queue_drop_user (LayerQueue *self);
@@ -1042,7 +1050,7 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clGetContextInfo)                                                                             \
   F (clCreateUserEvent) /* user-event.c */                                                         \
   F (clSetUserEventStatus)                                                                         \
-  F (clCreateCommandQueue) /* queue.c */                                                           \
+  F (clCreateCommandQueue) /* queue-calls.c */                                                     \
   F (clCreateCommandQueueWithProperties)                                                           \
   F (clSetCommandQueueProperty)                                                                    \
   F (clRetainCommandQueue)                                                                         \

@@ -8,7 +8,8 @@
  *   layer prints how many commands failed, and how often their events were used after they were
  *   released.
  * - NVIDIA's driver 580.  It crashes when a sub-buffer is released if a later one has a part of its
- *   memory, and commands used both.  The layer prints how many sub-buffers were released so.
+ *   memory, and commands used both.  The layer prints how many sub-buffers were made, and how many
+ * of them were released in this way.
  *
  * The first holds for programs of one thread. */
 
@@ -34,6 +35,7 @@ typedef struct
 
 static pthread_mutex_t subs_lock = PTHREAD_MUTEX_INITIALIZER;
 static Sub subs[4096];
+static unsigned int n_made; /* sub-buffers that were made */
 static unsigned int n_cut; /* sub-buffers that were released while a later one had a part of them */
 
 static Sub *
@@ -66,6 +68,7 @@ below_create_sub (cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type,
   Sub *sub;
 
   pthread_mutex_lock (&subs_lock);
+  n_made += handle != NULL;
   sub = handle != NULL ? find_sub (NULL) : NULL;
   if (sub != NULL)
     *sub = (Sub){ handle, parent, *(const cl_buffer_region *) region, ++last };
@@ -136,7 +139,7 @@ below_release (cl_event event)
 
 static void __attribute__ ((destructor)) print (void)
 {
-  fprintf (stderr, "cut %u failed %u misused %u\n", n_cut, n_failed, n_misused);
+  fprintf (stderr, "made %u cut %u failed %u misused %u\n", n_made, n_cut, n_failed, n_misused);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL
