@@ -6,16 +6,16 @@
  *
  * A request to an allocator of Tarn names no stream, and the program may use the memory on any
  * stream.  So each allocator has its own stream, on which it puts only allocations and frees.
- * After it has put an allocation on this stream, the host waits until the stream has reached the
- * allocation.  If no other memory is left, CUDA's pool may give memory whose free is still pending
- * on another stream (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES).  Only then does the
- * allocator's stream have to wait for another stream.  The allocator's stream is non-blocking, so
+ * After it has put an allocation on its stream, the host waits until the stream has reached the
+ * allocation.  The allocator's stream waits for another stream in only one case: CUDA's pool has no
+ * other memory left, and reuses memory whose free is still pending on that other stream
+ * (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES).  The allocator's stream is non-blocking, so
  * no default stream waits for it, and no capture includes it. */
 
 #include "memory-private.h"
 
-/* Finds a function that stream-ordered memory needs and that the driver lacks.  Returns the
- * function's name, or NULL if the driver lacks none. */
+/* Checks that the driver has all functions for stream-ordered memory.  Returns the name of a
+ * missing function, or NULL if none is missing. */
 static const gchar *
 find_missing (const TarnCudaDriver *driver, gboolean has_pool)
 {
@@ -164,15 +164,16 @@ _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
   return self->home.context.driver->cuMemFreeAsync ((CUdeviceptr) memory.address, self->stream);
 }
 
-/* Puts a free of memory on a stream.  The memory is freed after the commands that are on the stream
- * now.  Fails if the stream is being captured, because the free would become part of the graph.  If
- * @handle is another thread's default stream, this thread has no CUstream for that default stream.
- * In this case, puts the free on the legacy stream, which waits for that default stream.
+/* Puts a free of memory on a stream.  The driver frees the memory after the commands that are on
+ * the stream now.  Fails if the stream is being captured, because the free would become part of the
+ * graph.  If @handle is another thread's default stream, this thread has no CUstream for that
+ * default stream.  In this case, puts the free on the legacy stream, which waits for that default
+ * stream.
  *
- * Another thread may begin a capture after the check, and before the free:
+ * Another thread may begin a capture after this function has checked that there is none:
  *     - If the capture is of this stream, the driver returns CUDA_ERROR_INVALID_VALUE, because the
  *       memory does not belong to the graph, and the capture goes on (seen on an H200).  So after
- *       this status the function checks again, to report the capture as the reason.
+ *       CUDA_ERROR_INVALID_VALUE, the function checks again, to report the capture as the reason.
  *     - If this is the legacy stream, and the capture is of a blocking stream, the free ends the
  *       capture. */
 static gboolean
@@ -193,9 +194,10 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
   return _tarn_cuda_check (context->driver, "cuMemFreeAsync", status, error);
 }
 
-/* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  Returns FALSE
- * if this fails.  Then the caller makes the host wait, and frees the memory.  Logs no message if
- * the context is gone or the stream is being captured, because the caller reports these errors. */
+/* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  If the free
+ * fails, returns FALSE, and the caller makes the host wait and frees the memory then.  Logs no
+ * message if the context is gone or the stream is being captured, because the caller reports these
+ * errors. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads, fills and searches the bytes of blocks, for the checks of TARN_DEBUG.  Device memory is
- * accessed on the default stream, after the commands that the program has put on blocking streams.
- * While a blocking stream is being captured, these functions fail, because they would end the
- * capture. */
+ * Reads, fills and searches the bytes of blocks, for the checks of TARN_DEBUG.  The functions
+ * access device memory on the default stream, after the commands that the program has put on
+ * blocking streams.  While a blocking stream is being captured, they do not access device memory,
+ * and fail, because they would end the capture. */
 
 #include "memory-private.h"
 
@@ -144,8 +144,9 @@ _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
   _tarn_mutex_clear (&self->lock);
 }
 
-/* Compiles the finder, the kernel that finds a byte that differs from a given value.  If the driver
- * cannot compile the kernel, sets the field module to NULL.  Then the host compares the bytes. */
+/* Compiles the finder, the kernel that finds a byte that differs from a given value, and allocates
+ * memory for the kernel's result.  If the driver refuses a step, sets the field module to NULL.
+ * Then the host compares the bytes. */
 static void
 make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
 {

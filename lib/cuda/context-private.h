@@ -18,7 +18,7 @@ typedef struct
   /* TRUE if this is the device's primary context; then Tarn has a reference to the context.  FALSE
    * if this is another context, which its owner may destroy at any time. */
   gboolean is_primary;
-  /* the id that the driver gave this context, and gives no other context; 0 if the driver has no
+  /* the driver's id of this context, which no other context ever gets; 0 if the driver has no
    * cuCtxGetId () */
   unsigned long long id;
 } TarnCudaContext;
@@ -28,12 +28,14 @@ typedef struct
 gboolean _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error);
 void _tarn_cuda_context_clear (TarnCudaContext *context);
 
-/* Asks the driver for the id of the context that has the handle context->handle now, and stores the
- * id in context->id.  Does nothing if the driver has no cuCtxGetId (). */
+/* Stores in context->id the id that the driver returns for context->handle.  (The handle may be a
+ * destroyed context's old handle, which a new context now has.)  Does nothing if the driver has no
+ * cuCtxGetId (). */
 gboolean _tarn_cuda_context_identify (TarnCudaContext *context, GError **error);
 
-/* Fails with TARN_ERROR_CONTEXT_LOST if the driver says that the context was destroyed.  A driver
- * without cuCtxGetId () cannot say that, so the check then succeeds. */
+/* Fails with TARN_ERROR_CONTEXT_LOST if the driver says that the context was destroyed.  If the
+ * driver has no cuCtxGetId (), the check succeeds, because Tarn then cannot detect a destroyed
+ * context. */
 gboolean _tarn_cuda_context_check (const TarnCudaContext *context, GError **error);
 
 /* The state of a thread before it entered a context. */
@@ -47,11 +49,12 @@ typedef struct
   unsigned int mode;
 } TarnCudaScope;
 
-/* Makes a context current in this thread, until the caller passes the same scope to
- * _tarn_cuda_context_leave ().  Until then the thread's stream capture mode is relaxed, so that no
- * call of this thread ends the capture of a stream that the call does not use.  If the context
- * cannot be made current, returns FALSE with an error (TARN_ERROR_CONTEXT_LOST if the context was
- * destroyed).  Then the caller must not call _tarn_cuda_context_leave (). */
+/* Makes a context current in this thread, and stores the thread's former state in *scope.  The
+ * caller must later pass *scope to _tarn_cuda_context_leave (), which restores that state.  Until
+ * then the thread's stream capture mode is relaxed, so that a call such as cuMemAlloc () ends no
+ * capture.  If the context cannot be made current, returns FALSE with an error
+ * (TARN_ERROR_CONTEXT_LOST if the context was destroyed).  Then the caller must not call
+ * _tarn_cuda_context_leave (). */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
@@ -70,10 +73,11 @@ gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstr
  * has none. */
 gboolean _tarn_cuda_find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error);
 
-/* Pops the thread's current context.  Logs a g_message() if that fails. */
+/* Pops the thread's current context.  Logs a g_message() if the driver call fails. */
 void _tarn_cuda_pop_context (const TarnCudaDriver *driver);
 
-/* Releases a reference to a primary context.  Logs a g_message() if that fails. */
+/* Releases a reference to a primary context.  Logs a g_message() if the driver call fails, except
+ * if the driver is gone. */
 void _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device);
 
 #endif

@@ -94,9 +94,9 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
     _tarn_cuda_pop_context (context->driver);
 }
 
-/* Checks the status of the call by which _tarn_cuda_context_await () frees the byte that it has
- * allocated.  If the call failed, returns FALSE with an error, and logs a message.  Logs no message
- * if the context or the driver is gone, because the byte is then gone, too. */
+/* Checks the status of the free in _tarn_cuda_context_await (), which allocates and frees 1 byte to
+ * make the host wait.  If the free failed, returns FALSE with an error, and logs a message.  Logs
+ * no message if the context or the driver is gone, because the byte is then gone, too. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)
@@ -167,7 +167,7 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
   unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone already. */
+  /* At exit the driver may be gone already.  Then logs no message. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED
       || _tarn_cuda_check (driver, "cuDevicePrimaryCtxRelease", status, &error))
     return;

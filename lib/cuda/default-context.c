@@ -196,9 +196,9 @@ open_index (TarnCudaContext *context, int index, GError **error)
 }
 
 /* Opens the primary context of any device.  Tries all devices in turn, beginning at the index that
- * is this process's local rank (see find_local_rank ()) modulo the number of devices.  A device may
- * refuse, because another process uses the device (compute mode EXCLUSIVE_PROCESS).  If all devices
- * refuse, the error contains each device's reason. */
+ * is this process's local rank (see find_local_rank ()) modulo the number of devices.  The driver
+ * may refuse a device that another process uses (compute mode EXCLUSIVE_PROCESS).  If it refuses
+ * all devices, the error contains the reason for each device. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
@@ -312,7 +312,7 @@ leave_if_current (const TarnCudaContext *context)
                         context->driver->cuCtxGetCurrent (&current), &error)
       && current == context->handle && _tarn_cuda_context_check (context, &error))
     _tarn_cuda_pop_context (context->driver);
-  /* At exit the driver may be gone already. */
+  /* Logs no message if the context is gone, or if the driver is gone at exit. */
   if (error != NULL && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
       && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: this thread may be left with the context that is released", error->message);
@@ -336,8 +336,8 @@ tarn_cuda_context_release (CUcontext context)
   _tarn_cuda_context_clear (&taken);
 }
 
-/* The default context of the process, which the first call of tarn_cuda_autoinit () opens.  If that
- * call failed, the field "error" has the error of that call.  If not, this field is NULL. */
+/* The default context of the process, which the first call of tarn_cuda_autoinit () opens.  The
+ * field "error" has the error of that call, or NULL if the call succeeded. */
 static struct
 {
   TarnCudaContext context;

@@ -24,8 +24,8 @@ typedef enum
   N_ATTRIBUTES
 } Attribute;
 
-/* The attributes of a device (CUdevice_attribute) for which this file asks the driver.  A driver
- * may have all functions that Tarn requires, and still not know the recent attributes. */
+/* The device attributes (CUdevice_attribute) that this file reads.  A driver that has all functions
+ * that Tarn requires may still be too old to know the attributes that are marked as recent. */
 static const struct
 {
   unsigned int number;
@@ -76,9 +76,9 @@ ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *v
   return TRUE;
 }
 
-/* Returns the largest number of blocks that a multiprocessor of an architecture runs at a time, for
- * drivers that have no attribute for this number.  Returns 0 if the architecture is unknown, or if
- * all its drivers have the attribute. */
+/* Returns the largest number of blocks that a multiprocessor of an architecture runs at a time.
+ * Tarn uses this number if the driver has no attribute for it.  Returns 0 if the architecture is
+ * unknown, or if all drivers for the architecture have the attribute. */
 static guint
 find_old_blocks_per_mp (gint major, gint minor)
 {
@@ -162,8 +162,8 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
 
 /* Returns FALSE with an error if a caller's TarnCudaDeviceData sets a field that this version of
  * Tarn does not know.  Such a field, from a newer version of the struct, might change the result of
- * the calling function.  This function checks no other fields, because the functions that call it
- * compute the same result for all devices. */
+ * the calling function.  The known fields need no check, because the calling functions do not use
+ * them: their results are the same for all devices. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {

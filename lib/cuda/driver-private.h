@@ -19,7 +19,7 @@
 typedef struct CUevent_st *CUevent; /* as <cuda.h> declares it */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* for t/cuda/headers.t, which includes <cuda.h> */
+typedef CUuuid TarnCudaUuid; /* only t/cuda/headers.t includes <cuda.h> */
 #else
 typedef struct
 {

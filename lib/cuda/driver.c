@@ -89,7 +89,7 @@ load (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-  /* Makes the quark now, because making it in a child of fork () may hang. */
+  /* Makes the quark of TARN_CUDA_ERROR now, because making it in a child of fork () may hang. */
   tarn_cuda_error_quark ();
   if (library == NULL)
     {
@@ -135,8 +135,8 @@ name_status (const TarnCudaDriver *driver, unsigned int status)
   return name != NULL ? name : "unknown status";
 }
 
-/* Sets the error for a status by which the driver reports a failure.  @message: the error's
- * message, which this function frees. */
+/* Sets the error for a driver call that failed with @status.  @message: the error's message, which
+ * this function frees. */
 static void
 set_status_error (GError **error, unsigned int status, gchar *message)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator below the heaps that serve captured CUDA graphs.  (A heap divides large pieces of
- * memory into blocks.)  The allocator gets its memory from a pool.  A graph may still use memory
- * that the graph's heap has freed.  So the allocator queues freed memory, and returns it to the
- * pool when no capture is in progress and the host has waited for the device. */
+ * The allocator below the heaps that serve captured CUDA graphs.  (A heap splits large segments of
+ * memory into blocks.)  The allocator gets its memory from a pool.  When a heap frees memory, its
+ * graph may still use the memory.  So the allocator queues freed memory, and returns it to the pool
+ * when no capture is in progress and the host has waited for the device. */
 
 #ifndef TARN_CUDA_GRAPH_PIECES_PRIVATE_H
 #define TARN_CUDA_GRAPH_PIECES_PRIVATE_H
@@ -18,21 +18,20 @@
  * return it to the pool. */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Puts an allocator's unused memory into the queue of memory to be returned to the pool.  From now
- * on, also puts memory into this queue as soon as the memory becomes unused.  Call this when the
- * graphs that use the allocator are gone. */
+/* Releases an allocator whose graphs are gone.  Queues the allocator's unused memory, so that Tarn
+ * returns it to the pool.  Queues the other memory as soon as it becomes unused. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
-/* These functions return queued memory (freed memory of captured CUDA graphs) to the pools.  First
- * they make the host wait for the device, because the device may still run graphs that the program
- * has released.
+/* Two functions that return queued memory (freed memory of captured CUDA graphs) to the pools.
+ * First they make the host wait for the device, because the device may still run graphs that the
+ * program has released.
  *     - While a capture is in progress, they return nothing.
  *     - If the host cannot wait, the memory stays queued, and the next call tries again.
- *     - Only one thread returns memory at a time.  This thread also returns memory that other
- *       threads have queued.  So if another thread is returning memory,
- *       _tarn_cuda_graph_pieces_settle () does nothing.  _tarn_cuda_graph_pieces_settle_and_wait ()
- *       waits until the other thread has finished, so that afterwards no thread uses a context
- *       whose graphs the program has released. */
+ *     - Only one thread at a time returns memory, including the memory that other threads have
+ *       queued.  If another thread is returning memory, _tarn_cuda_graph_pieces_settle () does
+ *       nothing, and _tarn_cuda_graph_pieces_settle_and_wait () waits until that thread has
+ *       finished.  After this wait, the other thread no longer uses the context of a released
+ *       graph. */
 void _tarn_cuda_graph_pieces_settle (void);
 void _tarn_cuda_graph_pieces_settle_and_wait (void);
 

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The allocator below the heaps that serve captured CUDA graphs.  (A heap divides large pieces of
- * memory into blocks.)  The allocator takes virtual memory from the heap below a pool.  If that
- * heap has no virtual memory, the allocator takes blocks of the pool.
+ * The allocator below the heaps that serve captured CUDA graphs.  (A heap splits large segments of
+ * memory into blocks.)  The allocator takes virtual memory from the heap below a pool.  If no heap
+ * is below the pool, or if that heap has no virtual memory, the allocator takes blocks of the pool.
  *
  * A graph keeps addresses, so the memory of a graph's heap stays in place until the graph is gone.
- * Each launch of the graph uses the memory again.  So while the graph exists, no event can tell
- * that the memory is idle, and event_record () fails.  When the graph is gone, no event is needed,
- * because the host waits for the device before the memory is reused. */
+ * Each launch of the graph uses the memory again.  So while the graph exists, no event can show
+ * that the memory is idle, and the callback event_record () fails.  When the graph is gone, no
+ * event is needed, because the host waits for the device before the memory is reused. */
 
 #include "graph-pieces-private.h"
 
@@ -17,8 +17,8 @@
 #include "common/lock-private.h"
 #include "order-private.h"
 
-/* A lender: a pool that lends memory to the heaps of captured CUDA graphs.  Below this pool is a
- * heap.  The field "ops" has the functions for that heap's virtual memory. */
+/* A lender: a pool that lends memory to the heaps of captured CUDA graphs.  If a heap is below this
+ * pool, the field "ops" has the functions for that heap's virtual memory. */
 typedef struct
 {
   gint ref_count; /* atomic */
@@ -43,8 +43,8 @@ typedef struct
   gint is_released; /* atomic; TRUE if the graphs are gone */
   TarnMutex lock;   /* guards used, spare and known */
   GHashTable *used; /* the pool's blocks that heaps use: address -> TarnBlock */
-  /* An array of spare blocks.  A spare block is a block of the pool that a heap of a graph has
-   * freed.  This allocator keeps it for the next request of such a heap. */
+  /* An array of spare blocks: blocks of the pool that a heap has freed.  The allocator keeps them
+   * for the next requests of its heaps. */
   GPtrArray *spare;
   /* a set: the TarnMemory.address of each backing (memory from cuMemCreate ()) that a heap has
    * mapped */
@@ -190,8 +190,8 @@ give_back (const GArray *entries)
 }
 
 /* Returns the memory in the list of freed memory to the pools.  If the host cannot wait for an
- * entry's context, puts the entry back at the start of the list.  Repeats this while other threads
- * add entries and no capture is in progress. */
+ * entry's context, puts the entry back at the start of the list.  If other threads have added
+ * entries meanwhile, starts again, unless a capture is in progress. */
 static void
 settle (void)
 {
@@ -212,9 +212,9 @@ settle (void)
     }
 }
 
-/* Makes this thread the settler, the only thread that may return memory in the list of freed memory
- * to the pools, and returns this memory.  Another thread may be the settler already.  Then if
- * @may_wait is FALSE, does nothing.  If @may_wait is TRUE, first waits for the other thread. */
+/* Returns the memory in the list of freed memory to the pools.  Only one thread at a time, the
+ * settler, may return memory.  If another thread is the settler and @may_wait is FALSE, does
+ * nothing.  If another thread is the settler and @may_wait is TRUE, first waits for that thread. */
 static void
 become_settler (gboolean may_wait)
 {
@@ -357,9 +357,9 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Makes the lending pool free memory from its cache or by its reclaim functions, as the pool does
- * for a request of @size bytes.  Afterwards the heap below the pool can lend @size bytes.  Returns
- * FALSE if the pool cannot free enough. */
+/* Makes the lending pool free cached memory and call its reclaim functions, as for a request of
+ * @size bytes, so that the heap below the pool has memory to lend.  Returns FALSE if the pool
+ * cannot free enough. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -394,9 +394,9 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* Releases a backing (memory from cuMemCreate ()).  If a heap never mapped the backing, no graph
- * can use the backing, so releases it now.  If a heap did, adds the backing to the list of freed
- * memory, which Tarn releases when the device is idle. */
+/* Releases a backing (memory from cuMemCreate ()).  If no heap ever mapped the backing, no graph
+ * can use it, so releases it now.  Otherwise adds it to the list of freed memory, which Tarn
+ * releases after the host has waited for the device. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {
@@ -447,8 +447,8 @@ pieces_backing_stays (gpointer user_data)
 
 /* Blocks of the pool */
 
-/* Among the spare blocks (blocks that heaps have freed), takes the smallest that has at least @size
- * bytes.  Returns NULL if there is none. */
+/* Takes the smallest spare block (a block that a heap has freed) of at least @size bytes.  Returns
+ * NULL if there is none. */
 static TarnBlock *
 take_spare (Pieces *self, gsize size)
 {
@@ -481,7 +481,7 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  /* Hides this block of the pool, so that tarn_pool_find () finds the graph's block at this
+  /* Hides the pool's block, so that tarn_pool_find () finds the graph's block, which has the same
    * address. */
   tarn_block_hide (block);
   *memory = tarn_block_get_memory (block);

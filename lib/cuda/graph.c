@@ -9,12 +9,12 @@
  * a heap.  The heap gets memory from the program's pool (graph-pieces.c), and keeps this memory
  * until the program releases the graph.
  *
- * While any graph of a program's pool is being captured, the program's pool calls find_pool () for
- * each request of a stream (tarn_pool_set_redirect_func ()).  Then find_pool () asks the driver
- * which capture the stream is in.
+ * While a graph of the program's pool is being captured, the program's pool calls find_pool () for
+ * each request of a stream (tarn_pool_set_redirect_func ()).  The function asks the driver which
+ * capture the stream is in, and returns the pool of that capture's graph.
  *
- * In a graph's pool, memory that a stream frees is reused by that stream only, because a launch of
- * the graph may run the commands of different streams side by side. */
+ * A launch of the graph may run the commands of different streams side by side.  So in a graph's
+ * pool, a stream reuses only memory that the same stream has freed. */
 
 #include <tarn/cuda.h>
 #include <tarn/heap.h>
@@ -27,16 +27,15 @@ typedef struct
 {
   guint64 id;     /* never reused */
   TarnPool *pool; /* the program's pool; a reference */
-  /* the handle of the stream at which the capture began; the program keeps this stream alive until
-   * tarn_cuda_pool_end_graph () returns; that function waits while n_asking > 0 */
+  /* the handle of the stream on which the capture begins; the program keeps this stream alive until
+   * tarn_cuda_pool_end_graph () returns, which waits until n_asking is 0 */
   gpointer handle;
-  /* the driver's number of the capture; 0 if Tarn does not know the number yet, or the capture has
-   * ended */
+  /* the driver's id of the capture; 0 if Tarn does not know the id yet, or the capture has ended */
   guint64 capture;
   /* TRUE from tarn_cuda_pool_begin_graph () until the program ends or releases the graph */
   gboolean is_open;
   guint n_asking;        /* the number of threads that are asking the driver about the handle */
-  TarnAllocator *pieces; /* the allocator below the heap of own; a reference */
+  TarnAllocator *pieces; /* the allocator below the heap of the graph's pool; a reference */
   TarnPool *own;         /* the graph's own pool; a reference */
 } Graph;
 
@@ -49,7 +48,7 @@ static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_arra
 
 /* Functions that find graphs.  The caller of each of these functions holds the lock. */
 
-/* Among a pool's graphs, finds the one with the id @id.  Returns NULL if there is none. */
+/* Finds a pool's graph by the graph's id.  Returns NULL if there is none. */
 static Graph *
 find_by_id (const TarnPool *pool, guint64 id)
 {
@@ -64,8 +63,8 @@ find_by_id (const TarnPool *pool, guint64 id)
   return NULL;
 }
 
-/* Among a pool's graphs, finds the one whose capture began on a stream and has not ended.  Returns
- * NULL if there is none. */
+/* Finds a pool's graph by the stream on which its capture begins.  Returns NULL if there is none,
+ * or if the capture has ended. */
 static Graph *
 find_by_stream (const TarnPool *pool, gconstpointer handle)
 {
@@ -80,8 +79,8 @@ find_by_stream (const TarnPool *pool, gconstpointer handle)
   return NULL;
 }
 
-/* Among a pool's graphs, finds the one to whose capture the driver gave the number @capture.
- * Returns NULL if Tarn knows of no such graph. */
+/* Finds a pool's graph by the driver's id of the graph's capture.  Returns NULL if Tarn knows of no
+ * such graph. */
 static Graph *
 find_by_capture (const TarnPool *pool, guint64 capture)
 {
@@ -96,15 +95,15 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Among a pool's graphs for which Tarn does not know the capture's number yet, finds the one with
- * the lowest id above @after.  Returns NULL if there is none. */
+/* Finds a pool's next graph in the order of graph ids, after the id @after.  Skips graphs whose
+ * capture has an id that Tarn knows already.  Returns NULL if there is none. */
 static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
   Graph *found = NULL;
 
   _tarn_assert_locked (&lock);
-  for (guint i = 0; i < graphs->len; i++) /* the ids are in no order */
+  for (guint i = 0; i < graphs->len; i++) /* the graphs are not sorted by id */
     {
       Graph *graph = graphs->pdata[i];
 
@@ -117,10 +116,9 @@ find_unknown (const TarnPool *pool, guint64 after)
 
 /* Captures */
 
-/* Asks the driver for the number of the capture that a stream is in.  Returns 0 if the stream is in
- * no capture, or if the capture has failed.  Also returns 0 if the stream is the legacy stream.
- * Also returns 0 if the stream is another thread's default stream, because this thread has no
- * CUstream for that stream. */
+/* Asks the driver for the id of the capture that a stream is in.  Returns 0 if the stream is in no
+ * capture, or if the capture or the call has failed.  Also returns 0 for the legacy stream, and for
+ * another thread's default stream, because this thread has no CUstream for that stream. */
 static guint64
 ask_capture (const TarnCudaContext *context, gpointer handle)
 {
@@ -139,10 +137,10 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
              : 0;
 }
 
-/* Asks the driver for the number of a graph's capture, and stores the number in the graph.
- * Releases the lock while the driver answers.  If another thread ends or releases the graph
- * meanwhile, the other thread waits for this function in await_askers ().  So the graph stays in
- * the list, and the program keeps the graph's stream alive. */
+/* Asks the driver for the id of a graph's capture, and stores the id in the graph.  Releases the
+ * lock during the driver call.  If another thread ends or releases the graph meanwhile, that thread
+ * waits in await_askers () until the call has ended.  So the graph stays in the list, and the
+ * program keeps the graph's stream alive. */
 static void
 learn_capture (Graph *graph, const TarnCudaContext *context)
 {
@@ -159,9 +157,9 @@ learn_capture (Graph *graph, const TarnCudaContext *context)
     _tarn_cond_broadcast (&asking_ended);
 }
 
-/* For each graph of a pool, asks the driver for the number of the graph's capture, if Tarn does not
- * know the number yet.  Tarn cannot ask in tarn_cuda_pool_begin_graph (), because the program
- * begins the capture only after that call. */
+/* For each graph of a pool, asks the driver for the id of the capture, if Tarn does not know it
+ * yet.  Tarn cannot ask in tarn_cuda_pool_begin_graph (), because the program begins the capture
+ * only after tarn_cuda_pool_begin_graph () has returned. */
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
@@ -177,8 +175,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Among the graphs of @pool, finds the one whose capture has the number @capture, and returns a
- * reference to that graph's own pool.  Returns NULL if Tarn knows of no such graph. */
+/* Finds the graph of @pool whose capture has the id @capture, and returns a reference to that
+ * graph's own pool.  Returns NULL if Tarn knows of no such graph. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {
@@ -214,8 +212,8 @@ find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
   return ref_own_pool (pool, capture);
 }
 
-/* Makes a pool call find_pool () for its requests if any graph of the pool is being captured.  If
- * none is, makes the pool stop these calls. */
+/* Sets find_pool () as a pool's redirect function if any graph of the pool is being captured.
+ * Otherwise removes the redirect function. */
 static void
 update_redirect (TarnPool *pool)
 {
@@ -268,9 +266,9 @@ close_graph (Graph *graph)
 
 /* Life */
 
-/* Makes the pool of a graph.  The program's pool may have the flag TARN_POOL_FINDABLE, with which
- * the program can find blocks by address.  The graph's pool has this flag, too, because it serves
- * requests to the program's pool. */
+/* Makes the pool of a graph.  The graph's pool has the flag TARN_POOL_FINDABLE, because it serves
+ * requests to the program's pool, which may have this flag.  (With the flag, the program can find
+ * blocks by address.) */
 static TarnPool *
 own_pool_new (TarnAllocator *pieces, GError **error)
 {

@@ -82,7 +82,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (made.block); /* the pool's memory is of another kind; a message was logged */
+      tarn_block_free (made.block); /* the host cannot access the memory; a message was logged */
       return FALSE;
     }
   made.rank = rank;

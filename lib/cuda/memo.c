@@ -35,8 +35,8 @@ context_memo_free (gpointer data)
 }
 
 /* Makes a context current until the caller calls _tarn_cuda_context_leave ().  If the context
- * cannot be made current, returns FALSE with an error, and the caller must not call that
- * function. */
+ * cannot be made current, returns FALSE with an error.  Then the caller must not call
+ * _tarn_cuda_context_leave (). */
 static gboolean
 enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {

@@ -9,10 +9,10 @@
 #include "graph-pieces-private.h"
 #include "memory-private.h"
 
-/* The alignment of suballocations, in bytes.  A whole block may be aligned better, but this
- * alignment is enough for any use.  On an H200, textures and memory of cuMemAlloc () begin at
- * multiples of 512 bytes; other uses of device memory need at most 256.  On the host, no type needs
- * more than a cache line, 64 bytes.  Two threads should not write to the same cache line, and
+/* The alignment of suballocations, in bytes.  It is enough for any use.  On an H200, textures and
+ * memory of cuMemAlloc () begin at multiples of 512 bytes; other uses of device memory need at most
+ * 256.  On the host, no type needs more than a cache line, 64 bytes.  Each suballocation begins a
+ * new cache line, because two threads should not write to the same cache line, and because
  * write-combined memory is written a cache line at a time. */
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
@@ -144,7 +144,7 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
     return;
   if (g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     count_lost (self, size, error);
-  /* At exit the driver may be gone already, and all memory with it. */
+  /* At exit the driver may be gone already, and all memory with it.  Then logs no message. */
   else if (!g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost: %s", kinds[self->kind].free, size,
                error->message);

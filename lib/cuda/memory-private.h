@@ -19,10 +19,10 @@ typedef enum
   TARN_CUDA_ASYNC_MEMORY
 } TarnCudaKind;
 
-/* The properties of a device's virtual memory.  All fields are 0 if the device has none. */
+/* The properties of a device's virtual memory.  If granularity is 0, the allocator uses none. */
 typedef struct
 {
-  gsize granularity; /* in bytes; 0 if the device has no virtual memory */
+  gsize granularity; /* in bytes; 0 if the allocator uses no virtual memory */
   unsigned int handle_types;
   /* atomic; TRUE if Tarn asks cuMemCreate () for memory that GPUDirect RDMA can access; FALSE if
    * the device does not support RDMA, or the driver has refused such memory */
@@ -38,7 +38,7 @@ typedef struct
 typedef struct
 {
   TarnMutex lock;
-  gboolean is_made; /* TRUE even if the driver could not compile the kernel */
+  gboolean is_made; /* TRUE if Tarn has tried to compile the kernel */
   CUmodule module;  /* NULL if the kernel is not compiled, or cannot be */
   CUfunction function;
   CUdeviceptr first; /* 8 bytes on the device, for the result */
@@ -46,7 +46,7 @@ typedef struct
 
 typedef struct
 {
-  TarnCudaHome home; /* must be the first field: see order-private.h */
+  TarnCudaHome home; /* the first field, so that order.c can use this struct as a TarnCudaHome */
   /* kind, flags and virtual_memory are constant, except virtual_memory.has_rdma */
   TarnCudaKind kind;
   guint flags;
@@ -61,21 +61,22 @@ typedef struct
   gint is_told;                  /* atomic; TRUE if a message about lost bytes was logged */
 } TarnCudaMemoryAllocator;
 
-/* Finds the properties of the device's virtual memory.  If the device has no virtual memory, fails
- * only if the options need virtual memory.  The caller calls _tarn_cuda_virtual_clear () even if
- * this function fails. */
+/* Finds the properties of the device's virtual memory, unless the options ask for cuMemAlloc ().
+ * If the device has no virtual memory, fails only if the options need virtual memory.  The caller
+ * calls _tarn_cuda_virtual_clear () even if this function fails. */
 gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *context,
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
 /* Tests virtual memory: makes and maps as little memory as possible, and releases this memory.
- * Returns FALSE if the driver refuses a step.  Returns TRUE if the device has no virtual memory. */
+ * Returns FALSE if the driver refuses a step.  Returns TRUE if the allocator uses no virtual
+ * memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
 /* Makes an allocator of device memory for a pool (pool.c).  If TARN_CUDA_PLAIN asks for
- * cuMemAlloc (), or if a test shows that cuMemAlloc () works and virtual memory does not, the
- * allocator calls cuMemAlloc ().  Otherwise it is like an allocator from
- * tarn_cuda_device_allocator_new_with_options (). */
+ * cuMemAlloc (), the allocator calls cuMemAlloc ().  The same holds if a test shows that virtual
+ * memory does not work and cuMemAlloc () does.  In all other cases, the allocator is the one that
+ * tarn_cuda_device_allocator_new_with_options () makes. */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
 
@@ -100,7 +101,7 @@ gboolean _tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gs
 void _tarn_cuda_finder_init (TarnCudaFinder *self);
 void _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context);
 
-/* Sets an allocator's functions for virtual memory.  Does nothing if the device has no virtual
+/* Sets an allocator's functions for virtual memory.  Does nothing if the allocator uses no virtual
  * memory. */
 void _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops);
 

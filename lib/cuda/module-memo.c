@@ -71,8 +71,8 @@ unload (const TarnCudaDriver *driver, CUmodule module)
  *
  * A lookup gets a module from a memo, and then asks the driver for a function of the module.
  * Between these two steps, another thread may make the memo forget the module.  The module must
- * stay loaded until the lookup ends.  So a module that is forgotten while threads look up functions
- * in its context is unloaded when the last of these lookups ends. */
+ * stay loaded until the lookup ends.  So if a memo forgets a module while threads look up functions
+ * in the module's context, the last of these lookups unloads the module. */
 
 /* A context in which threads look up functions. */
 typedef struct
@@ -145,7 +145,7 @@ end_lookup (gpointer context, CUmodule module)
 }
 
 /* If threads look up functions in a module's context, postpones the unloading of the module until
- * the last of these lookups ends, and returns TRUE.  If no thread does, returns FALSE. */
+ * the last of these lookups ends, and returns TRUE.  Otherwise returns FALSE. */
 static gboolean
 postpone_unload (gpointer context, CUmodule module)
 {
@@ -167,7 +167,7 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
 
   (void) unused;
-  /* The module is gone if its context or the driver is gone. */
+  /* Does not unload a module that is gone with its context or the driver. */
   if (is_dead || driver == NULL || postpone_unload (context, module))
     return;
   unload (driver, module);
@@ -210,8 +210,8 @@ read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
 }
 
 /* Reads the parts of a function's key: the image and the name.  Returns FALSE if this version of
- * Tarn cannot read the caller's struct.  For such a key the memo stores no value, and key_equal ()
- * finds no other key equal. */
+ * Tarn cannot read the caller's struct.  Such a key equals only itself, and the memo stores no
+ * value for it. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
 {
@@ -244,8 +244,8 @@ key_equal (gconstpointer a, gconstpointer b)
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
-/* Copies a function's key.  The key can be read, because the memo copies only keys for which
- * find_function () has found a function. */
+/* Copies a function's key.  Reading the key cannot fail, because find_function () has read it
+ * before the memo copies it. */
 static gpointer
 key_copy (gconstpointer key)
 {

@@ -100,11 +100,11 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
                           &launch->max_dynamic_shared_bytes, error);
 }
 
-/* Finds what limits the number of blocks that a multiprocessor can run.  First computes this number
- * by the rules of occupancy.c.  If the driver's number is the same, returns the limit that these
- * rules find.  If the driver's number is another, compares the launch with the function's own
- * maxima.  The maximum of threads does not come first, because the driver may have derived it from
- * the function's registers, and then the registers are the limit. */
+/* Finds the limit on the number of blocks that a multiprocessor can run.  First computes this
+ * number by the rules of occupancy.c.  If the driver's number is the same, returns the limit that
+ * these rules find.  If not, compares the launch with the function's own maxima.  The rules come
+ * first, because the driver may have derived the function's maximum of threads from the function's
+ * registers, and then the registers are the limit. */
 static TarnCudaLimit
 find_limit (const Launch *launch)
 {

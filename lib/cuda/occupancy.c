@@ -59,8 +59,7 @@ _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData 
   return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
-/* The limit that allows the fewest blocks among the limits considered so far, and how many blocks
- * it allows. */
+/* The lowest limit among the limits considered so far: its kind, and the number of blocks. */
 typedef struct
 {
   guint64 blocks;

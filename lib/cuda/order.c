@@ -24,8 +24,7 @@
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* Stands for an event of commands that are all done already.  Tarn never passes it to the
- * driver. */
+/* An event that has always completed.  Tarn never passes it to the driver. */
 #define DONE GUINT_TO_POINTER (1)
 
 /* The most unused events that an allocator keeps. */
@@ -249,7 +248,7 @@ check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
 }
 
 /* Fails if a stream is being captured.  Succeeds if the context is gone, because no stream of that
- * context is being captured, and the caller's next call of the driver reports the loss. */
+ * context is being captured, and the caller's next driver call reports that the context is gone. */
 static gboolean
 check_queue (gpointer user_data, gpointer handle, GError **error)
 {

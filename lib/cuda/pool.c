@@ -15,7 +15,7 @@
 
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
-/* atomic; for each device, TRUE if virtual memory works (without access by peers) */
+/* atomic; for each device, TRUE if virtual memory was tested without peers, and works */
 static gint is_known_to_work[MAX_DEVICES];
 
 /* TRUE if TARN_CUDA_PLAIN asks for cuMemAlloc () instead of virtual memory; always FALSE in a

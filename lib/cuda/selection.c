@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Lists the devices of the CUDA driver, and chooses some of them.  If the driver cannot open a
- * device or state its name, Tarn logs the error and leaves the device out.  Other facts that the
- * driver does not state stay empty. */
+ * device or state its name, Tarn logs the error and leaves the device out.  If the driver does not
+ * state another fact, such as the UUID, the field is NULL or 0. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -64,7 +64,7 @@ get_uuid (const TarnCudaDriver *driver, CUdevice device)
   return g_strconcat ("GPU-", own != NULL ? own : gpu, NULL);
 }
 
-/* Returns the PCI address.  The longest is "00000000:00:00.0". */
+/* Returns a device's PCI address, of at most 16 characters: "00000000:00:00.0". */
 static gchar *
 get_pci (const TarnCudaDriver *driver, CUdevice device)
 {

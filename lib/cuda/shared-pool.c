@@ -141,10 +141,10 @@ list_peers (const TarnCudaContext *context, CUdevice *peers)
   return n_peers;
 }
 
-/* Makes an allocator whose memory the device's peers can access, too, because CUDA's runtime
- * expects that access when it copies from device to device.  For memory of cuMemAlloc (), peers
- * have the access as soon as a program enables it.  For virtual memory, Tarn must set the
- * access. */
+/* Makes an allocator of memory that the device's peers can access, too, because CUDA's runtime
+ * expects this access when it copies from device to device.  For memory of cuMemAlloc (), the
+ * program enables the access.  For virtual memory, Tarn must set the access.  If Tarn cannot make
+ * such an allocator, makes one without peers. */
 static TarnAllocator *
 allocator_new (const TarnCudaContext *context, GError **error)
 {

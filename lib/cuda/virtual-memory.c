@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory: reserves addresses, creates memory of the device, and maps the memory at the
- * addresses.
+ * Functions for virtual memory: they reserve addresses, create memory of the device, and map the
+ * memory at the addresses.
  *
  * The driver's functions for virtual memory need no context: their documentation names none, and on
  * an H200 they work without a current context, or with a destroyed one.  The memory does not depend
@@ -48,10 +48,10 @@ make_properties (const TarnCudaVirtual *self, CUdevice device, gboolean has_rdma
                                .rdma = has_rdma != FALSE };
 }
 
-/* Finds the granularity of a device's virtual memory: the number of bytes of which all sizes and
- * addresses must be multiples.  The device's attribute says that the device has virtual memory, but
- * this may be wrong: the driver may return CUDA_ERROR_NOT_SUPPORTED, or a granularity that is no
- * power of two, which no heap could use.  In these cases, sets the granularity to 0. */
+/* Finds the granularity of a device's virtual memory: all sizes and addresses must be multiples of
+ * this number of bytes.  The device's attribute may wrongly say that the device has virtual memory.
+ * Then the driver returns CUDA_ERROR_NOT_SUPPORTED, or a granularity that is no power of two, which
+ * no heap could use.  In these cases, sets the granularity to 0. */
 static gboolean
 get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUdevice device,
                  gsize *granularity, GError **error)
@@ -69,7 +69,8 @@ get_granularity (const TarnCudaVirtual *self, const TarnCudaDriver *driver, CUde
   return TRUE;
 }
 
-/* Finds out whether the driver has the functions for virtual memory, and the device supports it. */
+/* Sets *is_supported to TRUE if the driver has the functions for virtual memory, and the device
+ * supports virtual memory. */
 static gboolean
 find_support (const TarnCudaContext *context, gboolean *is_supported, GError **error)
 {
@@ -241,8 +242,8 @@ _tarn_cuda_virtual_clear (TarnCudaVirtual *self)
 
 /* Functions for a heap */
 
-/* Returns TRUE if a call of the driver succeeded.  Otherwise returns FALSE with an error that
- * states the size. */
+/* Returns TRUE if a call of the driver succeeded.  Otherwise returns FALSE with an error whose
+ * message contains @size. */
 static gboolean
 check_size (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int status, gsize size,
             GError **error)
@@ -259,7 +260,7 @@ report (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int sta
 {
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone already, and all memory with it. */
+  /* At exit the driver may be gone already, and all memory with it.  Then logs no message. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED || check_size (self, call, status, size, &error))
     return;
   g_message ("%s: they may be lost", error->message);
@@ -302,8 +303,7 @@ create (const TarnCudaMemoryAllocator *self, gsize size, gboolean has_rdma,
   return self->home.context.driver->cuMemCreate (handle, size, &properties, 0);
 }
 
-/* Returns TRUE if the status of a call means that the driver does not support what the call asked
- * for. */
+/* Returns TRUE if a status means that the driver does not support a call with these arguments. */
 static gboolean
 is_refusal (unsigned int status)
 {

@@ -28,9 +28,10 @@ static void __attribute__ ((constructor)) make_tables (void)
     }
 }
 
-/* Returns the hash table in which the block at @address is while it is in use.  Blocks begin at
- * multiples of 512 bytes.  Two addresses that are exactly 512 bytes apart always have different
- * tables, so two threads that use neighbouring small blocks do not wait for the same lock. */
+/* Returns the hash table that contains the block at @address while the block is in use.  Blocks
+ * begin at multiples of 512 bytes.  Two addresses that are exactly 512 bytes apart always have
+ * different tables, so two threads that use neighbouring small blocks do not wait for the same
+ * lock. */
 static Table *
 table_of (gconstpointer address)
 {
@@ -74,8 +75,8 @@ take (gconstpointer address)
   return block;
 }
 
-/* Allocates from a shared pool.  Returns NULL with an error if this fails.  If @shared is NULL,
- * because the caller could not get the pool, returns NULL and leaves @error as it is. */
+/* Allocates from a shared pool.  Returns NULL with an error if the allocation fails.  If @shared is
+ * NULL, because the caller could not get the pool, returns NULL and leaves @error as it is. */
 static TarnBlock *
 allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {
@@ -114,7 +115,7 @@ _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GEr
   return block;
 }
 
-/* Frees a block that the caller has removed from its table. */
+/* Frees a block that the caller has removed from the hash tables, or keeps it for a graph. */
 static void
 free_block (TarnBlock *block)
 {

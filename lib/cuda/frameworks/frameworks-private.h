@@ -11,8 +11,8 @@
 #include "cuda/graph-pieces-private.h"
 #include "cuda/shared-pool-private.h"
 
-/* Allocates a block, and stores it so that _tarn_cuda_framework_find () finds it.  If the stream is
- * being captured into a CUDA graph, the block comes from the memory of that graph.  If not, the
+/* Allocates a block, and adds it to the hash tables of blocks in use (addresses.c).  If the stream
+ * is being captured into a CUDA graph, the block comes from the memory of that graph.  If not, the
  * block comes from the shared pool of the device. */
 TarnBlock *_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream,
                                           GError **error);
@@ -51,9 +51,9 @@ TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstre
  * memory does not belong to a graph. */
 gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
-/* Call this when the program frees a block.  If _tarn_cuda_graph_memory_record () recorded the
- * block, keeps the block as long as the graph exists, and returns TRUE.  If not, returns FALSE, and
- * the caller frees the block. */
+/* Keeps a block that the program frees, as long as the block's graph exists, and returns TRUE.
+ * Does so only if _tarn_cuda_graph_memory_record () has recorded the block.  Otherwise returns
+ * FALSE, and the caller frees the block. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
 
 /* Throws a C++ exception of PyTorch with a message: a c10::OutOfMemoryError if @is_out_of_memory is

@@ -4,18 +4,18 @@
  * Memory for CUDA graphs that PyTorch captures (torch.cuda.graph).  A graph contains the addresses
  * of its tensors.  Each launch of the graph writes to these addresses, even after the program has
  * freed the tensors.  So memory that is allocated during a capture comes from a store, which keeps
- * the memory for the graph.  PyTorch names the store by two numbers, and captures with the same two
- * numbers share a store.  A store serves only these captures until the last of their graphs is
- * destroyed.
+ * the memory for the graph.  PyTorch names each store by two numbers.  Captures with the same two
+ * numbers share a store.  Tarn frees the store when PyTorch has destroyed the last graph of these
+ * captures.
  *
- * Freed memory is reused only for the stream that it was allocated for, because a graph runs the
- * commands of one stream in the order of the capture, but may run commands of different streams at
- * the same time.  So a store has a pool for each stream.  Below each of these pools is a heap,
- * which gets memory from the device's shared pool (cuda/graph-pieces.c).  Until the store is freed,
- * this memory stays at its addresses.
+ * A graph runs the commands of one stream in the order of the capture, but may run commands of
+ * different streams at the same time.  So in a store, each stream has its own pool, and reuses only
+ * memory that was allocated for this stream.  Below each pool is a heap, which gets memory from the
+ * device's shared pool (cuda/graph-pieces.c).  Until the store is freed, this memory stays at its
+ * addresses.
  *
- * Before memory is returned to the shared pool, the host waits for the device.  The host must not
- * wait during a capture, so memory is returned only when no capture is in progress. */
+ * Before Tarn returns memory to the shared pool, the host waits for the device.  The host must not
+ * wait during a capture, so Tarn returns memory only when no capture is in progress. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
@@ -63,8 +63,8 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Reports to graph-pieces.c, by _tarn_cuda_count_captures (), how much the number of captures has
- * changed since the latest report.  The caller holds the lock. */
+/* Reports the number of captures to graph-pieces.c: passes the change since the latest report to
+ * _tarn_cuda_count_captures ().  The caller holds the lock. */
 static void
 count (void)
 {
@@ -87,8 +87,8 @@ _tarn_cuda_is_capturing (CUstream stream)
 
 /* Stores */
 
-/* Finds the store (the memory of captures) of a device that PyTorch names by the two numbers in
- * @id.  Returns NULL if there is none.  The caller holds the lock. */
+/* Finds a device's store (the memory of captures) by the two numbers that PyTorch has given it.
+ * Returns NULL if there is none.  The caller holds the lock. */
 static Store *
 find_store (CUdevice device, TarnCudaTorchPoolId id)
 {
@@ -182,10 +182,10 @@ _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError *
   return TRUE;
 }
 
-/* Finds the capture that PyTorch ends now, among the captures of a store.  If this thread began
- * captures of the store, this is the newest of them.  If it began none, this is the newest capture
- * of any thread.  Returns the index in the list of captures, or G_MAXUINT if the store has no
- * capture.  The caller holds the lock. */
+/* Finds the capture that PyTorch ends now, among the captures of a store: the newest capture that
+ * this thread began.  If this thread began none, finds the newest capture of any thread.  Returns
+ * the index in the list of captures, or G_MAXUINT if the store has no capture.  The caller holds
+ * the lock. */
 static guint
 find_ending (const Store *store)
 {
@@ -251,11 +251,11 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
 
 /* Allocating */
 
-/* Finds the store (the memory of captures) for a request of this thread on a device.  If this
- * thread began a capture on the device, this is the store of that capture.  If it began none, this
- * is the store of the other threads' captures on the device, because PyTorch computes gradients in
- * a thread that does not begin the capture.  Returns NULL if the device has no capture, or if the
- * other threads' captures have different stores.  The caller holds the lock. */
+/* Finds the store (the memory of captures) for a request of this thread on a device: the store of
+ * the capture that this thread began on the device.  If this thread began none, finds the store of
+ * the other threads' captures on the device, because PyTorch computes gradients in a thread that
+ * does not begin the capture.  Returns NULL if the device has no capture, or if the other threads'
+ * captures have different stores.  The caller holds the lock. */
 static Store *
 find_captured (CUdevice device)
 {
@@ -295,11 +295,10 @@ pool_new (TarnAllocator *pieces, GError **error)
   return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
 }
 
-/* Returns a reference to the pool of a stream that is being captured.  Returns NULL in two cases:
- *     - If the stream has no pool yet, sets *pieces to a reference to an allocator.  The caller
- *       then makes a pool over this allocator.
- *     - If it is unknown which store (the memory of captures) serves the capture, does not set
- *       *pieces. */
+/* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
+ * yet, returns NULL, and sets *pieces to a reference to an allocator, over which the caller then
+ * makes the pool.  If the store of the capture (its memory) is unknown, returns NULL, and does not
+ * set *pieces. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
 {
@@ -318,11 +317,10 @@ get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
   return pool;
 }
 
-/* Gives a stream that is being captured the pool @fresh, which the caller has made over the
- * allocator @pieces.  If another thread has given the stream a pool meanwhile, does not use @fresh.
- * Returns a reference to the stream's pool.  Returns NULL if captures have begun or ended
- * meanwhile, and therefore the capture's store (its memory) is unknown, or has another allocator
- * than @pieces. */
+/* Makes @fresh the pool of a stream that is being captured.  The caller has made @fresh over the
+ * allocator @pieces.  If another thread has added a pool of this stream meanwhile, ignores @fresh.
+ * Returns a reference to the stream's pool.  If captures have begun or ended meanwhile, @pieces may
+ * no longer be the allocator of the capture's store (its memory).  Then returns NULL. */
 static TarnPool *
 add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPool *fresh)
 {

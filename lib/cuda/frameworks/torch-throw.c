@@ -23,7 +23,7 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* A std::string of libstdc++'s new ABI.  Only functions of libstdc++ access its words. */
+/* A std::string of libstdc++'s new ABI.  Tarn does not access the words itself. */
 typedef struct
 {
   guint64 words[4];
@@ -33,12 +33,12 @@ typedef struct
  * 128 bytes. */
 #define ERROR_BYTES 1024
 
-/* A class that can be thrown. */
+/* An exception class of PyTorch. */
 typedef struct
 {
   void *type; /* the class's type_info */
-  /* the address of the class's table of virtual functions, from the destructor on; an object of the
-   * class begins with this address */
+  /* the vtable pointer with which each object of the class begins; the vtable's first function is
+   * the destructor */
   void **vtable;
 } Class;
 
@@ -62,8 +62,8 @@ static const gchar *const backends[]
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in those of @libraries that the process has loaded.  Logs a debug message if the
- * symbol is missing. */
+/* Finds a symbol in @libraries.  Skips libraries that the process has not loaded.  Logs a debug
+ * message if the symbol is missing. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
 {
@@ -89,13 +89,13 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   void **vtable = find (libraries, table);
 
   class->type = find (libraries, type);
-  class->vtable = vtable != NULL ? vtable + 2 : NULL; /* skips the offset and the type_info */
+  class->vtable = vtable != NULL ? vtable + 2 : NULL; /* skips offset-to-top and type_info */
   return class->type != NULL && vtable != NULL;
 }
 
 /* Finds a symbol, and stores the symbol's address in a pointer to a function.  The value of this
- * macro is FALSE if there is no such symbol.  POSIX allows that the pointer which dlsym () returns
- * is used as a function pointer. */
+ * macro is FALSE if there is no such symbol.  POSIX allows the conversion of the pointer from
+ * dlsym () to a function pointer. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 

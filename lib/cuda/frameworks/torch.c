@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The two functions that a program passes to torch.cuda.memory.CUDAPluggableAllocator, and the
- * hooks that the program sets on that allocator by their addresses.  A C++ exception leaves these C
- * functions without running their g_autoptr clean-ups, so a function frees everything before it
- * throws. */
+ * An allocator for PyTorch: the two functions that a program passes to
+ * torch.cuda.memory.CUDAPluggableAllocator, and the hooks, whose addresses the program sets in that
+ * allocator.  A C++ exception leaves these C functions without running their g_autoptr clean-ups,
+ * so a function frees everything before it throws. */
 
 #include "frameworks-private.h"
 
@@ -19,7 +19,7 @@ format (gsize bytes)
 
   for (; i + 1 < G_N_ELEMENTS (units) && value >= 1024; i++)
     value /= 1024;
-  g_ascii_formatd (text, sizeof text, "%.2f", value); /* like PyTorch, a point in every locale */
+  g_ascii_formatd (text, sizeof text, "%.2f", value); /* a decimal point in every locale */
   return g_strdup_printf ("%s %s", text, units[i]);
 }
 
