@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Finding a program's mistakes in its use of memory: TARN_DEBUG.
+ * Finds a program's mistakes in its use of memory: TARN_DEBUG.
  */
 
 #ifndef TARN_DEBUG_H
@@ -21,9 +21,9 @@ G_BEGIN_DECLS
  * mistake, as the library does when it finds one by itself. An out-of-bounds write is logged and
  * counted once, and not again when the block is freed.
  *
- * The backend reads memory after the commands that were enqueued on its queue, and only the caller
- * waits for that. Commands that write to blocks in use do not disturb it. If another thread frees a
- * block meanwhile, its memory is returned after the check.
+ * The driver reads the memory after the commands that are now on the backend's queue. Only the
+ * caller waits for this. Meanwhile other commands may write to blocks in use. If another thread
+ * frees a block meanwhile, its memory is returned after the check.
  *
  * @return the number of mistakes found since the program began; any thread may call it
  * @since 0.1
@@ -31,23 +31,23 @@ G_BEGIN_DECLS
 gsize tarn_debug_check (void);
 
 /**
- * Notes for messages that a block is freed here. Another thread, or another function, really
- * frees it later with tarn_block_free(); the block stays in use until then. Messages of TARN_DEBUG
- * about the block then name the calling thread, and its stack, as the place where it was freed.
- * Without TARN_DEBUG in the environment it does nothing.
+ * Notes the calling thread as the one that frees a block, for messages. Call it where the program
+ * gives a block up, if another function or thread calls tarn_block_free() later. The block stays in
+ * use until then. Messages of TARN_DEBUG about the block then name this thread and its stack as the
+ * place of the free. If the pool is not debugged (tarn_pool_is_debugged()), the call does nothing.
  *
- * @param block  a block in use; NULL is allowed. Any thread may call it, but not while another one
- *               frees the block.
+ * @param block  a block in use; NULL is allowed. Any thread may call it, while no thread frees the
+ *               block.
  * @since 0.1
  */
 void tarn_debug_note_free (TarnBlock *block);
 
 /**
  * Returns TRUE if a pool's blocks are debugged. TARN_DEBUG or TarnPoolOptions.debug asks for it.
- * Then the pool holds no blocks, and reads and fills memory when a block is allocated and freed.
+ * Such a pool holds no blocks, and it reads and fills memory when a block is allocated and freed.
  *
  * @param pool  a pool; any thread may call it
- * @return TRUE if guards, poison or leaks are enabled; FALSE if none is, or check alone
+ * @return TRUE if guards, poison or leaks are enabled; FALSE if none of them is, even if check is
  * @since 0.1
  */
 gboolean tarn_pool_is_debugged (TarnPool *pool);

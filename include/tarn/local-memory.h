@@ -22,9 +22,9 @@ G_BEGIN_DECLS
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnLocalMemory), as TARN_LOCAL_MEMORY_INIT sets it */
-  guint bank_count;  /**< how many banks there are, at least 1 */
-  guint bank_bytes;  /**< how many bytes in a row are in the same bank, at least 1 */
-  guint work_items;  /**< how many work items access the memory at the same time */
+  guint bank_count;  /**< the number of banks, at least 1 */
+  guint bank_bytes;  /**< the number of adjacent bytes in one bank, at least 1 */
+  guint work_items;  /**< the number of work items that access the memory together */
   guint reserved;    /**< for later: 0 */
 } TarnLocalMemory;
 
@@ -43,22 +43,23 @@ typedef struct
   }
 
 /**
- * Computes how often accesses to local memory have to take turns. They are those of neighbouring
- * work items to neighbouring elements of an array, along the axis where it is worst. PyOpenCL calls
- * this why_not_local_access_conflict_free.
+ * Computes how many accesses to local memory have to take turns. Neighbouring work items access
+ * neighbouring elements of an array. The function looks at this along each axis, and finds the
+ * worst conflict. PyOpenCL calls this why_not_local_access_conflict_free.
  *
- * @param memory        how the memory is accessed; start from TARN_LOCAL_MEMORY_INIT
- * @param item_size     bytes of an element; the answer is exact for memory->bank_bytes
- * @param rank          axes, at least 1
- * @param shape         elements along each axis, in C order, at least 1
- * @param stored_shape  nullable: @p shape; the elements that there is room for along each axis
- * @param axis          out, nullable: the axis of the worst conflict, counted from the right from 0
- *                      on; -1 if there is none
- * @param bank          out, nullable: its bank; -1 if there is none
- * @param explanation   out, nullable, (transfer full): which work items access that bank, for
- *                      g_free(); NULL if there is no conflict
- * @return the multiplicity, 1 if there is no conflict; 0 only after a programming error. Any thread
- *         may call it.
+ * @param memory        the banks, and the number of work items; start from TARN_LOCAL_MEMORY_INIT
+ * @param item_size     bytes of an element; the result is exact if this is memory->bank_bytes
+ * @param rank          the number of axes, at least 1
+ * @param shape         the elements along each axis, in C order, at least 1
+ * @param stored_shape  nullable: the elements along each axis including padding; NULL: the same as
+ *                      @p shape
+ * @param axis          out, nullable: the axis of the worst conflict; the rightmost axis is 0; -1
+ *                      if there is no conflict
+ * @param bank          out, nullable: the bank of the worst conflict; -1 if there is none
+ * @param explanation   out, nullable, (transfer full): a text that lists the work items which
+ *                      access this bank, for g_free(); NULL if there is no conflict
+ * @return the number of accesses to the bank that take turns, 1 if there is no conflict; 0 only
+ *         after a programming error. Any thread may call it.
  * @since 0.1
  */
 guint tarn_local_memory_conflict (const TarnLocalMemory *memory, gsize item_size, guint rank,

@@ -30,11 +30,11 @@ typedef struct _TarnMemo TarnMemo;
  * cancellation leaves the entry being computed, so that others wait for ever. The same holds for
  * the functions of TarnMemoOps.
  *
- * @param first_arg  as given to tarn_memo_get(), or the current one if that was NULL
- * @param key        as given to tarn_memo_get(); it belongs to that function's caller
- * @param user_data  as given to tarn_memo_new()
- * @param error      set it, and return NULL, if there is no value: the memo then keeps nothing
- * @return (transfer full): the value; NULL is one, if no error is set
+ * @param first_arg  the argument of tarn_memo_get(), or the current first argument if that was NULL
+ * @param key        the argument of tarn_memo_get(), which belongs to its caller
+ * @param user_data  the data that tarn_memo_new() got
+ * @param error      if there is no value, set it and return NULL: the memo then keeps nothing
+ * @return (transfer full): the value. If no error is set, NULL is a value, too.
  * @since 0.1
  */
 typedef gpointer (*TarnMemoFunc) (gpointer first_arg, gconstpointer key, gpointer user_data,
@@ -43,20 +43,20 @@ typedef gpointer (*TarnMemoFunc) (gpointer first_arg, gconstpointer key, gpointe
 /* Keys */
 
 /**
- * The types of a value of a tuple.
+ * The type of a part (one value) of a tuple.
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_MEMO_KEY_PART_INTEGER, /**< a number: tarn_memo_key_integer() */
+  TARN_MEMO_KEY_PART_INTEGER, /**< a number: see tarn_memo_key_integer() */
   TARN_MEMO_KEY_PART_STRING,  /**< characters: tarn_memo_key_string() */
   TARN_MEMO_KEY_PART_BYTES,   /**< bytes: tarn_memo_key_bytes() */
-  TARN_MEMO_KEY_PART_POINTER  /**< an address: tarn_memo_key_pointer() */
+  TARN_MEMO_KEY_PART_POINTER  /**< an address: see tarn_memo_key_pointer() */
 } TarnMemoKeyPartType;
 
 /**
- * The value itself of a part of a tuple.
+ * The value of a part of a tuple, by the part's type.
  *
  * @since 0.1
  */
@@ -69,14 +69,15 @@ typedef union
 } TarnMemoKeyPartValue;
 
 /**
- * One value of a tuple: see tarn_memo_key_integer() and its like. It owns nothing.
+ * A part (one value) of a tuple. It owns nothing. Functions such as tarn_memo_key_integer() make
+ * it.
  *
  * @since 0.1
  */
 typedef struct
 {
-  TarnMemoKeyPartType type;   /**< tells which member of value is set */
-  TarnMemoKeyPartValue value; /**< the value itself */
+  TarnMemoKeyPartType type;   /**< the member of value that is set */
+  TarnMemoKeyPartValue value; /**< the value */
 } TarnMemoKeyPart;
 
 /**
@@ -91,10 +92,10 @@ typedef struct
 } TarnMemoKeyTuple;
 
 /**
- * Makes a value of a tuple from a number.
+ * Makes a part of a tuple from a number.
  *
  * @param integer  the number
- * @return the value, which owns nothing; any thread may call it
+ * @return the part, which owns nothing; any thread may call it
  * @since 0.1
  */
 static inline TarnMemoKeyPart
@@ -108,10 +109,10 @@ tarn_memo_key_integer (gint64 integer)
 }
 
 /**
- * Makes a value of a tuple from a string. Its characters are compared.
+ * Makes a part of a tuple from a string. Parts with the same characters are equal.
  *
- * @param string  nullable; not copied here, but with the tuple
- * @return the value, valid as long as @p string; any thread may call it
+ * @param string  nullable; the part does not copy it, but tarn_memo_key_tuple_copy() does
+ * @return the part, valid as long as @p string; any thread may call it
  * @since 0.1
  */
 static inline TarnMemoKeyPart
@@ -125,10 +126,10 @@ tarn_memo_key_string (const gchar *string)
 }
 
 /**
- * Makes a value of a tuple from bytes. Their content is compared.
+ * Makes a part of a tuple from bytes. Parts with the same content are equal.
  *
- * @param bytes  nullable; not referenced here, but with the tuple
- * @return the value, valid as long as @p bytes; any thread may call it
+ * @param bytes  nullable; the part takes no reference, but tarn_memo_key_tuple_copy() does
+ * @return the part, valid as long as @p bytes; any thread may call it
  * @since 0.1
  */
 static inline TarnMemoKeyPart
@@ -142,10 +143,11 @@ tarn_memo_key_bytes (GBytes *bytes)
 }
 
 /**
- * Makes a value of a tuple from a pointer. The address is compared, not the data there.
+ * Makes a part of a tuple from a pointer. Parts with the same address are equal, whatever is stored
+ * there.
  *
  * @param pointer  nullable; the data there is neither read nor kept alive
- * @return the value, which owns nothing; any thread may call it
+ * @return the part, which owns nothing; any thread may call it
  * @since 0.1
  */
 static inline TarnMemoKeyPart
@@ -168,7 +170,7 @@ tarn_memo_key_pointer (gconstpointer pointer)
 guint tarn_memo_key_tuple_hash (gconstpointer tuple);
 
 /**
- * Compares two tuples: a GEqualFunc. They are equal if they have equal values of equal types in the
+ * Compares two tuples: a GEqualFunc. They are equal if they have equal parts of equal types in the
  * same order.
  *
  * @param a  a TarnMemoKeyTuple
@@ -179,7 +181,7 @@ guint tarn_memo_key_tuple_hash (gconstpointer tuple);
 gboolean tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b);
 
 /**
- * Copies a tuple. The strings are copied with it; bytes are referenced.
+ * Copies a tuple. The copy has its own strings, and references to bytes.
  *
  * @param tuple  a TarnMemoKeyTuple
  * @return (transfer full): a TarnMemoKeyTuple, for tarn_memo_key_tuple_free(); any thread may call
@@ -197,25 +199,26 @@ gpointer tarn_memo_key_tuple_copy (gconstpointer tuple) G_GNUC_WARN_UNUSED_RESUL
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
- * The types of a memo's keys. Keys of a known type are copied when they are kept; bytes are
- * referenced. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
+ * The type of a memo's keys. The memo copies each key that it keeps; to bytes, it takes a
+ * reference. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_MEMO_KEY_CUSTOM, /**< custom: by the functions in TarnMemoOps; without these, pointers */
+  TARN_MEMO_KEY_CUSTOM, /**< any type, by the functions in TarnMemoOps; without them, pointers */
   TARN_MEMO_KEY_STRING, /**< strings, const gchar *: their characters are compared */
   TARN_MEMO_KEY_INT64,  /**< numbers, const gint64 * */
   TARN_MEMO_KEY_BYTES,  /**< bytes, GBytes *: their content is compared */
   TARN_MEMO_KEY_TUPLE,  /**< several values, const TarnMemoKeyTuple * */
-  TARN_MEMO_KEY_STRUCT  /**< custom, by the functions in TarnMemoOps; never NULL */
+  TARN_MEMO_KEY_STRUCT  /**< a struct of the program, by the functions in TarnMemoOps; never NULL */
 } TarnMemoKeyType;
 
 /**
- * How a memo treats first arguments, keys and values. Every function may be NULL, and may be called
- * by several threads at once; user_data is what tarn_memo_new() was given. hash, equal and
- * ref_value are called during a lookup, and must neither call Tarn nor wait. All others may.
+ * The functions of a memo for first arguments, keys and values. Each may be NULL. Several threads
+ * may call it at once; user_data is the data that tarn_memo_new() got. The memo calls hash, equal
+ * and ref_value during a lookup, so these three must neither call Tarn nor wait. The other
+ * functions may do both.
  *
  * @since 0.1
  */
@@ -223,68 +226,71 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnMemoOps), as TARN_MEMO_OPS_INIT sets it */
 
-  /** The kind of first arguments, such as "cuda-context": see tarn_memo_clear_kind().
-   * Nullable; copied. */
+  /** The kind of first arguments, such as "cuda-context": see tarn_memo_clear_kind(). Nullable;
+   * copied. */
   const gchar *first_arg_kind;
 
   /** The most entries that are kept for one first argument; 0: no limit. If there would be more,
    * the memo drops the least recently used entry. */
   guint max_entries;
 
-  /** Nullable. Another memo, which the function of this one asks: when the program makes this memo
-   * forget something, the other one then forgets it, too. */
+  /** Nullable. Another memo, from which the function of this memo gets values. When the program
+   * makes this memo forget something, the upstream memo then forgets it, too. */
   TarnMemo *upstream;
 
-  /** The type of keys; the next four are for TARN_MEMO_KEY_CUSTOM and TARN_MEMO_KEY_STRUCT only. */
+  /** The type of keys. The next four members are only for TARN_MEMO_KEY_CUSTOM and
+   * TARN_MEMO_KEY_STRUCT. */
   TarnMemoKeyType key_type;
 
   GHashFunc hash;   /**< hashes a key; NULL: the pointer is hashed */
   GEqualFunc equal; /**< compares two keys; NULL: the pointers are compared */
 
-  /** Copies a key that is to be kept; NULL: the pointer is kept. */
+  /** Copies a key that the memo keeps; NULL: the memo keeps the pointer. */
   gpointer (*copy_key) (gconstpointer key);
 
   /** Frees a copy that copy_key made. */
   void (*free_key) (gpointer key);
 
-  /** Takes a reference on a value and returns it, or NULL if that is not possible: tarn_memo_get()
-   * then fails with TARN_ERROR_FAILED. With this function tarn_memo_get() returns a reference that
-   * is the caller's; without it, a value that is valid until it is forgotten. */
+  /** Takes a reference to a value and returns it. Returns NULL if that is not possible:
+   * tarn_memo_get() then fails with TARN_ERROR_FAILED. If this function is set, the caller of
+   * tarn_memo_get() owns a reference to the value. If not, the value is valid until the memo
+   * forgets it. */
   gpointer (*ref_value) (gpointer user_data, gpointer value);
 
-  /** Releases a value, or a reference on it, that came from the memo's function, ref_value or
-   * value_for_thread; never NULL. If the first argument @p is_dead (see first_arg_id) the function
-   * must not call its driver. */
+  /** Releases a value, or a reference to it: one that the memo's function, ref_value or
+   * value_for_thread has returned, never NULL. If @p is_dead is TRUE, the first argument was
+   * destroyed (see first_arg_id), and the function must not call the driver for it. */
   void (*unref_value) (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead);
 
-  /** Takes a reference on a first argument, which is kept as long as any entry for it. Returns the
-   * first argument, or NULL if that is not possible: then no entry for it is kept. */
+  /** Takes a reference to a first argument, and returns it. The memo keeps the reference as long as
+   * it has an entry for this first argument. Returns NULL if that is not possible: then the memo
+   * keeps no such entry. */
   gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
 
-  /** Drops a reference that ref_first_arg took. */
+  /** Releases a reference that ref_first_arg took. */
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 
-  /** Gets the unique ID of a first argument, which is never used again, or 0 if the first argument
-   * is dead. It is for first arguments that cannot be referenced, and that may be followed by
-   * others at their address: the ID tells them apart. Entries for a dead one are dropped when a
-   * value is computed for a later one at its address. */
+  /** Gets the unique ID of a first argument, or 0 if the first argument was destroyed. An ID is
+   * never used again. Set this function for first arguments that have no references: a later one
+   * may get the address of a destroyed one, and the ID tells them apart. When the memo computes a
+   * value for the later one, it drops the entries of the destroyed one. */
   guint64 (*first_arg_id) (gpointer user_data, gpointer first_arg);
 
-  /** Gets the first argument for which NULL stands, such as the current context; NULL with an
-   * error. */
+  /** Gets the first argument that NULL stands for, such as the current context. Returns NULL with
+   * an error if there is none. */
   gpointer (*current_first_arg) (gpointer user_data, GError **error);
 
-  /** Makes the value that the calling thread gets in place of @p value, if each thread needs one of
-   * its own; NULL with an error. It needs ref_value and unref_value. The value of a thread that
-   * has ended goes to a later thread. A thread that asks for a value from a destructor of
-   * thread-specific data, as it ends, gets one that is not kept. */
+  /** Makes the calling thread's own value from @p value, if each thread needs its own. Returns NULL
+   * with an error on failure. It needs ref_value and unref_value. When a thread ends, a later
+   * thread gets its value. If a thread that is ending asks for a value, in a destructor of
+   * thread-specific data, the memo does not keep the thread's own value. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;
 
 /**
- * A TarnMemoOps without any function. It names every field, so that it is silent under -Wextra
- * -pedantic in C and C++.
+ * A TarnMemoOps without any function. It names every field, so compilers do not warn about it with
+ * -Wextra -pedantic, in C and C++.
  *
  * @since 0.1
  */
@@ -318,13 +324,13 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnMemoStats), as TARN_MEMO_STATS_INIT sets it */
 
-  gsize entries;           /**< entries that are kept */
-  guint64 hits;            /**< calls that a kept entry served */
-  guint64 misses;          /**< calls that computed */
-  guint64 waits;           /**< calls that waited for another one's computation, or were refused
-                                because it could not end before they did */
-  guint64 failures;        /**< computations that ended in an error */
-  guint64 evictions;       /**< entries dropped because there were more than max_entries */
+  gsize entries;     /**< entries that are kept */
+  guint64 hits;      /**< calls that a kept entry served */
+  guint64 misses;    /**< calls that computed a value */
+  guint64 waits;     /**< calls that waited for the same computation in another call, or failed with
+                        TARN_ERROR_RECURSION */
+  guint64 failures;  /**< computations that ended in an error */
+  guint64 evictions; /**< entries dropped because there were more than max_entries */
   gdouble compute_seconds; /**< the time spent in all computations together */
 } TarnMemoStats;
 
@@ -348,17 +354,19 @@ typedef struct
 /**
  * Makes a memoized function.
  *
- * Values are kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all memos
- * of the process, or until the last reference on the memo is gone. References on first arguments
- * are kept as long, so a context lives until it is forgotten: forget it before you drop your own
- * last reference. Nothing is released at exit, when a driver may be gone: clear memos before if
- * their values must be released.
+ * The memo keeps values until the program calls tarn_memo_forget(), tarn_memo_clear() or a function
+ * that does this in all memos, or until the last reference to the memo is released. It keeps
+ * references to first arguments as long, so a context lives until the memo forgets it. Make the
+ * memo forget a context before you release your own last reference. At exit, the memo releases
+ * nothing, because the driver may be gone already. If the values must be released, clear the memo
+ * before that.
  *
  * @param ops        nullable: first arguments, keys and values are then pointers without an owner;
  *                   copied
  * @param func       computes a value
- * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: called once with @p user_data, after everything else is released
+ * @param user_data  an argument of @p func and of the functions in @p ops
+ * @param destroy    nullable: the memo calls it once with @p user_data, after it has released
+ *                   everything else
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
  */
@@ -366,7 +374,7 @@ TarnMemo *tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer use
                          GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Takes a reference on a memo.
+ * Takes a reference to a memo.
  *
  * @param memo  a memo; any thread may call it
  * @return (transfer full): @p memo
@@ -375,8 +383,8 @@ TarnMemo *tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer use
 TarnMemo *tarn_memo_ref (TarnMemo *memo);
 
 /**
- * Drops a reference on a memo. With the last one all entries are released; calls that compute or
- * wait meanwhile count as references. In a child of fork () nothing is done.
+ * Releases a reference to a memo. The last release frees all entries; a call that computes or waits
+ * meanwhile has a reference, too. In a child of fork () it does nothing.
  *
  * @param memo  a memo; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -384,25 +392,27 @@ TarnMemo *tarn_memo_ref (TarnMemo *memo);
 void tarn_memo_unref (TarnMemo *memo);
 
 /**
- * Gets the value of a memo for a first argument and a key. It is the cached one, or else the one
- * that the function computes now. Threads that ask for the same entry meanwhile wait for it and get
- * the same value, or the same error; others do not wait. An error is not kept; a value of NULL is.
+ * Gets the value of a memo for a first argument and a key. If the memo has no such entry, it calls
+ * its function to compute the value. Other threads that ask for this entry meanwhile wait, and get
+ * the same value or the same error. Threads that ask for other entries do not wait. The memo does
+ * not keep an error, but it does keep NULL as a value.
  *
  * If a computation asks for its own entry, also through other entries and other threads, that
  * request fails with TARN_ERROR_RECURSION.
  *
- * @param memo       a memo, on which the caller, or a call in progress, has a reference
- * @param first_arg  the first argument, alive during the call. NULL stands for the current one if
- *                   the memo knows a current one; OpenCL's memos refuse it; for other memos it is a
- *                   first argument like any other
- * @param key        the key; not NULL, and of a tuple every part of a known type, or it is a
- *                   programming error and FALSE; NULL is a key like any other if keys are
- *                   TARN_MEMO_KEY_CUSTOM
- * @param value      out, nullable: the value; a reference of the caller's if the memo's values can
- *                   be referenced, else valid until it is forgotten
+ * @param memo       a memo, to which the caller or a call in progress has a reference
+ * @param first_arg  the first argument, alive during the call. NULL stands for the current first
+ *                   argument, such as the current context, if the memo has current_first_arg. Memos
+ *                   of OpenCL refuse NULL. For other memos, NULL is a first argument like any
+ *                   other.
+ * @param key        the key. It may be NULL only with TARN_MEMO_KEY_CUSTOM, where NULL is a key
+ *                   like any other. Each part of a tuple must have a known type. Otherwise the call
+ *                   is a programming error, and returns FALSE.
+ * @param value      out, nullable: the value. If the memo has ref_value, the caller owns a
+ *                   reference to it; if not, the value is valid until the memo forgets it.
  * @param error      return location, or NULL: the function's error; TARN_ERROR_RECURSION;
  *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, if the memo
- *                   can find that out; TARN_ERROR_FORKED in a child of fork ()
+ *                   can detect that; TARN_ERROR_FORKED in a child of fork ()
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -410,15 +420,16 @@ gboolean tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, g
                         GError **error);
 
 /**
- * Forgets a memo's entries for a first argument. Then it forgets those of its upstream, together
- * with the entries here that were computed from them meanwhile. Results that are being computed go
- * to the threads that wait for them, and are not kept. Afterwards the memo has no reference on the
- * first argument, nor on its values, except those of calls in progress. In a child of fork ()
- * nothing is done.
+ * Forgets a memo's entries for a first argument. If the memo has an upstream memo, that memo
+ * forgets its entries, too. Meanwhile threads may have computed new entries from those of the
+ * upstream memo; this memo then forgets the new entries. If a thread is computing a value, the
+ * threads that wait for the value get it, but the memo does not keep it. Afterwards only calls in
+ * progress have references to the first argument and its values. In a child of fork () the function
+ * does nothing.
  *
  * @param memo       a memo; any thread may call it
- * @param first_arg  the first argument; NULL stands for the current one, if the memo knows a
- *                   current one
+ * @param first_arg  the first argument. NULL stands for the current one if the memo has
+ *                   current_first_arg.
  * @since 0.1
  */
 void tarn_memo_forget (TarnMemo *memo, gpointer first_arg);
@@ -443,8 +454,8 @@ void tarn_memo_clear (TarnMemo *memo);
 void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 
 /**
- * Makes every memo of the process forget a first argument. See tarn_memo_forget(). Call it
- * before you drop the last reference on a context, or destroy it.
+ * Makes every memo of the process forget a first argument. Each memo acts as in tarn_memo_forget().
+ * Call this before you destroy a context, or release the last reference to it.
  *
  * @param first_arg  the first argument; any thread may call it
  * @since 0.1
@@ -452,9 +463,9 @@ void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 void tarn_memo_forget_everywhere (gpointer first_arg);
 
 /**
- * Clears every memo with first arguments of one kind, as tarn_memo_clear() does.
+ * Clears every memo whose first arguments are of one kind. It calls tarn_memo_clear() for each.
  *
- * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
+ * @param kind  a kind, as in TarnMemoOps.first_arg_kind; any thread may call it
  * @since 0.1
  */
 void tarn_memo_clear_kind (const gchar *kind);
@@ -462,7 +473,7 @@ void tarn_memo_clear_kind (const gchar *kind);
 /**
  * Clears every memo of the process, as tarn_memo_clear() does. PyOpenCL calls this
  * clear_first_arg_caches(). Call it at the end of a program that has to release all objects of its
- * driver; any thread may call it.
+ * driver. Any thread may call it.
  *
  * @since 0.1
  */

@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Selection: devices that are chosen by a text.
+ * Selection: a text chooses devices.
  */
 
 #ifndef TARN_SELECTION_H
@@ -14,32 +14,32 @@
 G_BEGIN_DECLS
 
 /**
- * A device that can be chosen. Start from all zero bytes; the strings are the caller's.
+ * A device that can be chosen. Initialize all its bytes to 0. The caller owns the strings.
  *
  * @since 0.1
  */
 typedef struct
 {
-  const gchar *name;    /**< as the driver has it */
-  const gchar *vendor;  /**< as the driver has it */
+  const gchar *name;    /**< the name that the driver states */
+  const gchar *vendor;  /**< the vendor that the driver states */
   const gchar *uuid;    /**< nullable; such as "GPU-9f2c5c3a-..." */
   const gchar *pci;     /**< nullable; such as "0000:65:00.0" */
   gpointer reserved[4]; /**< for later: NULL */
 } TarnSelectionDevice;
 
 /**
- * A platform that can be chosen, and its devices. Start from all zero bytes; strings and array are
- * the caller's.
+ * A platform that can be chosen, and its devices. Initialize all its bytes to 0. The caller owns
+ * the strings and the array.
  *
  * @since 0.1
  */
 typedef struct
 {
-  const gchar *name;                  /**< as the driver has it */
-  const gchar *vendor;                /**< as the driver has it */
+  const gchar *name;                  /**< the name that the driver states */
+  const gchar *vendor;                /**< the vendor that the driver states */
   const TarnSelectionDevice *devices; /**< an array; nullable if there are none */
   gsize n_devices;                    /**< how many devices there are */
-  /** "opencl", which NULL stands for, too, "cuda", or a backend's own: see
+  /** The kind: "opencl" or NULL, "cuda", or a kind of another backend: see
    * tarn_selection_add_kind(). */
   const gchar *kind;
   gpointer reserved[4]; /**< for later: NULL */
@@ -52,50 +52,54 @@ typedef struct
  */
 typedef struct
 {
-  guint platform; /**< its place in the array of platforms */
-  guint device;   /**< its place in that platform's devices */
+  guint platform; /**< the index in the array of platforms */
+  guint device;   /**< the index in that platform's devices */
 } TarnSelectionItem;
 
 /**
- * The syntax of a selection: see tarn_selection_resolve().
+ * The syntax of a selection. tarn_selection_resolve() describes both.
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_SELECTION_PYOPENCL, /**< as PyOpenCL reads PYOPENCL_TEST */
-  TARN_SELECTION_STRICT    /**< as TARN_TEST and the programs' --select are read */
+  TARN_SELECTION_PYOPENCL, /**< PyOpenCL's syntax of PYOPENCL_TEST */
+  TARN_SELECTION_STRICT    /**< the syntax of TARN_TEST and of --select */
 } TarnSelectionSyntax;
 
 /**
- * Chooses devices by a text. It has entries with `;` between them, each a platform, `:`, and
- * devices with `,` between them; a platform alone means all its devices, and no text everything. A
- * name that is a whole number is a place, -1 being the last; else the first whose "name vendor"
- * contains it, without regard to case. In an entry without `:`, `=` stands for it. Order and
- * duplicates are kept.
+ * Chooses devices by a text. The text has entries, separated by `;`. An entry is a platform, `:`,
+ * and devices, separated by `,`: for example `0:0,1;intel:i5`. A platform alone chooses all its
+ * devices. NULL or an empty text chooses everything. A whole number is an index; -1 is the last.
+ * Any other name chooses the first platform or device whose "name vendor" contains it, in any case
+ * of letters. In an entry without `:`, `=` separates the platform and the devices. The result keeps
+ * the order, and duplicates.
  *
- * TARN_SELECTION_PYOPENCL is what PyOpenCL makes of PYOPENCL_TEST, traps included: an empty name is
- * contained in every name, so it chooses the first, also after a `;` at the end. Whole numbers are
- * those with ASCII digits only, and ASCII blanks around them: there are no others here, such as
- * `1_0`, which Python reads as 10. Platforms of other kinds than "opencl" are not chosen.
+ * TARN_SELECTION_PYOPENCL reads the text as PyOpenCL reads PYOPENCL_TEST, with the same traps. Each
+ * name contains an empty name, so an empty name chooses the first platform or device, also after a
+ * `;` at the end. A whole number has only ASCII digits, with ASCII blanks around it. (Python also
+ * reads `1_0`, as 10.) Only platforms of the kind "opencl" can be chosen.
  *
- * In TARN_SELECTION_STRICT an empty name is an error; `P:*` and `*:D` choose every match; `"..."`
- * stands around a name with special characters; `uuid=...` and `pci=...` are devices, which need no
- * platform before them. A UUID may be written without what follows its first digits, as long as no
- * other device's begins with them: `uuid=GPU-8932f9`. The name of a kind of platforms other than
- * "opencl", such as `cuda`, is all platforms of that kind, whose devices are counted through, and
- * no part of another's name; names and places of platforms are OpenCL's. Entries for a kind that is
- * not among the platforms are passed over, so that each library can be given the same text: CUDA's,
- * and those of tarn_selection_add_kind(). Without OpenCL's platforms, entries for these are passed
- * over, too, but not if a name, without quotation marks, differs from a kind's by one letter, as
- * `cudda` does: that is an error, which suggests the kind.
+ * TARN_SELECTION_STRICT refuses empty names, and adds:
  *
- * @param selection    the text; nullable
+ * - `P:*` and `*:D` choose every match.
+ * - Quotation marks enclose a name with special characters: `"..."`.
+ * - `uuid=...` and `pci=...` choose a device, and need no platform. A UUID may be cut off after its
+ *   first digits if no other device's begins with them: `uuid=GPU-8932f9`.
+ * - The name of a kind other than "opencl", such as `cuda`, means all platforms of this kind, with
+ *   their devices in one list. It never means an OpenCL platform whose name contains it. All other
+ *   names and indices mean OpenCL platforms.
+ * - An entry for a kind without a platform in @p platforms is skipped, because another library may
+ *   get the same text. The kinds are `cuda` and those of tarn_selection_add_kind().
+ * - If there are platforms, but none of OpenCL, other entries are skipped, too. But a name without
+ *   quotation marks that resembles a kind, such as `cudda`, is an error, which suggests the kind.
+ *
+ * @param selection    nullable: the text
  * @param syntax       how to read it
- * @param platforms    the choices; not kept
- * @param n_platforms  how many
- * @param error        return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying what there was
- *                     to choose from, at most ten of it
+ * @param platforms    the platforms to choose from; not kept
+ * @param n_platforms  the number of platforms
+ * @param error        return location, or NULL: TARN_ERROR_INVALID_SELECTION, with a message that
+ *                     lists up to ten platforms or devices
  * @return (transfer full): an array of TarnSelectionItem, which may be empty, for g_array_unref(),
  *         or NULL with @p error set. Any thread may call it.
  * @since 0.1
@@ -105,33 +109,34 @@ GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax synt
                                 GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Adds a kind of platforms that a selection may name. tarn_selection_resolve() passes over entries
- * for it where it is given none of them. A backend of a kind of its own calls it before anybody
- * chooses devices: at best in a constructor. "opencl" and "cuda" are known.
+ * Adds a kind of platforms that selections may name. tarn_selection_resolve() then skips entries
+ * for this kind if it gets no platform of the kind. A backend with its own kind calls this before
+ * any device is chosen, best in a constructor. The kinds "opencl" and "cuda" exist already.
  *
- * @param kind  a letter, then letters, digits and hyphens; copied. Any thread may call it.
+ * @param kind  the kind: a letter, then letters, digits and hyphens; copied. Any thread may call
+ *              it.
  * @since 0.1
  */
 void tarn_selection_add_kind (const gchar *kind);
 
 /**
- * Formats a UUID as `uuid=` takes it in a selection. It looks like
+ * Formats a UUID for `uuid=` in a selection. The text looks like
  * "00112233-4455-6677-8899-aabbccddeeff".
  *
- * @param bytes  16 of them, as a driver gives them
+ * @param bytes  the 16 bytes that a driver returns
  * @return (transfer full): a string for g_free(). Any thread may call it.
  * @since 0.1
  */
 gchar *tarn_selection_format_uuid (const guint8 *bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes a text that chooses one device. It goes on to do so where devices come and go: it is by
- * names, by UUID or PCI address where there is one; by places only where nothing else tells it from
- * the others.
+ * Makes a text that chooses one device. The text stays right when devices are added or removed: it
+ * names the platform, and the device's UUID, PCI address or name, whichever first tells it from all
+ * others. It has an index only if nothing else does.
  *
  * @param platforms    the platforms; not kept
- * @param n_platforms  how many
- * @param item         one of the devices
+ * @param n_platforms  the number of platforms
+ * @param item         the device
  * @return (transfer full): a selection of TARN_SELECTION_STRICT, for g_free(). Any thread may call
  *         it.
  * @since 0.1

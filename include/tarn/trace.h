@@ -14,7 +14,7 @@
 G_BEGIN_DECLS
 
 /**
- * The most stack frames that a recording has for a request.
+ * The most stack frames of a request that a recording can have.
  *
  * @since 0.1
  */
@@ -37,8 +37,8 @@ typedef struct
   guint stack_depth;
 
   /**
-   * The most bytes of events of all threads that wait to be written to the file; 64 MiB by default.
-   * A thread that finds no room does not wait: its events are lost, and counted.
+   * The most bytes of events that may wait to be written to the file, for all threads together; the
+   * default is 64 MiB. A thread that finds no room does not wait: its events are lost, and counted.
    */
   gsize buffer_bytes;
 } TarnTraceOptions;
@@ -64,13 +64,13 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnTraceStats), as TARN_TRACE_STATS_INIT sets it */
 
-  guint64 events;        /**< in the file */
-  guint64 lost_events;   /**< lost, because there was no room or they could not be written */
+  guint64 events;      /**< events in the file */
+  guint64 lost_events; /**< events that are lost, because the buffer was full or the write failed */
   guint64 written_bytes; /**< the size of the file */
 } TarnTraceStats;
 
 /**
- * A TarnTraceStats for tarn_trace_get_stats(): every counter 0.
+ * A TarnTraceStats for tarn_trace_get_stats(), with all counters 0.
  *
  * @since 0.1
  */
@@ -85,25 +85,25 @@ typedef struct
 /**
  * Begins to record the actions of all pools, heaps and allocators of the process. The file has
  * requests and frees, with their times, threads, queues and tags; driver calls and waits, with
- * their durations; the pieces and extents of heaps; and first the blocks and pieces that exist
- * already. tarn-trace prints it, tarn-view draws it, and tarn-bench replays it on other pools; the
- * guide describes the format.
+ * their durations; the segments of heaps, with the ranges in use; and first the blocks and segments
+ * that exist already. tarn-trace prints the recording, tarn-view draws it, and tarn-bench replays
+ * it on other pools. The guide describes the format.
  *
  * Threads write events to memory, and a thread of the library writes them to the file, at least ten
- * times a second, so that a program which crashes loses at most the last tenth of a second. While
- * events are recorded, a request that a thread's cache serves takes about 50 ns more. The recording
- * ends with tarn_trace_stop(), or with the program. A child of fork () does not continue it.
+ * times a second. So a program that crashes loses at most the last tenth of a second. During the
+ * recording, a request that a thread's cache serves takes about 50 ns more. The recording ends with
+ * tarn_trace_stop(), or with the program. A child of fork () does not continue it.
  *
  * To record a program without a call in it, set TARN_TRACE=FILE in its environment, where %p is the
  * process ID, and optionally TARN_TRACE_STACKS=DEPTH. A set-user-ID program does not read them.
  *
- * @param path     the file. It is emptied if it exists; if not, only its owner may read it. It must
- *                 not be a symbolic link.
+ * @param path     the file. If it exists, it is emptied; if not, it is made, and only its owner may
+ *                 read it. It must not be a symbolic link.
  * @param options  nullable: the defaults; start from TARN_TRACE_OPTIONS_INIT
  * @param error    return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_INVALID_ARGUMENT
- *                 if a recording is in progress (in another process, if that writes to the same
- *                 file), or for an option outside its range or one that this version of the library
- *                 does not have; TARN_ERROR_FORKED in a child of fork ()
+ *                 if this process is recording, or another process is recording to the same file,
+ *                 or for an option outside its range or of a later version of the library;
+ *                 TARN_ERROR_FORKED in a child of fork ()
  * @return TRUE if the recording has begun; any thread may call it
  * @since 0.1
  */
@@ -113,9 +113,9 @@ gboolean tarn_trace_start (const gchar *path, const TarnTraceOptions *options, G
  * Ends the recording that tarn_trace_start(), or TARN_TRACE, began. The file is then complete, with
  * the counters of all pools and heaps at the end.
  *
- * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if nothing is recorded;
- *               G_FILE_ERROR if something could not be written; TARN_ERROR_FORKED in a child of
- *               fork ()
+ * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if no recording is in
+ *               progress; G_FILE_ERROR if something could not be written; TARN_ERROR_FORKED in a
+ *               child of fork ()
  * @return TRUE if all recorded events are in the file; tarn_trace_get_stats() tells how many were
  *         lost. Any thread may call it.
  * @since 0.1
@@ -132,10 +132,10 @@ gboolean tarn_trace_stop (GError **error);
 void tarn_trace_get_stats (TarnTraceStats *stats);
 
 /**
- * Tags the blocks that the calling thread allocates from now on, until tarn_tag_pop(). Recordings
- * (tarn_trace_start()), snapshots (tarn_snapshot_write()) and messages name blocks by their tags. A
- * block has the tag that was pushed last when it was allocated. Each distinct text is kept until
- * the process ends: there should not be too many.
+ * Tags the blocks that the calling thread allocates from now on, until tarn_tag_pop(). A block has
+ * the thread's latest tag. Recordings (tarn_trace_start()), snapshots (tarn_snapshot_write()) and
+ * messages name blocks by their tags. Each distinct text is kept until the process ends, so do not
+ * use too many.
  *
  * @param tag  text in UTF-8; copied; any thread may call it
  * @since 0.1
@@ -143,8 +143,8 @@ void tarn_trace_get_stats (TarnTraceStats *stats);
 void tarn_tag_push (const gchar *tag);
 
 /**
- * Ends the latest tag of the calling thread. To call it without one is a programming error, which
- * is reported as g_critical.
+ * Removes the calling thread's latest tag. Earlier tags stay. A call without a tag is a programming
+ * error, which is reported with g_critical ().
  *
  * @since 0.1
  */
@@ -166,10 +166,10 @@ _tarn_tag_end (gint *scope)
 /** @endcond */
 
 /**
- * Tags the blocks that the calling thread allocates until the enclosing block ends.
- * It is a declaration: it calls tarn_tag_push(), and tarn_tag_pop() at the end of the enclosing
- * block, in whatever way control leaves it. It needs a compiler with GNU C's cleanup attribute,
- * such as GCC or Clang, also in C++.
+ * Tags the blocks that the calling thread allocates until the enclosing block ends. The macro is a
+ * declaration: it calls tarn_tag_push() at once, and tarn_tag_pop() whenever control leaves the
+ * enclosing block. It needs a compiler with GNU C's cleanup attribute, such as GCC or Clang, also
+ * in C++.
  *
  * @since 0.1
  */
