@@ -4,12 +4,12 @@
  * Aliases: old mappings of segments that have moved to other addresses.  A segment is memory that
  * upstream allocated in one call.
  *
- * An idle segment (one without an extent in use) can move to another address of its queue, although
- * earlier commands of the queue may still use the old address.  The heap then maps the segment at
- * the new address, and keeps the old mapping, the alias.  Commands that use the new address run
- * after the earlier commands, because the queue executes its commands in order.  The heap unmaps
- * the alias when an event shows that the earlier commands are done.  Until then the heap can
- * neither return the segment to upstream nor move it to another queue.
+ * A segment is idle if none of its memory is in use.  An idle segment can move to another address
+ * within its queue, although earlier commands of the queue may still use the old address.  The heap
+ * then maps the segment at the new address, and keeps the old mapping, the alias.  Commands that
+ * use the new address run after the earlier commands, because the queue executes its commands in
+ * order.  The heap unmaps the alias when an event shows that the earlier commands are done.  Until
+ * then the heap can neither return the segment to upstream nor move it to another queue.
  *
  * The caller of each function here holds the heap's lock. */
 
@@ -32,7 +32,8 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
          && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
 }
 
-/* Records that a segment, moved within its queue, is still mapped at @start, its old address. */
+/* Adds an alias to @queue: the segment @piece has moved within the queue, but is still mapped at
+ * its old address @start. */
 void
 _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
                        guint64 start)

@@ -14,10 +14,10 @@
  *   arena's lock.
  * - The thread holds the heap's lock, and the heap forbids read sections.
  *
- * A function of this file that runs in a read section uses the section that its caller, the pool,
- * began.  Such a section serves for the heap too, because each thread has only one counter of read
- * sections, for all objects (base/thread-private.h).  The function only has to check that the heap
- * allows read sections. */
+ * The pool begins the read section, and then calls the functions below that need one.  The section
+ * serves for the heap too, because each thread has only one counter of read sections, for all
+ * objects (base/thread-private.h).  So these functions only check that the heap allows read
+ * sections. */
 
 #ifndef TARN_ARENA_PRIVATE_H
 #define TARN_ARENA_PRIVATE_H
@@ -61,8 +61,8 @@ gsize _tarn_heap_get_max_held (const TarnHeap *heap);
  * cannot serve other requests later.  Takes the heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
-/* Gets the heap's generation: the number of times that the heap began to unmap memory, or to return
- * memory to upstream.  The caller needs no lock. */
+/* Gets the heap's generation (tarn_pool_get_generation ()): a counter that grows when the heap
+ * begins to unmap memory, or to return memory to upstream.  The caller needs no lock. */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 
 /* The next functions take the heap's lock.  The parameter @handle is the backend's handle of an
@@ -82,10 +82,10 @@ void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
-/* Functions for heaps whose users get sub-buffers instead of addresses.  For each extent (a range
- * of the heap's memory), the pool makes the driver create a sub-buffer, called a part.  It does so
- * after it has taken the extent, and releases the part before it frees the extent.  The caller must
- * be in no read section, and must not hold the heap's lock. */
+/* Functions for heaps whose users get sub-buffers instead of addresses.  The driver's sub-buffer
+ * for an extent (a range of the heap's memory) is called a part.  The pool makes the part after it
+ * has taken the extent, and releases the part before it frees the extent.  The caller must be in no
+ * read section, and must not hold the heap's lock. */
 gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
                                GError **error);
 void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
@@ -95,8 +95,8 @@ TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, Tar
                                         gboolean *is_due);
 
 /* Functions that free extents (ranges of the heap's memory) with the heap's lock.
- * _tarn_arena_begin_put () takes the lock, and keeps it if it returns TRUE.  The caller then frees
- * extents by _tarn_arena_put_with_lock (), and _tarn_arena_end_put () releases the lock. */
+ * _tarn_arena_begin_put () takes the lock.  If it returns TRUE, the caller frees extents by
+ * _tarn_arena_put_with_lock (), and then releases the lock by _tarn_arena_end_put (). */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);

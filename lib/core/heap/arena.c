@@ -19,13 +19,13 @@
  * again.  After that it waits for the heap's lock. */
 #define N_LOOKS 64
 
-/* A thread in a read section computes the heap's peak of bytes in use each time that its arena's
- * bytes in use have grown by PEAK_STEP, or by the peak divided by PEAK_SHARE if that is more. */
+/* A thread in a read section computes the heap's peak of bytes in use again after the bytes in use
+ * of one arena have grown by PEAK_STEP, or by the peak divided by PEAK_SHARE if that is more. */
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* The least number of extents that threads take from an arena before a thread asks the heap again
- * to record an event on the arena's queue. */
+/* A thread asks the heap to record an event on an arena's queue only after threads have taken this
+ * number of extents from the arena since a thread last asked. */
 #define TAKEN_PER_EVENT 512
 
 /* The heap adds arenas to a queue if MANY_WAITS of TAKES_OF_WAITS requests to one of the queue's
@@ -36,17 +36,17 @@
 
 /* An arena gets segments from the queue's other arenas after it had no extent for FIRST_POOR
  * requests, if these were at least one in POOR_SHARE of its requests.  The moved segments may not
- * help.  So each such move doubles the number of requests that leads to the arena's next move, but
- * at most MAX_SHARED times. */
+ * help.  So after each move, twice as many requests must find no extent before the arena gets
+ * segments again.  The number doubles at most MAX_SHARED times. */
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
 
 /* Functions that keep a queue's arenas balanced, and functions that take the heap's lock */
 
-/* Counts that a thread had to wait for another thread that used the same arena.  Returns TRUE if
- * this has happened so often that the queue should get more arenas.  Returns FALSE if no thread
- * uses read sections: all threads then take the heap's lock, so more arenas would not help. */
+/* Counts a request that had to wait because another thread used the same arena.  Returns TRUE if so
+ * many requests had to wait that the queue should get more arenas.  Returns FALSE if no thread uses
+ * read sections: all threads then take the heap's lock, so more arenas would not help. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
@@ -71,7 +71,8 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Returns TRUE if an arena so often had no extent that it should get other arenas' segments. */
+/* Returns TRUE if an arena had no extent for so many requests that it should get other arenas'
+ * segments. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
@@ -90,10 +91,9 @@ enrich (TarnArena *arena)
   arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
 }
 
-/* Returns TRUE if an arena should get a new segment for a request of @size bytes before the request
- * uses memory of the queue's other arenas.  It should if the heap has room for @size bytes and
- * several threads use the queue.  So the memory of the other arenas is left to the other
- * threads. */
+/* Returns TRUE if several threads use the queue of @arena, and the heap has room for @size bytes.
+ * The arena should then get a new segment for a request of @size bytes, so that other threads keep
+ * the memory of the queue's other arenas. */
 static inline gboolean
 grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
 {
@@ -102,10 +102,11 @@ grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
   return size <= room_bytes && (threads & (threads - 1)) != 0;
 }
 
-/* Takes an extent of @size bytes from @arena.  If @arena has none, searches the queue's other
- * arenas, but not if @arena should get a new segment first (grows_first ()).  If @takes_any is
- * TRUE, searches the other arenas in any case, and takes any extent that is large enough.  Returns
- * NULL if it finds no extent.  The caller holds the heap's lock. */
+/* Takes an extent of @size bytes from @arena, or else from one of the queue's other arenas.  Does
+ * not search the other arenas if @arena should get a new segment first (grows_first ()).  If
+ * @takes_any is TRUE, always searches them, and also takes an extent that does not suit the request
+ * (TarnHeapGrowth.suits).  Returns NULL if it finds no extent.  The caller holds the heap's
+ * lock. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
@@ -158,7 +159,7 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      queue->n_passed = 0; /* makes _tarn_queue_record_if_idle () check the events this time */
+      queue->n_passed = 0; /* so that _tarn_queue_record_if_idle () below does its work now */
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
@@ -233,9 +234,9 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Raises TarnHeap.peak_in_visits to the heap's present bytes in use, if these are more.  Sets the
- * threshold TarnArena.noted_bytes.  When TarnArena.uncounted_bytes exceeds this threshold, a thread
- * calls this function again. */
+/* Computes the heap's present bytes in use, and raises TarnHeap.peak_in_visits to this number if it
+ * is higher.  Sets TarnArena.noted_bytes, a threshold: a thread calls the function again when
+ * TarnArena.uncounted_bytes exceeds it. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {
@@ -291,9 +292,9 @@ _tarn_heap_refuses_visits (const TarnHeap *heap)
   return !is_open (heap);
 }
 
-/* Returns TRUE if the caller should call _tarn_heap_look_after ().  It should if the heap has had
- * to grow since the last such call for the calling thread's arena.  Other queues may then need idle
- * memory of the arena's queue. */
+/* Returns TRUE if the heap has had to grow since _tarn_heap_look_after () was last called for the
+ * calling thread's arena.  The caller should then call that function, because other queues may need
+ * idle memory of the arena's queue. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {

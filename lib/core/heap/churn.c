@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bounds two costs of a heap that has hardly more memory than its peak of bytes in use.  If several
+ * Bounds two costs of a heap whose memory is hardly more than its peak of bytes in use.  If several
  * threads or queues allocate in turn, such a heap does these two things again and again:
  * - It moves segments (memory that upstream allocated in one call) between queues or addresses.
  *   Each move costs driver calls.
@@ -10,8 +10,8 @@
  *
  * So the heap has a budget of moves and a budget of flushes.  Both budgets grow as the heap's peak
  * rises and as time passes.  A spent budget shows that the heap has too little memory.  Then the
- * heap's room, which is the bytes that the heap may have besides its peak, grows by the bytes that
- * the request needs, up to a bound.  At that bound memory is worth more than time, so the heap
+ * heap's room grows by the bytes that the request needs, up to a bound.  The room is the bytes that
+ * the heap may have above its peak.  At that bound memory is worth more than time, so the heap
  * moves and flushes without a budget.  The room shrinks again when requests have needed no moves or
  * flushes for some time.
  *
@@ -22,9 +22,9 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* The value of the budget of moves, and of the budget of flushes, in a new heap.  It is also the
- * largest value of each budget.  A budget is the number of requests that may still move segments,
- * or that may still make pools flush thread caches. */
+/* A budget is the number of requests that may still move segments, or that may still make pools
+ * flush thread caches.  FIRST is the value of each budget in a new heap, and also its largest
+ * value. */
 #define FIRST 64
 /* A budget of moves or flushes grows by 1 with each TIME_STEP (in microseconds) that passes, and
  * with each PEAK_STEP bytes by which the heap's peak of bytes in use rises. */
@@ -32,7 +32,7 @@
 #define TIME_STEP G_TIME_SPAN_SECOND
 
 /* Numbers that bound how much a heap's room may grow.  The room is the bytes that the heap may have
- * besides its peak of bytes in use.  The bound is the larger one of two numbers:
+ * above its peak of bytes in use.  The bound is the larger one of two numbers:
  * - the peak divided by EXTRA_SHARE
  * - EXTRA_OF_ARENA bytes for each queue, plus a share for further arenas
  *   (_tarn_heap_count_for_room ()), but at most the peak divided by EXTRA_SHARE_OF_QUEUES */
@@ -40,15 +40,15 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* If the heap has more than two arenas (each queue has one or more), one in BEYOND requests that
- * would exceed the usual bound of the room may do so, up to EXTRA_PEAKS times the heap's peak.  The
- * heap may need as much, because queues that take turns reach their peaks at different times, and
- * the sum of these peaks can be that much. */
+/* One in BEYOND requests that would exceed the usual bound of the room may exceed it, up to
+ * EXTRA_PEAKS times the heap's peak.  This holds for heaps with more than two arenas (each queue
+ * has one or more).  If their queues take turns, the queues reach their peaks at different times,
+ * and the sum of these peaks can be EXTRA_PEAKS times the heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
-/* The time in microseconds after which the heap's room (the bytes that it may have besides its
- * peak) loses half of its growth, if no request has needed moves or flushes. */
+/* The time in microseconds after which the heap's room (the bytes that it may have above its peak)
+ * loses half of its growth, if no request has needed moves or flushes. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
 void
@@ -57,7 +57,7 @@ _tarn_heap_init_churn (TarnHeap *heap)
   heap->churn = (TarnHeapChurn){ .n_moves = FIRST, .n_flushes = FIRST, .at = _tarn_clock_now () };
 }
 
-/* Adds @n to both budgets. */
+/* Adds @n to the budgets of moves and of flushes. */
 static void
 add (TarnHeapChurn *churn, guint64 n)
 {
@@ -65,9 +65,9 @@ add (TarnHeapChurn *churn, guint64 n)
   churn->n_flushes = (guint) MIN (churn->n_flushes + n, FIRST);
 }
 
-/* Adds to the budgets of moves and flushes for the time that has passed since the last addition.
- * Halves the growth of the heap's room (the bytes that it may have besides its peak) for each
- * HALF_LIFE in this time. */
+/* Adds 1 to each budget for each TIME_STEP that has passed since the last addition.  Halves the
+ * growth of the heap's room (the bytes that it may have above its peak) for each HALF_LIFE in this
+ * time. */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -81,10 +81,10 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Adds to the budgets of moves and flushes if the heap's peak of bytes in use has risen, but not
- * while the heap's room (the bytes that it may have besides its peak) has grown.  Reduces the
- * room's growth by as much as the peak has risen, because the higher peak allows the heap these
- * bytes anyway. */
+/* Adds to the budgets of moves and flushes if the heap's peak of bytes in use has risen.  Adds
+ * nothing while the heap's room (the bytes that it may have above its peak) has grown.  Reduces the
+ * room's growth by as much as the peak has risen, because the heap may now have these bytes as a
+ * part of its peak. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -98,9 +98,9 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Decides whether the heap's room (the bytes that it may have besides its peak) may grow by @extra
- * bytes in all, although this exceeds the usual bound of the room's growth.  Returns TRUE for at
- * most one in BEYOND calls. */
+/* Decides whether the growth of the heap's room (the bytes that it may have above its peak) may be
+ * @extra bytes, although that exceeds its usual bound.  Returns TRUE for at most one in BEYOND
+ * calls. */
 static gboolean
 go_beyond (TarnHeap *heap, guint64 extra)
 {
@@ -108,9 +108,9 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Lets the heap's room (the bytes that it may have besides its peak) grow by the @missing bytes of
- * a request, and by the bytes that the heap has in excess of @target.  Returns FALSE if the room
- * would exceed its bound. */
+/* Lets the heap's room (the bytes that it may have above its peak) grow by two numbers: the
+ * @missing bytes of a request, and the bytes by which the heap already exceeds @target.  Returns
+ * FALSE if the room would exceed its bound. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -135,8 +135,8 @@ add_some (TarnHeap *heap)
 }
 
 /* Decides whether the heap moves segments for a request that lacks @missing bytes.  Returns FALSE
- * if the heap's room has grown instead, so that the heap may allocate fresh memory.  @target is the
- * most bytes that the heap should have as long as its room has not grown. */
+ * if the heap may allocate fresh memory instead, because its room (the bytes above its peak) has
+ * grown.  @target is the most bytes that the heap should have without the growth. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -157,9 +157,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many more bytes the heap should get from upstream.  A request that finds no extent
- * in its own arena, and that needs more than these bytes, uses the free memory of the queue's other
- * arenas. */
+/* Computes the number of bytes that the heap should still get from upstream.  A request that finds
+ * no extent in its own arena, and that needs more than these bytes, uses the free memory of the
+ * queue's other arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {

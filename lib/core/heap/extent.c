@@ -145,7 +145,7 @@ split (TarnArena *arena, TarnExtent *extent, gsize size)
 static inline TarnExtent *
 join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  gboolean right_stays = left->size < right->size; /* a branch would be unpredictable */
+  gboolean right_stays = left->size < right->size; /* an index: a branch would be unpredictable */
   TarnExtent *both[] = { left, right };
   TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
   TarnHeapRegion *region = left->piece->region;
@@ -172,8 +172,8 @@ end_idle (TarnPiece *piece)
   range->idle_bytes -= piece->size;
 }
 
-/* Adds a segment to the list of idle segments of its arena.  The next call of _tarn_arena_count (),
- * which needs the heap's lock, sets TarnPiece.idle_at to the time. */
+/* Adds a segment to the list of idle segments of its arena.  Does not read the clock:
+ * _tarn_arena_count () later sets TarnPiece.idle_at, with the heap's lock. */
 static void
 begin_idle (TarnPiece *piece)
 {
@@ -219,7 +219,8 @@ note_unrecorded (TarnArena *arena, TarnPiece *piece)
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  /* A store only if needed, because other threads read the field. */
+  /* Writes the flag only if it is FALSE, because a write would slow down the threads that read
+   * it. */
   if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED))
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
@@ -350,8 +351,8 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
 }
 
 /* Shrinks an extent in use: keeps @size bytes from @offset on, and frees its other bytes.  Returns
- * the extent that remains in use.  @size is a multiple of the heap's alignment.  If the address of
- * the extent's segment is such a multiple, @offset is one too. */
+ * the extent that remains in use.  @size is a multiple of the heap's alignment.  @offset is a
+ * multiple too if the address of the extent's segment is one. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -612,7 +613,7 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
     change_range (piece, range);
 }
 
-/* Gets the idle segment that follows @piece in the lists of all arenas.  If @piece is NULL, gets
+/* Gets the idle segment after @piece, in the order of TARN_FOR_EACH_IDLE.  If @piece is NULL, gets
  * the first idle segment.  Returns NULL if there is no such segment. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
@@ -637,7 +638,7 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
   return bytes;
 }
 
-/* Adds up the free bytes in segments for huge requests (grow-parts.c), except in idle segments. */
+/* Adds up the free bytes of those segments for huge requests (grow-parts.c) that are not idle. */
 gsize
 _tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
 {

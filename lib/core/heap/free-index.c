@@ -150,7 +150,7 @@ treap_find (TarnExtent **link, gsize size)
 
 /* The index */
 
-/* Adds a free extent to the index, which must not have it yet. */
+/* Adds a free extent to the index.  The extent must not be in the index yet. */
 void
 _tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
 {
@@ -160,7 +160,7 @@ _tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
   set_bit (self, class);
 }
 
-/* Removes an extent from the index, which must have it. */
+/* Removes an extent from the index.  The extent must be in the index. */
 void
 _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
 {
@@ -198,7 +198,8 @@ _tarn_free_index_find (TarnFreeIndex *self, gsize size)
   return link != NULL ? *link : NULL;
 }
 
-/* Finds an extent as _tarn_free_index_find () does, and removes it from the index. */
+/* Finds the extent that _tarn_free_index_find () would return, and removes it from the index.
+ * Returns NULL if there is none. */
 TarnExtent *
 _tarn_free_index_take (TarnFreeIndex *self, gsize size)
 {

@@ -29,35 +29,37 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* A huge request takes another queue's segment only if the segment is at most 1/HUGE_SLACK larger
- * than needed.  In a heap with a limit, a request for much of the limit (spare.c) takes an idle
- * segment of its own queue only under the same condition. */
+/* A bound for segments that are larger than a request needs: at most 1/HUGE_SLACK larger.  The
+ * bound holds for a huge request that takes another queue's segment.  In a heap with a limit, it
+ * also holds for a request for much of the limit (spare.c) that takes an idle segment of its own
+ * queue. */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit, a segment that is larger than its request has at most as many bytes as
- * the limit divided by LIMIT_PIECE_SHARE.  A small request has at most as many bytes as the limit
- * divided by LIMIT_SMALL_SHARE.  If the limit is below MIN_UNIT_LIMIT bytes, the heap does not
- * round segment sizes up to UNIT. */
+/* In a heap with a limit, a segment has at most as many bytes as the limit divided by
+ * LIMIT_PIECE_SHARE, or the rounded size of its request if that is more.  A small request has at
+ * most as many bytes as the limit divided by LIMIT_SMALL_SHARE.  If the limit is below
+ * MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The usual sizes, in bytes, of a new segment in the small and in the large range.  If the arena
- * (the queue's set of ranges) has fewer bytes, the new segment has only as many bytes as the arena.
- * In a large arena, a new segment of the large range has the arena's bytes divided by PIECE_SHARE,
- * if that is more than LARGE_PIECE_BYTES. */
+/* The usual sizes, in bytes, of a new segment in the small and in the large range.  The step of an
+ * arena (the queue's set of ranges) is the number of bytes by which it should grow
+ * (_tarn_arena_get_step ()).  If the step is less than the usual size, the new segment has only the
+ * step's bytes.  In the large range, the size is the step divided by PIECE_SHARE, if that is more
+ * than LARGE_PIECE_BYTES. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
-/* The room of a heap is the bytes that it may have besides its peak of bytes in use: MIN_ROOM plus
- * the peak divided by ROOM_SHARE.  A new segment may be larger than its request needs and exceed
+/* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
+ * the peak divided by ROOM_SHARE.  A new segment that is larger than its request needs may exceed
  * the room by GROWTH_ROOM, because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Computes the most bytes that the heap should have.  The size of the request does not matter. */
+/* Computes the most bytes that the heap should have.  The number does not depend on @size. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
@@ -163,10 +165,10 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
 }
 
 /* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares fresh
- * memory.  Waits even if the memory comes from a pool (upstream), because the pool may allocate
- * memory that the backend's queue is still preparing.  If the wait failed, returns FALSE and sets
- * *busy.  If *busy is NULL, the caller can return the memory to upstream.  Otherwise *busy is the
- * queue that may still use the memory, so the caller must keep the memory. */
+ * memory.  Waits even if upstream is a pool, because the pool may have allocated memory that the
+ * queue is still preparing.  Returns FALSE if the wait failed.  Then *busy is NULL if the caller
+ * can return the memory to upstream.  Otherwise *busy is the queue, which may still use the memory,
+ * so the caller must keep the memory. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -356,9 +358,9 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   return TRUE;
 }
 
-/* Checks why a request failed.  If memory has run out, returns all idle segments to upstream, and
- * the result is TRUE if there were any.  If the request failed for another reason, only returns
- * FALSE. */
+/* Returns idle segments to upstream if @error says that memory has run out or that a limit is
+ * reached.  The result is TRUE if any were returned.  If upstream's memory has run out and none
+ * were returned, the heap learns a limit (_tarn_heap_note_full ()). */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {

@@ -32,7 +32,7 @@
  * whether upstream has the bytes (needs_probe ()). */
 #define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
-/* The room of a heap is the bytes that it may have besides its peak of bytes in use: MIN_ROOM plus
+/* The room of a heap is the bytes that it may have above its peak of bytes in use: MIN_ROOM plus
  * the peak divided by ROOM_SHARE. */
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 64
@@ -343,9 +343,9 @@ get_target (const TarnHeap *heap, gsize size)
   return _tarn_heap_get_target (heap, size, ROOM_SHARE, MIN_ROOM);
 }
 
-/* Computes how many bytes of fresh memory the heap may allocate for a request of @size bytes.  If
- * the request needs more fresh memory, the heap tries to move an idle segment to the request's
- * range of addresses instead. */
+/* Computes the number of bytes of fresh memory that the heap may allocate for a request of @size
+ * bytes.  If the request needs more fresh memory, the heap tries to move an idle segment to the
+ * request's range of addresses instead. */
 static gsize
 get_room (const TarnHeap *heap, gsize size)
 {
@@ -367,9 +367,10 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
 
 /* Chooses the size of a fresh segment.  If the program set a size, uses that size.  If not, a
  * segment of the range for small requests has the smallest possible size.  A segment of the range
- * for large requests has about as many bytes as the arena already has, so that an arena that needs
- * little memory has little.  But that segment has no more bytes than the heap may still get.  If
- * the request lacks more bytes than the chosen size, the segment becomes larger. */
+ * for large requests has about as many bytes as the arena already has, or fewer if the heap has
+ * many arenas (_tarn_arena_get_step ()).  So an arena that needs little memory stays small.  The
+ * segment has no more bytes than the heap may still get.  If the request lacks more bytes than the
+ * chosen size, the segment becomes larger. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
@@ -451,8 +452,8 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Makes an idle segment serve a range, because upstream has no more memory.  If idle segments may
- * move into the range (moves_in ()), moves the segment there.  Otherwise returns the segment to
+/* Uses an idle segment for a range, because upstream has no more memory.  If idle segments may move
+ * into the range (moves_in ()), moves the segment there.  Otherwise returns the segment to
  * upstream, which can then allocate a fresh one.  Returns TRUE if the caller should search the
  * range again. */
 static gboolean
@@ -521,11 +522,10 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
 }
 
 /* Returns TRUE if the heap should first test whether upstream has the bytes that a request lacks.
- * Sets *bytes to the number of bytes to test: those of the @missing bytes that idle segments
- * cannot supply.  The test is useful if the request needs many segments, or if memory ran out
- * before.  It is also useful if upstream forbids returns of segments for now, because the heap
- * could not return the segments that it got for a request that fails.  Returns FALSE if one fresh
- * segment can supply *bytes. */
+ * Sets *bytes to the number of bytes to test: @missing, minus the bytes of the idle segments that
+ * can move.  The test is useful in three cases: the request needs many segments; memory ran out
+ * before; or upstream forbids returns of segments for now, so the heap could not return the
+ * segments of a request that fails.  Returns FALSE if one fresh segment can supply *bytes. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {

@@ -63,8 +63,8 @@ _tarn_heap_get_limit (const TarnHeap *heap)
 }
 
 /* Returns TRUE if the heap may get @size more bytes from upstream within its limit.  If the heap
- * has no limit, tests whether a gsize can count all the heap's bytes, because a device may have
- * more memory than a 32-bit host has addresses. */
+ * has no limit, its bytes must still fit into a gsize, because a device may have more memory than a
+ * 32-bit host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
@@ -151,7 +151,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    _tarn_heap_release_idle (heap, NULL); /* only segments that no request has used are returned */
+    _tarn_heap_release_idle (heap, NULL); /* upstream now accepts only never used segments */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;

@@ -32,10 +32,10 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets a divisor of the sizes of extents in a segment: the heap's alignment, or the alignment of
- * the segment's address if that is lower.  In the second case, a request for a higher alignment
- * skips the bytes before an aligned address, and leaves these bytes as an extent that can be
- * smaller than the heap's alignment. */
+/* Gets a number that divides the sizes of extents in a segment: the heap's alignment, or the
+ * alignment of the segment's address if that is lower.  If it is lower, a request that must be
+ * aligned skips some bytes, which become an extent that can be smaller than the heap's
+ * alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -73,8 +73,8 @@ check_extent (Walk *walk, const TarnExtent *extent)
     walk->remembered++;
 }
 
-/* Checks the extents that begin in a segment.  Returns how many extents in use have bytes in the
- * segment. */
+/* Checks the extents that begin in a segment.  Returns the number of extents in use that have bytes
+ * in the segment. */
 static guint
 walk_piece (Walk *walk, const TarnPiece *piece)
 {
@@ -165,9 +165,8 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
   return n;
 }
 
-/* Checks a range's index of free extents, and returns the number of extents in the index.  Does not
- * count the extents of a class whose bit is not set, so that the caller sees by the number that the
- * index is wrong. */
+/* Checks a range's index of free extents, and counts its extents.  Does not count extents of a
+ * class whose bit is not set, so the caller finds fewer extents in the index than free extents. */
 static gsize
 check_free_index (Walk *walk, const TarnFreeIndex *index)
 {

@@ -33,8 +33,8 @@ _tarn_heap_record_piece (const TarnPiece *piece)
                         GPOINTER_TO_SIZE (queue->handle));
 }
 
-/* If the user of an extent has another address than the extent's start, adds the user's address to
- * the recording. */
+/* Records the memory that the user of an extent got, unless that is just the extent's start
+ * address. */
 void
 _tarn_heap_record_part (const TarnExtent *extent)
 {

@@ -3,17 +3,17 @@
  *
  * The heap's lock, and functions that forbid and allow read sections.  In a read section, a thread
  * allocates memory from the heap's arenas, or frees memory into them, without the heap's lock.  A
- * thread that holds the lock can also forbid read sections, to have the heap alone.  That thread
- * then updates the heap's counters with the changes that other threads made in read sections.  The
- * field TarnHeap.door, a readers-writer lock, tells threads whether read sections are forbidden
- * ("closed") or allowed ("open"). */
+ * thread that holds the lock can also forbid read sections, so that no other thread uses the heap.
+ * That thread then updates the heap's counters with the changes that other threads made in read
+ * sections.  The field TarnHeap.door, a readers-writer lock, tells threads whether read sections
+ * are forbidden ("closed") or allowed ("open"). */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-/* Constants that bound how often threads in read sections ask the heap to record an event: after
- * EVENT_STEP bytes of segments have become idle in an arena; or after the heap's peak of bytes in
- * use divided by EVENT_SHARE, if that is more. */
+/* A thread in a read section asks the heap to record an event only after many bytes of segments
+ * have become idle in an arena: EVENT_STEP, or the heap's peak of bytes in use divided by
+ * EVENT_SHARE if that is more. */
 #define EVENT_STEP ((gsize) 8 << 20)
 #define EVENT_SHARE 64
 
@@ -37,8 +37,8 @@ date_idle (TarnArena *arena)
     }
 }
 
-/* Adds to the heap's counters how the bytes in use of an arena have changed since the last call.
- * The caller holds the heap's lock and has forbidden read sections. */
+/* Updates the heap's counters by the change of an arena's bytes in use since the last call.  The
+ * caller holds the heap's lock and has forbidden read sections. */
 void
 _tarn_arena_count (TarnArena *arena)
 {
@@ -114,8 +114,8 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Allows read sections again, if threads use read sections.  While allocations are traced, does not
- * allow read sections, because traced allocations need the heap's lock.  Also updates the bounds
+/* Allows read sections again.  Does not allow them if no threads use read sections, or while
+ * allocations are traced, because traced allocations need the heap's lock.  Also updates the bounds
  * that threads in read sections read.  Does nothing if read sections are allowed already. */
 static void
 open_door (TarnHeap *heap)

@@ -14,8 +14,8 @@
  * memory has run out, it records one event on all queues instead.
  *
  * The caller of each function here holds the heap's lock.  The functions release the lock for each
- * driver call.  While only events change, the heap allows read sections, in which threads allocate
- * without the lock, so these threads need not wait. */
+ * driver call.  A function that works only on events allows read sections, so other threads can
+ * allocate without the lock meanwhile. */
 
 #include "heap/heap-private.h"
 
@@ -23,8 +23,8 @@
  * that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* How often the heap asks the driver whether a queue's event is done: in one of PASSES calls that
- * name the queue.  While segments of the queue are still mapped at old addresses, it asks in one of
+/* The heap asks the driver whether a queue's event is done in one of PASSES calls that name the
+ * queue.  While segments of the queue are still mapped at old addresses, the heap asks in one of
  * PASSES_OF_ALIASES calls, because other queues cannot use these segments before the event is
  * done. */
 #define PASSES 16
@@ -91,7 +91,7 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  gpointer made, handle = queue->handle; /* n_calls keeps the queue alive during this call */
+  gpointer made, handle = queue->handle; /* n_calls keeps @handle valid during the driver call */
   TarnHeapEvent *event;
 
   _tarn_assert_locked (&heap->lock);
@@ -210,9 +210,9 @@ has_idle (const TarnHeapQueue *queue)
 /* Records an event on a queue if segments of the queue have become idle or have moved since the
  * heap last recorded an event.  First asks the driver whether the queue's earlier events are done.
  * If an earlier event is still pending, records no new event, because one pending event is enough
- * even for a queue that has much work to do.  Does all this only in one of several calls (PASSES).
- * The caller guarantees that the queue is alive.  Read sections may be allowed afterwards, even if
- * the caller had forbidden them. */
+ * even for a queue that has much work to do.  Only one in several calls (PASSES) does this work;
+ * the other calls return at once.  The caller guarantees that the queue is alive.  Read sections
+ * may be allowed afterwards, even if the caller had forbidden them. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -319,9 +319,9 @@ _tarn_heap_poll_events (TarnHeap *heap)
 }
 
 /* Makes the host wait until no command uses the segments that are idle now, as far as the heap can
- * find out.  During the wait, other threads may add and remove segments, because commands on a
- * queue may depend on what these threads do next.  Returns TRUE if there were idle segments that
- * commands may have used. */
+ * find out.  During the wait, other threads may add and remove segments: the commands may be
+ * waiting for other work of these threads.  Returns TRUE if there were idle segments that commands
+ * may have used. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {

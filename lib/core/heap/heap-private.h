@@ -256,8 +256,8 @@ struct _TarnHeapRange
 typedef struct
 {
   gpointer handle; /* the backend's event */
-  /* The event's number: its place in the order in which the heap began to record the queue's events
-   * (TarnHeapQueue.n_begun).  The last event of a queue that the heap forgets has the number
+  /* The event's number.  The heap numbers a queue's events in the order in which it began to record
+   * them (TarnHeapQueue.n_begun).  The last event of a queue that the heap forgets has the number
    * G_MAXUINT64 - 1. */
   guint64 number;
   /* The number of references to the event.  The queue has one reference while the event is in
@@ -266,11 +266,11 @@ typedef struct
   guint n_refs;
 } TarnHeapEvent;
 
-/* A queue has one arena at first.  If threads that use the queue wait for each other, the queue
- * gets several arenas.  Each thread then has one of these arenas as its own, and allocates from its
- * own arena as long as that arena has an extent that fits.  Any request that names the queue can
- * reuse the free extents of all the queue's arenas at once, because the queue executes its commands
- * in order.
+/* An arena: the ranges from which some threads allocate for one queue.  A queue has one arena at
+ * first.  If threads that use the queue wait for each other, the queue gets several arenas.  Each
+ * thread then has one of these arenas as its own, and allocates from its own arena as long as that
+ * arena has an extent that fits.  Any request that names the queue can reuse the free extents of
+ * all the queue's arenas at once, because the queue executes its commands in order.
  *
  * Invariant: n_used is the number of extents in use in the arena's segments. */
 struct _TarnArena
@@ -288,9 +288,9 @@ struct _TarnArena
                             added to TarnHeap.stats yet; a negative change wraps around */
   gssize noted_bytes;    /* a threshold: when uncounted_bytes exceeds noted_bytes, a thread computes
                             the heap's peak of bytes in use again */
-  /* The change of the number of the arena's extents that are in use, but not in the heap's table.
-   * The heap has not added this change to TarnHeap.n_unnamed yet.  A negative change wraps
-   * around. */
+  /* The number of extents that threads in read sections have taken from the arena, minus the number
+   * that they have freed, since this difference was last added to TarnHeap.n_unnamed.  A negative
+   * difference wraps around. */
   gsize n_unnamed;
   /* Atomic; a list, linked by TarnExtent.next.  A thread that frees an extent while another thread
    * holds the arena's lock adds the extent to this list.  A later holder of the lock frees the
@@ -301,16 +301,16 @@ struct _TarnArena
                              the arena last asked the heap to record an event */
   guint n_taken; /* the number of extents taken from this arena since a request to the arena last
                     asked the heap to record an event */
-  /* A copy of TarnHeap.n_growths (how often the heap grew), made when a request to this arena last
-   * asked the heap to record an event, or when _tarn_heap_look_after () was last called. */
+  /* A copy of TarnHeap.n_growths (the number of times that the heap began to grow), made when a
+   * request to this arena last asked the heap to record an event, or when _tarn_heap_look_after ()
+   * was last called. */
   guint seen_growths;
   guint n_takes;       /* the number of requests to this arena that threads made in read sections */
   guint n_waits;       /* the number of recent requests to this arena that waited for its lock */
   gboolean is_crowded; /* TRUE if so many requests waited for the arena's lock that the queue needs
                           more arenas */
   guint n_poor;        /* the number of recent requests for which the arena had no extent */
-  guint poor_since; /* the number of requests that the arena had had (n_takes) when n_poor began to
-                       count */
+  guint poor_since;    /* the value of n_takes when n_poor began to count */
   guint n_shared; /* the number of times that the arena got segments from the queue's other arenas;
                      counts up to MAX_SHARED */
   guint helper;   /* atomic; an index in TarnHeapQueue.arenas: the arena that last served a request
@@ -376,8 +376,9 @@ struct _TarnHeapQueue
   guint64 n_done; /* the number of the latest event that the heap knows to be done, plus 1 */
   gboolean has_unrecorded; /* atomic; TRUE if a segment became idle or moved since the heap last
                               began to record an event on the queue */
-  /* The number of calls that named the queue while has_unrecorded was TRUE.  Only one in several
-   * such calls may record an event.  Only _tarn_heap_look_after () resets the number to 0. */
+  /* The number of calls that named the queue while has_unrecorded was TRUE.  One in several of
+   * these calls may record an event.  _tarn_heap_look_after () sets the number to 0, so that the
+   * function itself may record one. */
   guint n_passed;
   /* The events (TarnHeapEvent) on the queue that may not be done yet, oldest first. */
   GQueue events;
@@ -504,8 +505,8 @@ struct _TarnHeap
   /* Threads in read sections read the fields from door to peak_in_visits.  These fields have their
    * own cache lines, because threads often write other fields of the heap. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
-  gboolean has_visitors; /* TRUE if threads use read sections, so that a thread that releases the
-                            heap's lock must allow read sections again */
+  gboolean has_visitors; /* TRUE if threads use read sections; a thread that releases the heap's
+                            lock then allows read sections again */
   gsize event_bytes; /* the bytes of segments that must become idle in an arena before a thread in a
                         read section asks the heap to record an event */
   guint n_growths;   /* the number of times that the heap began to grow because a request found no
@@ -513,9 +514,8 @@ struct _TarnHeap
   /* The size of the largest request that may take any free extent.  Larger requests must not strand
    * too many bytes, that is, leave them free but not returnable to upstream (spare.c). */
   gsize max_unchecked;
-  gsize room_bytes; /* the number of bytes that the heap may still allocate from upstream before a
-                       request uses free memory in an arena other than the own arena of the
-                       request's thread */
+  gsize room_bytes; /* the bytes that the heap should still allocate from upstream; a request for
+                       more bytes first uses free memory in its queue's other arenas */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      read sections were last forbidden; 0 if no thread has computed any */
@@ -571,16 +571,16 @@ struct _TarnHeap
 };
 
 /* Bounds of the extra memory that a heap may have for its arenas.  Without extra memory, arenas
- * that need little would take memory from each other again and again.  TARN_ARENA_ROOM is the extra
- * bytes for each arena that _tarn_heap_count_for_room () counts, except two: the first arena, and
- * the arena of heap->nobody.  In all, the extra bytes are at most the heap's peak of bytes in use
- * divided by TARN_ARENA_ROOM_SHARE. */
+ * that need little would take memory from each other again and again.  The heap may have
+ * TARN_ARENA_ROOM extra bytes for each arena after the first two, which are one queue's arena and
+ * the arena of heap->nobody.  (_tarn_heap_count_for_room () counts the arenas.)  In all, the extra
+ * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* The number of further arenas that count as one arena when the heap computes how much memory it
- * may have.  The first arena of each queue counts as one.  All other arenas are further arenas.
- * They count less, because the arenas of a queue can use each other's memory. */
+/* The first arena of each queue counts as one arena when the heap computes how much memory it may
+ * have.  The further arenas of the queues count less, because the arenas of a queue can use each
+ * other's memory: TARN_FURTHER_ARENAS of them count as one arena. */
 #define TARN_FURTHER_ARENAS 4
 
 /* Computes the number of arenas for which the heap may have extra memory: one for each queue, plus
@@ -824,9 +824,9 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   return &arena->ranges[kind];
 }
 
-/* Constants for the size of a fresh segment, which usually has as many bytes as its arena already
- * has.  If the heap has more than TARN_FEW_ARENAS arenas, the unused memory of all arenas adds up.
- * So the fresh segment then has only the arena's bytes divided by TARN_SHARE_OF_ARENA. */
+/* A fresh segment usually has as many bytes as its arena already has.  In a heap with more than
+ * TARN_FEW_ARENAS arenas, it has only the arena's bytes divided by TARN_SHARE_OF_ARENA, because the
+ * unused memory of many arenas adds up. */
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
@@ -839,8 +839,8 @@ _tarn_arena_get_step (const TarnArena *arena)
          / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
 }
 
-/* Returns TRUE if upstream forbids at present that the heap unmaps, moves or returns segments that
- * requests have used, even if these segments are idle now. */
+/* Returns TRUE while upstream forbids the heap to unmap, move or return any segment that a request
+ * has used, even if the segment is idle now. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
 {

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* A bound: when the heap adds a queue, it asks the driver about the last events of at most
- * MAX_ASKED forgotten queues. */
+/* When the heap adds a queue, it asks the driver about the last events of at most MAX_ASKED
+ * forgotten queues. */
 #define MAX_ASKED 4
 
 /* Removes an unused struct of @size bytes from a list, so that the caller can reuse the struct.
@@ -82,7 +82,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
-  queue->n_begun = 1; /* a fresh segment has 0 as its TarnPiece.idle_since */
+  queue->n_begun = 1; /* more than TarnPiece.idle_since of a fresh segment, which is 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
@@ -172,12 +172,12 @@ unref_handle (TarnHeap *heap, gpointer handle)
 }
 
 /* Finds a forgotten queue whose last event is done, and removes the queue from the list of
- * forgotten queues.  Returns NULL if it finds none.  Increments the queue's n_calls, which the
- * caller must decrement.  Releases the heap's lock during driver calls.
+ * forgotten queues.  Increments the queue's n_calls, which the caller must decrement.  Asks the
+ * driver only about the first MAX_ASKED queues in the list.  Returns NULL if it finds none.
+ * Releases the heap's lock during driver calls.
  *
- * Asks the driver only about the first MAX_ASKED queues in the list.  Does not return a queue that
- * another call uses.  The other call may be recording an event on the forgotten queue, and that
- * event must not count as an event of the queue that takes over the struct. */
+ * Does not return a queue that another call uses.  That call may be recording an event, which must
+ * not count as an event of the queue that takes over the struct. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {
@@ -190,14 +190,14 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        /* If two calls made the heap forget this queue, each recorded a last event, and one of
-         * these events may still be in the list. */
+        /* If two calls made the heap forget this queue, it has two last events.  One is done, so
+         * the heap does not need the other any more. */
         _tarn_queue_drop_events (queue);
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
-          if (queue->n_calls == 1) /* checked again, because unref_handle () released the lock */
+          if (queue->n_calls == 1) /* no call began while unref_handle () released the lock */
             return queue;
         }
       queue->n_calls--;
@@ -218,7 +218,7 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  /* Now all idle segments count as quiet (used by no command). */
+  /* Makes all idle segments quiet (used by no command): n_done exceeds their idle_since. */
   queue->n_done = ++queue->n_begun;
 }
 
@@ -308,8 +308,8 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
   /* The last event does not cover memory that a thread frees after the event was recorded, although
-   * commands on the queue may still use this memory.  While the queue's number is 0, no thread can
-   * free such memory. */
+   * commands on the queue may still use this memory.  The number 0 prevents that: no thread can
+   * free such memory to a queue without a number. */
   set_number (queue, 0);
   is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;

@@ -125,10 +125,10 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Computes how many bytes an extent for a request of @size bytes must have, at least 1.  In a heap
- * of virtual memory, rounds up to a multiple of the heap's alignment.  In a heap whose backend
- * makes parts (such as sub-buffers), does not round up, because the request may get a segment of
- * exactly its size.  Returns 0 if @size is too large. */
+/* Computes the number of bytes, at least 1, that an extent for a request of @size bytes must have.
+ * In a heap of virtual memory, rounds up to a multiple of the heap's alignment.  In a heap whose
+ * backend makes parts (such as sub-buffers), does not round up, because the request may get a
+ * segment of exactly its size.  Returns 0 if @size is too large. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -450,8 +450,8 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The functions that implement heaps, one kind of TarnAllocator.  Heaps allocate, free and
- * reference blocks by the same functions as allocators that call the driver directly. */
+/* The class of all heaps.  Its functions for blocks are those of allocators that call the driver
+ * directly. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,
@@ -521,10 +521,10 @@ _tarn_heap_get_max_shared (TarnHeap *heap)
   return bytes;
 }
 
-/* Chooses how a heap gets memory from @upstream.  If @upstream has virtual memory and is not a heap
- * itself, chooses virtual memory.  (A heap lends virtual memory only through an adaptor, lend.c.)
- * Otherwise chooses allocations for which the backend can make parts, such as OpenCL sub-buffers.
- * Returns NULL if the backend cannot make parts. */
+/* Chooses the kind of memory that a heap gets from @upstream: virtual memory if @upstream has it
+ * and is not a heap itself.  (A heap lends virtual memory only through an adaptor, lend.c.)
+ * Otherwise the heap allocates segments of which the backend makes parts, such as OpenCL
+ * sub-buffers.  Returns NULL if the backend cannot make parts. */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {

@@ -129,8 +129,8 @@ lend_backing_release (gpointer user_data, TarnMemory backing, gsize size)
   _tarn_heap_unlock (heap);
 }
 
-/* Makes a new heap over @upstream able to lend virtual memory: stores the functions of this file in
- * the heap's TarnAllocatorOps.  Does nothing if @upstream has no virtual memory. */
+/* Stores the functions of this file in @ops, so that a new heap over @upstream can lend virtual
+ * memory.  Does nothing if @upstream has no virtual memory. */
 void
 _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops)
 {

@@ -32,8 +32,8 @@ can_part_behind (const TarnPiece *piece)
  * @first and has at most @most bytes.  The heap must be able to separate the run from the segment
  * after it.  Returns the run's last segment, and sets *bytes to the bytes of the run.  Returns NULL
  * if there is no such run.  The caller ensures that no segment is before @first.  The run does not
- * include the last segment of a region (reserved addresses), because the range that adds segments
- * at the region's end must have that segment. */
+ * include the last segment of a region (reserved addresses): that segment must stay in the range
+ * that adds segments at the region's end. */
 static TarnPiece *
 find_stretch (TarnPiece *first, gsize most, gsize *bytes)
 {

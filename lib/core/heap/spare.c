@@ -20,10 +20,10 @@
  * such requests are stricter:
  * - The heap subtracts 1.25 times the peak, because the program may soon use more memory.
  * - These requests use the segments for huge requests.  Together these segments may strand at most
- *   1/64 of the limit.  Stranded bytes in other segments do not count here.  They usually exceed
- *   1/64 of the limit alone, so if they counted, every such request would need a segment of exactly
- *   its size.
- * - Such a request may take an extent of a segment in use only if 4 times the peak plus the
+ *   1/64 of the limit.  Stranded bytes in other segments do not count for this bound.  They alone
+ *   usually exceed 1/64 of the limit: if they counted, every request for much of the limit would
+ *   need a segment of exactly its size.
+ * - These requests may take an extent of a segment in use only if 4 times the peak plus the
  *   stranded bytes are less than the limit.  After the program frees that extent, all bytes of the
  *   extent are stranded, because the segment's other extents are still in use.  So the heap must be
  *   far from its limit.
@@ -101,7 +101,7 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Computes how many bytes a request of @size bytes may strand. */
+/* Computes the number of bytes that a request of @size bytes may strand. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
@@ -125,7 +125,8 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Returns the size of the largest request that may take any free extent, whatever bytes it strands:
+/* Returns the size of the largest request that may take any free extent, even if it strands many
+ * bytes:
  * - G_MAXSIZE if the heap is very far from its limit;
  * - the limit divided by TARN_MUCH_SHARE if the heap is far from its limit;
  * - 0 otherwise, which means that no request may do so. */

@@ -125,7 +125,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* another arena of the queue had an extent, and the heap could not grow */
+      break; /* the heap could not grow, but an arena of the queue has an extent */
     else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
