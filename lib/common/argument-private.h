@@ -2,9 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Checks for NULL arguments of public functions, such as a context, a queue or a pool.  A program
- * passes NULL if an earlier call failed and the program did not check that.  If the function that
- * gets NULL has a GError argument, the function then sets the error, as for any other failure.  All
- * libraries of the project include this file. */
+ * passes NULL if it did not check whether an earlier call failed.  The function that gets NULL sets
+ * its GError argument, if it has one.  All libraries of the project include this file. */
 
 #ifndef TARN_ARGUMENT_PRIVATE_H
 #define TARN_ARGUMENT_PRIVATE_H

@@ -19,7 +19,7 @@ typedef enum
   TARN_DEBUG_POISON = 2,
   TARN_DEBUG_LEAKS = 4,
   TARN_DEBUG_CHECK = 8,
-  TARN_DEBUG_GAPS = 16 /* always together with TARN_DEBUG_GUARDS */
+  TARN_DEBUG_GAPS = 16 /* unmapped addresses after blocks; the word "gaps" sets GUARDS, too */
 } TarnDebugFlags;
 
 typedef struct

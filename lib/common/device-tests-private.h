@@ -4,8 +4,8 @@
  * Tests that run once for each chosen device.  Each run is a g_test of its own, so that a report
  * names the device on which a test failed.
  *
- * A test program chooses the devices when it adds its first test.  It never frees the devices:
- * g_test runs the tests later, and would free only the data of those tests that it runs. */
+ * A test program chooses the devices when it adds its first test.  It never frees the devices,
+ * because g_test runs the tests later, and does not free the data of tests that it skips. */
 
 #ifndef TARN_DEVICE_TESTS_PRIVATE_H
 #define TARN_DEVICE_TESTS_PRIVATE_H
@@ -23,7 +23,7 @@ typedef struct
 {
   gchar *path;
   GTestDataFunc run;
-  gpointer item; /* the argument that run gets */
+  gpointer item; /* the argument of the function run */
   gboolean has_run;
 } TarnDeviceTest;
 
@@ -32,8 +32,9 @@ typedef struct
 {
   const gchar *root;  /* the first part of the tests' paths */
   const gchar *title; /* the backend's name, for messages */
-  /* The chosen devices, NULL if they are not chosen yet.  A device is never there twice, because
-   * g_test allows only one test for each path, and the path of a test contains the device. */
+  /* The chosen devices, NULL if they are not chosen yet.  The array has each device only once,
+   * because g_test allows only one test for each path, and the path of a test contains the
+   * device. */
   GPtrArray *devices;
   gchar *reason;     /* the reason why there are no devices; NULL if there are some */
   gboolean is_error; /* TRUE if reason is set because choosing the devices failed */
@@ -111,8 +112,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* Reports a -p option, the path of tests to run, that fits no test.  Without this report, g_test
- * would run no test and succeed. */
+/* Reports an option -p PATH if no test has this path.  Without this report, g_test would run no
+ * test and succeed. */
 
 /* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean
@@ -123,12 +124,12 @@ _tarn_device_tests_is_within (const gchar *path, const gchar *wanted)
   return strncmp (path, wanted, length) == 0 && (path[length] == '\0' || path[length] == '/');
 }
 
-/* Returns TRUE if the -p option @wanted may mean the test at @path.  For example, the test at
- * "/opencl/0:1/pool/reuse" is meant by:
+/* Returns TRUE if the program's user may have meant the test at @path by the option -p @wanted.
+ * For the test at "/opencl/0:1/pool/reuse", these options are possible:
  *
  * - its path, or a folder that contains it ("/opencl/0:1/pool");
  * - the same without the device ("/opencl/pool"), or also without the backend ("/pool/reuse");
- * - each option that names a device by number, even a device without tests ("/opencl/7:0"). */
+ * - the backend and a device's number, even of a device that has no tests ("/opencl/7:0"). */
 static inline gboolean
 _tarn_device_tests_means (const TarnDeviceTests *tests, const gchar *path, const gchar *wanted)
 {
@@ -188,8 +189,8 @@ _tarn_device_tests_list_wanted (void)
 
 static TarnDeviceTests *_tarn_device_tests_watched;
 
-/* At the end of the program: if a -p option names no test, prints all paths and ends with status
- * 1. */
+/* Checks the -p options at the end of the program.  If an option may mean tests of devices, but no
+ * test with its path has run, prints all paths and ends with status 1. */
 static inline void
 _tarn_device_tests_check_wanted (void)
 {
@@ -231,8 +232,8 @@ _tarn_device_tests_run (gconstpointer data)
   test->run (test->item);
 }
 
-/* Adds a test for the device that @selector, the second part of the path, names.  @item is the
- * argument of @run; this function takes ownership of it. */
+/* Adds a test for a device.  @selector names the device, and is the second part of the test's
+ * path.  @item is the argument of @run; this function takes ownership of it. */
 static inline void
 _tarn_device_tests_add (TarnDeviceTests *tests, const gchar *selector, const gchar *path,
                         GTestDataFunc run, gpointer item)

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Mutexes, conditions and one-time initialization.  Usually they are those of GLib.  In builds with
- * ThreadSanitizer, they are those of pthreads: ThreadSanitizer does not see the locks of a GLib
- * that was built without it, so it would report each access that a GMutex guards as a race. */
+ * ThreadSanitizer, they are those of pthreads.  ThreadSanitizer does not see the locks of a GLib
+ * that is not instrumented, and would report races between accesses that a GMutex guards. */
 
 #ifndef TARN_LOCK_PRIVATE_H
 #define TARN_LOCK_PRIVATE_H

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Reads the functions that a program gives for a backend's memo.  (A memo caches results, each for
- * a first argument and a key.)  The program gives functions for keys and values.  The backend adds
- * those for first arguments. */
+ * a key and a first argument, such as a context.)  The program gives the functions for keys and
+ * values.  The backend adds the functions for first arguments. */
 
 #ifndef TARN_MEMO_OPS_PRIVATE_H
 #define TARN_MEMO_OPS_PRIVATE_H
@@ -13,8 +13,8 @@
 #include "common/struct-private.h"
 
 /* Copies the program's functions from @theirs to @ours.  @theirs: NULL if the program gives none.
- * The backend then adds its own functions to @ours.  Returns FALSE if @theirs is invalid, or sets
- * functions for first arguments. */
+ * Returns FALSE if @theirs is invalid, or has functions for first arguments, because only the
+ * backend gives these. */
 static inline gboolean
 _tarn_memo_ops_read (TarnMemoOps *ours, const TarnMemoOps *theirs)
 {

@@ -10,8 +10,8 @@
 
 #include "common/shorten-private.h"
 
-/* Logs a message that names the function, the block's allocator, and the expected kind of
- * allocator. */
+/* Logs that the program has passed a block of the wrong allocator to the function @function.
+ * @expected: the allocators whose blocks are right, for the message. */
 static inline void
 _tarn_report_other_block (const gchar *function, const TarnBlock *block, const gchar *expected)
 {

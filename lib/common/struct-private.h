@@ -13,10 +13,10 @@
 #include <tarn/error.h>
 #include <tarn/version.h>
 
-/* Copies the program's struct, @theirs, over the library's, @ours, which has @size bytes and
- * contains the defaults.  Fields that an older program does not have keep their defaults.  Returns
- * FALSE if the program has not set the size, or if a newer program sets fields that this library
- * does not know, because the library could not do what these fields ask for.
+/* Copies the program's struct @theirs over the library's struct @ours, which contains the defaults
+ * and has @size bytes.  Fields that an older program does not have keep their defaults.  Returns
+ * FALSE if the program has not set the size.  Also returns FALSE if a newer program sets fields
+ * that this library does not know, because the library cannot obey these fields.
  *
  * Not inlined, because GCC would warn of reads past the end of a smaller struct, which never
  * happen. */

@@ -36,8 +36,8 @@ typedef struct
   guint32 size; /* bytes of the events that follow */
   guint32 stream;
   guint32 flags;
-  /* The time to which the first event of the packet adds its own time, in nanoseconds since the
-   * recording began.  0 if the packet does not have the flag TARN_TRACE_FIRST. */
+  /* In a packet with the flag TARN_TRACE_FIRST: the time from which the packet's first event counts
+   * its own time, in nanoseconds since the recording began.  In other packets: 0. */
   guint64 time;
   guint64 reserved;
 } TarnTracePacket;
@@ -61,7 +61,7 @@ typedef enum
                        from the symbol */
   TARN_TRACE_STACK, /* stack, n, n addresses, the innermost first */
 
-  /* The context of all later events in the stream */
+  /* Events that set the context of all later events in their stream */
   TARN_TRACE_THREAD,    /* the system's thread number; text: name */
   TARN_TRACE_USE,       /* object: the current object of the later events */
   TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0 if none */
@@ -96,7 +96,7 @@ typedef enum
   TARN_TRACE_ALLOCATED,
   TARN_TRACE_FREED, /* size, ~address, duration */
 
-  /* The order of queues */
+  /* Events and waits, and uses of blocks by queues */
   TARN_TRACE_MARK,       /* queue, duration: an event was recorded */
   TARN_TRACE_WAIT,       /* queue (0: the host), duration */
   TARN_TRACE_RECORD_USE, /* ~block, queue */
@@ -109,16 +109,16 @@ typedef enum
   TARN_TRACE_RECLAIM,       /* bytes wanted, 1 if memory was freed, duration */
   TARN_TRACE_OUT_OF_MEMORY, /* bytes wanted, bytes in use, bytes cached */
 
-  /* Memory of the current object, a heap.  A piece is a segment of memory that the heap got
+  /* Memory of the current object, a heap.  PIECE stands for a segment: memory that the heap got
    * upstream.  An extent is the range of addresses that a request got; it may span several
-   * pieces. */
+   * segments. */
   TARN_TRACE_PIECE,       /* ~address, size, queue (0: none) */
   TARN_TRACE_PIECE_GONE,  /* ~address, size */
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  /* The address of an extent that the program sees, if that differs from the extent's own address.
-   * Arguments: ~address of the extent, ~address that the program sees. */
+  /* An extent for which the program sees another address than the extent's own.  Arguments: ~the
+   * extent's own address, ~address that the program sees. */
   TARN_TRACE_PART,
 
   /* The recorder */
@@ -150,17 +150,18 @@ typedef enum
   TARN_TRACE_HOLD_BYTES,
   TARN_TRACE_GROWTH_BYTES,
   TARN_TRACE_ALIGNMENT,
-  TARN_TRACE_IS_VIRTUAL, /* 1 if the heap's pieces are virtual memory */
+  TARN_TRACE_IS_VIRTUAL, /* 1 if the heap's segments are virtual memory */
   TARN_TRACE_GRANULARITY,
   TARN_TRACE_FOLLOWS_LIMIT,  /* 1 if the heap obeys the limit of a pool above it, too */
   TARN_TRACE_HAS_QUEUES,     /* 1 if requests may name a queue */
-  TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused pieces */
+  TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused segments */
   TARN_TRACE_PART_ALIGNMENT, /* bytes; 0 if the backend makes no sub-buffers */
   TARN_TRACE_RELEASES_PARTS, /* 1 if sub-buffers have to be released */
   TARN_TRACE_FREES_IN_ORDER, /* 1 if a pool may return memory that queues still use */
-  /* 1 if the program may destroy a queue that a pool still knows.  Then an event that the pool
-   * records (TARN_TRACE_MARK) covers the earlier commands of all queues.  But if the program's call
-   * names the queue, the event covers only that queue.  0 if each event covers one queue. */
+  /* 0 if each event that a pool records (TARN_TRACE_MARK) covers one queue.  1 if the events cover
+   * the earlier commands of all queues, because the program may destroy a queue that a pool still
+   * knows.  With 1, an event covers only one queue if the program names this queue in the current
+   * call. */
   TARN_TRACE_RECORDS_ALL,
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */

@@ -102,7 +102,7 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   if (!full && !too_large)
     {
       memory->address = device->next_address++;
-      device->used_bytes += size; /* without a budget this may overflow; later frees undo that */
+      device->used_bytes += size; /* may overflow without a budget; each free subtracts as much */
       g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
                            GSIZE_TO_POINTER (size));
     }

@@ -56,9 +56,9 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The queues track two kinds of memory.  One is a granule of the device's bytes, at whichever
- * addresses it is mapped; its TarnMemory.address is even.  The other is a granule of addresses,
- * whichever bytes are mapped there; its TarnMemory.address is odd. */
+/* The queues track two kinds of memory.  One is a granule of the device's bytes, independent of its
+ * addresses; its TarnMemory.address is even.  The other is a granule of addresses, independent of
+ * the bytes that are mapped there; its TarnMemory.address is odd. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)
@@ -78,8 +78,8 @@ get_granule_of_addresses (TarnMemory memory, gsize offset)
   return (TarnMemory){ .address = (memory.address + offset) / TARN_TESTING_ORDER_GRANULE * 2 + 1 };
 }
 
-/* Records that the latest command on a queue uses a granule of addresses, whichever bytes are
- * mapped there. */
+/* Records that the latest command on a queue uses a granule of addresses, independent of the bytes
+ * that are mapped there. */
 static void
 note_use_of_addresses (TarnTestingQueues *queues, gpointer handle, TarnMemory granule)
 {
@@ -136,8 +136,8 @@ queues_of (gpointer user_data, gpointer *queues)
   return &((TarnTestingOrder *) user_data)->on_queues;
 }
 
-/* Defines a function of this file's allocator.  The function calls the function of the same name of
- * another allocator: the allocator of the pages or of the queues, which @of selects. */
+/* Defines a function of this file's allocator.  The function calls the function of the same name in
+ * the allocator of the pages (@of is pages_of) or of the queues (@of is queues_of). */
 #define PASS_ON(of, type, name, parameters, ...)                                                   \
   static type name parameters                                                                      \
   {                                                                                                \
@@ -177,15 +177,15 @@ PASS_ON (queues_of, void, event_release, (gpointer user_data, gpointer event), e
 PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, GError **error),
          queue, error)
 
-/* Returns the TarnMemory by which the queues know a granule of a piece.  (A piece is memory that
- * the allocator of the pages has allocated.) */
+/* Returns the TarnMemory by which the queues know a granule of a segment.  (A segment is memory
+ * that the allocator of the pages has allocated.) */
 static TarnMemory
 get_granule_of_piece (TarnTestingOrder *order, TarnMemory piece, gsize offset)
 {
   return get_granule_of_bytes (tarn_testing_pages_locate_in_piece (order->pages, piece, offset));
 }
 
-/* Checks that all commands that use a piece (allocated memory), or a backing (memory without an
+/* Checks that all commands that use a segment (allocated memory), or a backing (memory without an
  * address), are done.  If not, reports a fault. */
 static void
 end_piece (TarnTestingOrder *order, TarnMemory piece, gsize size)

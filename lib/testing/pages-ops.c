@@ -60,7 +60,7 @@ end_call (TarnTestingPages *pages)
   return TRUE;
 }
 
-/* Memory: a backing (without an address), or a piece */
+/* Memory: a backing (without an address), or a segment */
 
 /* Chooses addresses that were never used.  Returns FALSE with an error if too few are left. */
 static gboolean
@@ -254,8 +254,8 @@ part_release (gpointer user_data, TarnMemory part, gsize size)
   end_call (pages);
 }
 
-/* Makes a part of a piece for a device whose parts are only addresses: the piece's address plus the
- * offset.  Nobody has to release such a part. */
+/* Makes a sub-buffer of a segment for a device whose sub-buffers are only addresses: the segment's
+ * address plus the offset.  Nobody has to release such a sub-buffer. */
 static gboolean
 address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
              GError **error)

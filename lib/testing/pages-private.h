@@ -8,8 +8,8 @@
  *     pages-ops.c  the allocator of the device
  *
  * On a device with virtual memory, a backing is memory without an address, and a mapping gives a
- * backing an address.  On other devices, a piece is memory that the allocator has allocated, and a
- * part is a sub-buffer of a piece. */
+ * backing an address.  On other devices, a segment ("piece") is memory that the allocator has
+ * allocated, and a sub-buffer ("part") is a range of a segment. */
 
 #ifndef TARN_TESTING_PAGES_PRIVATE_H
 #define TARN_TESTING_PAGES_PRIVATE_H
@@ -18,16 +18,15 @@
 
 #include "common/lock-private.h"
 
-/* A stretch, a range of one of these kinds: reserved addresses, a mapping, a piece (allocated
- * memory), a part (a sub-buffer of a piece), or a backing (memory without an address; start is
- * 0). */
+/* A stretch, a range of one of these kinds: reserved addresses, a mapping, a segment (allocated
+ * memory), a sub-buffer of a segment, or a backing (memory without an address; start is 0). */
 typedef struct
 {
   guint64 start, size;
-  guint64 of;      /* for a part, the address of its piece; otherwise 0 */
+  guint64 of;      /* for a sub-buffer, the address of its segment; otherwise 0 */
   guint64 backing; /* for a mapping, the key of its backing in backings */
-  guint64 number;  /* for a backing or piece, the number of the allocation */
-  guint n_uses;    /* the number of a backing's mappings, or of a piece's parts */
+  guint64 number;  /* for a backing or segment, the number of the allocation */
+  guint n_uses;    /* the number of a backing's mappings, or of a segment's sub-buffers */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
@@ -39,7 +38,8 @@ struct _TarnTestingPages
   TarnTestingPagesKind kind;
   guint64 last_number;
   /* Tables of TarnTestingStretch.  The key of a stretch is its address.  A stretch without an
-   * address has a unique number as its key.  Pieces are in the table backings. */
+   * address has a unique number as its key.  Segments are in the table backings, sub-buffers in the
+   * table parts. */
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
@@ -55,7 +55,7 @@ struct _TarnTestingPages
 TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
 /* Among the stretches in a table, finds one that overlaps the range of @size bytes from @start on.
  * Compares all stretches with this range, one after the other.  Returns NULL if none overlaps it.
- * @of: for the table of parts, the address of the piece that has the parts; for other tables 0. */
+ * @of: for sub-buffers (the table parts), the address of their segment; for other tables 0. */
 const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
                                                       guint64 size, guint64 of);
 /* Finds the backing whose mapping begins at an address. */

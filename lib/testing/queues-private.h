@@ -25,8 +25,8 @@
 
 /* A moment in the order of the queues: a vector clock.  It is an array, indexed by the numbers of
  * the queues.  A queue's entry is the number of the queue's items (commands and waits) that come
- * before the moment.  If one of these items waited for another moment, the items before that other
- * moment come before this moment, too. */
+ * before the moment.  If one of these items is a wait for a second moment, the moment also comes
+ * after all items before the second one. */
 typedef GArray TarnTestingClock; /* guint each */
 
 /* Memory that was allocated, and perhaps freed.  The moments past, uses, reads and writes tell
@@ -100,8 +100,8 @@ struct _TarnTestingQueues
   guint fail_nth;
   gboolean fail_for_ever;
   guint n_failed;
-  /* the number of frees of memory that commands may still use; the first n_failed of these frees
-   * are no faults */
+  /* the number of frees of memory that commands may still use; each failed call (n_failed) allows
+   * one such free */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
   TarnTestingHook hook; /* nullable */

@@ -131,7 +131,7 @@ tarn_testing_queues_run_all (TarnTestingQueues *queues)
       TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
 
       g_assert_cmpuint (queue->n_done, ==,
-                        queue->items->len); /* if this fails, queues wait for each other */
+                        queue->items->len); /* fails if queues wait for each other */
     }
 }
 

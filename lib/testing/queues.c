@@ -212,8 +212,7 @@ _tarn_testing_describe_memory (const TarnTestingMemory *memory)
   return g_string_free (text, FALSE);
 }
 
-/* Describes for a message who did something: "queue 1 writes", for example, or "the host writes" if
- * @queue is NULL. */
+/* Returns a text for messages, such as "queue 1 writes", or "the host writes" if @queue is NULL. */
 static gchar *
 describe_user (const TarnTestingQueue *queue, const gchar *verb)
 {
@@ -221,9 +220,9 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
                        : g_strdup_printf ("the host %s", verb);
 }
 
-/* The next command of @queue uses the memory, and so do commands before the moment @clock.  Checks
- * that the next command comes after those commands.  If @queue is NULL, checks that the host comes
- * after those commands.  If the check fails, reports a fault and returns FALSE. */
+/* Checks that the next command of @queue comes after the commands before the moment @clock.  All
+ * these commands use the memory.  If @queue is NULL, checks that the host comes after those
+ * commands.  If not, reports a fault and returns FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Calls the functions of a backend for queues, and for events, which order the commands of
- * different queues.  If such a function fails without setting an error, the code here sets an
+ * different queues.  If a function of the backend fails without setting an error, this file sets an
  * error. */
 
 #include "allocator/allocator-private.h"
@@ -35,7 +35,7 @@ _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean
                        error);
 }
 
-/* Undoes _tarn_allocator_ref_queue (). */
+/* Tells the backend that it need not keep a queue alive any longer. */
 void
 _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
 {

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators: their struct, the listeners that receive their state, and the calls of a backend's
- * functions (a TarnAllocatorOps, from the program or from a driver).  A direct allocator calls
- * its backend for every block.  Pools and heaps keep freed memory for reuse, and allocate memory
- * from the allocator below them, their upstream. */
+ * Allocators: their struct, and the listeners that receive their state.  A backend is a set of
+ * functions (TarnAllocatorOps) from the program or from a driver's library.  A direct allocator
+ * calls its backend for every block.  Pools and heaps keep freed memory for reuse, and allocate
+ * memory from the allocator below them, their upstream. */
 
 #ifndef TARN_ALLOCATOR_PRIVATE_H
 #define TARN_ALLOCATOR_PRIVATE_H
@@ -15,8 +15,8 @@
 #include "common/trace-format-private.h"
 
 /* A listener: functions that receive the state of allocators, in order to write it to a recording
- * or a snapshot.  @properties: pairs of a TarnTraceProperty and a number.  Whoever calls these
- * functions holds the allocator's lock. */
+ * or a snapshot.  The caller of these functions holds the allocator's lock.  @properties: pairs of
+ * a TarnTraceProperty and a number. */
 typedef struct _TarnListener TarnListener;
 typedef struct _TarnOrigin TarnOrigin; /* the origin of a block's request: block-private.h */
 struct _TarnListener
@@ -28,7 +28,7 @@ struct _TarnListener
                     gsize n_properties);
   void (*block) (TarnListener *self, const TarnBlock *block, gboolean is_active);
   void (*piece) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
-                 gconstpointer queue /* that owns the piece; NULL: none */);
+                 gconstpointer queue /* the segment's owner; nullable */);
   void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
                   guint64 address /* the address that the program sees */);
 };
@@ -41,7 +41,7 @@ typedef struct
   TarnTraceClass trace_class;
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
-  void (*ref_block) (TarnBlock *block); /* adds a user, who will free it, too */
+  void (*ref_block) (TarnBlock *block); /* adds a reference; free_block () releases one */
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
@@ -49,7 +49,7 @@ typedef struct
    * tell when the commands that use it are done.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*dispose) (TarnAllocator *allocator);  /* after the last reference is released */
-  void (*finalize) (TarnAllocator *allocator); /* after the last block and call, too */
+  void (*finalize) (TarnAllocator *allocator); /* after dispose () and the last block and call */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
@@ -89,8 +89,9 @@ typedef struct
   gboolean (*allocate_aligned) (TarnAllocator *allocator, gsize size, gsize alignment,
                                 TarnMemory *memory, GError **error);
 
-  /* Returns unused memory upstream until at most @keep_bytes bytes are unused.  Returns the number
-   * of bytes returned.  Nullable, for allocators that return freed memory at once. */
+  /* Frees unused memory, by returning it upstream, until at most @keep_bytes bytes are unused.
+   * Returns the number of bytes freed.  Nullable, for allocators that return freed memory at
+   * once. */
   gsize (*trim) (TarnAllocator *allocator, gsize keep_bytes);
 } TarnAllocatorClass;
 
@@ -112,7 +113,7 @@ struct _TarnAllocator
    * pool and that upstream.  NULL in all other allocators. */
   TarnAllocator *given;
   gsize (*trim) (gpointer user_data,
-                 gsize keep_bytes); /* direct allocators only, for their klass->trim; nullable */
+                 gsize keep_bytes); /* nullable; klass->trim of direct allocators calls it */
   gint ref_count;                   /* atomic; includes one for each block of a direct allocator */
 };
 
@@ -183,7 +184,7 @@ gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);
 
-/* allocator-order.c; @direct: a direct allocator */
+/* Functions of allocator-order.c.  @direct is a direct allocator. */
 gboolean _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean *in_order,
                                     GError **error);
 void _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue);

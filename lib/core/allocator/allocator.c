@@ -35,7 +35,7 @@ _tarn_reclaim_begin (void)
   return TRUE;
 }
 
-/* Removes the mark that _tarn_reclaim_begin () set. */
+/* Marks this thread as one that no longer calls reclaim functions. */
 void
 _tarn_reclaim_end (void)
 {
@@ -121,9 +121,9 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Adds to the recording that a backend has freed memory, and subtracts the bytes from those that
- * fault injection counts as in use.  @start: the time when the call of the backend began; 0 if
- * recording was off then. */
+/* Adds to the recording that a backend has freed memory.  Tells fault injection that these bytes
+ * are no longer in use.  @start: the time when the call of the backend began; 0 if recording was
+ * off then. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -133,7 +133,7 @@ _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory
   TARN_EVENT_SINCE (start, freed, TARN_TRACE_FREED, allocator->id, size, memory.address);
 }
 
-/* Calls the backend once to free memory. */
+/* Calls the backend's function that frees memory. */
 void
 _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {

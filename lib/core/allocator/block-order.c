@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keeps track of the queues that use a block that belongs to no pool; order/ does so for blocks of
- * pools.  Tarn never reuses the memory of a block without a pool.  So the block's queues matter
- * only when the program frees the block, or moves it to another queue. */
+ * Keeps track of the queues that use a block that belongs to no pool.  (The folder order/ does the
+ * same for blocks of pools.)  Tarn never reuses the memory of a block without a pool.  So the
+ * block's queues matter only when the program frees the block, or moves it to another queue. */
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
@@ -65,9 +65,9 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
  * SHARED).  Several threads may use and free such a block at the same time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
-/* Adds @queue, the struct of the queue @handle, to the queues that use a block without a pool.
- * Returns FALSE if @handle was among these queues already.  If @queue is NULL, adds nothing, and
- * returns TRUE if @handle is among these queues. */
+/* Adds @queue to the queues that use a block without a pool; @handle is the handle of @queue.
+ * Returns FALSE if the block has a queue with this handle already.  If @queue is NULL, adds
+ * nothing, and returns TRUE if the block has a queue with this handle. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -142,7 +142,7 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
   if (!is_fine && handle == NULL && _tarn_call (direct, event_is_done, event))
     {
-      g_clear_error (error); /* a command before the event failed, so all commands are done */
+      g_clear_error (error); /* a command failed, so the wait failed; all commands are done */
       is_fine = TRUE;
     }
   _tarn_call (direct, event_release, event);
@@ -302,7 +302,7 @@ tarn_block_get_queue (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
 
-  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED)) /* in its queue's arena */
+  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED)) /* an arena's block has no uses */
     return block->share;
   return block->n_uses > 0 ? block->uses[0].queue->handle : NULL;
 }

@@ -24,7 +24,7 @@
 typedef enum
 {
   TARN_BLOCK_VACANT = 0,          /* a struct that has not been used yet */
-  TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
+  TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to the code that allocated it */
   TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references; a free releases one of them;
                                      stays SHARED until the last one is released */
   TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it; the pool still counts it as in use */
@@ -45,10 +45,10 @@ struct _TarnQueue
 
   /* Guarded by the pool's lock */
   guint n_refs; /* blocks and running calls that refer to the queue */
-  /* The number of running calls that record an event on the queue.  A call that makes the pool
-   * forget the queue waits for these calls. */
+  /* The number of running calls that record an event on the queue.  Before the pool forgets the
+   * queue, it waits for these calls. */
   guint n_recording;
-  gboolean is_known; /* it is in the pool's table */
+  gboolean is_known; /* the pool's table of queues has it */
   /* TRUE if other queues need blocks of this queue's share, the cached blocks that only this queue
    * has used.  The next call of the program that names this queue records events on it, so that the
    * other queues can wait for these events and use the blocks. */
@@ -108,11 +108,11 @@ struct _TarnBlock
    * are for blocks of pools only. */
   guint32 bin;
   guint n_uses;             /* number of queues that are known to use it */
-  guint8 exact : 1;         /* alloc_size is not its bin's size, so it is never cached */
+  guint8 exact : 1;         /* alloc_size is not its bin's size; the pool never caches it */
   guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
   guint8 called_driver : 1; /* the pool called the driver to serve the latest request for it */
   guint8 is_unready : 1;    /* no queue has waited yet for the commands that make it ready */
-  guint8 is_handed_on : 1;  /* the program moved it between queues while it was in use */
+  guint8 is_handed_on : 1;  /* the program handed it over between queues while it was in use */
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
   /* TRUE if the memory is a heap's, and the heap assigns it to no queue, or to another queue
    * than the block's.  Then the pool can return the memory to the heap only when no queue uses
@@ -126,7 +126,7 @@ struct _TarnBlock
   gpointer share;
   union
   {
-    TarnUse *uses;              /* owned; the array always keeps room for one */
+    TarnUse *uses;              /* owned; NULL until the first use; then room for one or more */
     struct _TarnExtent *extent; /* if is_own */
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
@@ -137,8 +137,8 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* the pool hands out a cached block, or a new block or a block of an
-                               arena, whose struct may have been used before; or the last reference
+    case TARN_BLOCK_ACTIVE: /* a request gets a cached block, or a struct of a new block or of an
+                               arena's block, which may have been used before; or the last reference
                                is released; or the pool cancels a free */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
@@ -147,7 +147,7 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
-    case TARN_BLOCK_HELD: /* includes a retired block that could not be returned */
+    case TARN_BLOCK_HELD: /* from RETIRED, if the memory could not be returned */
       return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING
              || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_RETIRED:
@@ -175,10 +175,11 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
   block->state = (gint) state;
 }
 
-/* Returns the value of TarnBlock.share for a block.  It is the handle of the queue whose share of
- * cached blocks the block joins when it is freed, if only one queue uses the block, the queue runs
- * its commands in order, and no event ends the use.  It is NULL if no queue uses the block.  It is
- * TARN_NO_SHARE in all other cases, and for a block that is never cached. */
+/* Returns the value of TarnBlock.share for a block.  A block in a queue's arena keeps its value.
+ * The value is TARN_NO_SHARE if the block is never cached, if the program handed it over between
+ * queues, or if several queues use it.  It is NULL if no queue uses the block.  If one queue uses
+ * the block, it is usually this queue's handle.  But it is TARN_NO_SHARE if the queue is out of
+ * order or not in the pool's table, if the use has an event, or if is_away is TRUE. */
 static inline gpointer
 _tarn_block_get_share (const TarnBlock *block)
 {
@@ -210,7 +211,7 @@ struct _TarnOrigin
   guint32 tag, stack, thread;
 };
 
-G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* arrays stay aligned */
+G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* for arrays: aligns all elements */
 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);

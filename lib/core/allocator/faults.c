@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Fault injection: makes requests for memory fail that the backend would grant, to test how
- * programs handle the failures.  The variable TARN_FAULTS is a comma-separated list of
+ * Fault injection, to test how programs handle failures: makes requests for memory fail without
+ * asking the backend.  The variable TARN_FAULTS is a comma-separated list of
  *
  *     nth=N           the Nth request of the process fails; N-M: requests N to M; N+: request N
  *                     and all after it; nth= may occur several times

@@ -51,7 +51,7 @@ report (TarnAllocator *allocator)
   thaw (allocator);
 }
 
-/* Records all counters. */
+/* Records the counters of all allocators in the registry. */
 static void
 report_all (void)
 {
@@ -62,8 +62,9 @@ report_all (void)
 }
 
 /* Adds an allocator to the registry.  The caller has set all fields except id and registry_link.
- * Does nothing in a child of fork (), because another thread may have held the registry's lock
- * when the process forked.  A child frees no allocator, so it removes none either. */
+ * Does nothing in a child of fork (), because another thread may have held the registry's lock when
+ * the process forked.  A child frees no allocator, so it also never removes one from the
+ * registry. */
 void
 _tarn_allocator_publish (TarnAllocator *allocator)
 {

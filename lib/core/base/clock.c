@@ -18,7 +18,7 @@ static TarnClockFunc program_func, recorder_func; /* NULL: not set */
 static void
 set (TarnClockFunc *place, TarnClockFunc func)
 {
-  if (_tarn_forked ()) /* nothing in a child uses the clock */
+  if (_tarn_forked ()) /* a child of fork () does not use the clock */
     return;
   _tarn_mutex_lock (&lock);
   *place = func;

@@ -32,7 +32,7 @@ typedef enum
 {
   TARN_DUTY_GIVE_BACK, /* returns memory upstream */
   TARN_DUTY_RECORD,    /* records an event on a queue */
-  TARN_DUTY_ASK,       /* asks upstream for memory, or changes the pieces of a heap */
+  TARN_DUTY_ASK,       /* asks upstream for memory, or changes the segments of a heap */
   TARN_N_DUTIES
 } TarnDuty;
 

@@ -8,8 +8,8 @@
 
 #include <glib.h>
 
-/* TRUE in a child of fork ().  Reads need no atomic operation, because the child's first thread
- * sets it while the child has no other thread. */
+/* TRUE in a child of fork ().  The child sets this variable while it has only one thread, so reads
+ * need no atomic operation. */
 extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);

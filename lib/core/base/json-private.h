@@ -14,9 +14,9 @@ typedef struct
   gboolean has_items; /* the innermost open object or array has an item */
 } TarnJson;
 
-/* Open and close an object or array.  @name: the member's name if the parent is an object; it has
- * no characters that JSON escapes.  NULL if the parent is an array, or if there is no parent.
- * @opening: '{' or '['.  @closing: '}' or ']'. */
+/* Open and close an object or array.  @name: the member's name if the parent is an object; it must
+ * need no escapes in JSON.  NULL if the parent is an array, or if there is no parent.  @opening:
+ * '{' or '['.  @closing: '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
 /* Adds a number.  Writes null instead of a number above 2^63-1, because such a number means "no
@@ -28,7 +28,7 @@ void _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text);
 /* Adds an address as a string of hexadecimal digits, because many readers of JSON keep only 53 bits
  * of a number.  Adds null if the address is 0. */
 void _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address);
-/* Begins a new line.  The next item follows there. */
+/* Puts the next item on a new line. */
 void _tarn_json_break (TarnJson *json);
 
 #endif

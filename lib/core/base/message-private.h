@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Delays messages of code that runs only once, or that holds a lock.  A message can run a log
- * handler of the program, and that handler may call Tarn.  If the handler ran at once, it could
- * wait for ever: for the end of the code that logs the message.  So Tarn logs the messages of such
- * code only after the code has ended. */
+ * handler of the program, and that handler may call Tarn.  If the handler ran at once, Tarn could
+ * wait for ever for the end of the code that logs.  So Tarn logs the messages of such code only
+ * after the code has ended. */
 
 #ifndef TARN_MESSAGE_PRIVATE_H
 #define TARN_MESSAGE_PRIVATE_H

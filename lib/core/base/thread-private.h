@@ -1,37 +1,38 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The threads that call Tarn, and read sections, which a thread enters and leaves without an
- * atomic read-modify-write instruction.
+ * The threads that call Tarn, and read sections, which a thread enters and leaves without an atomic
+ * read-modify-write instruction.
  *
  * A door (TarnDoor) is a readers-writer lock with an asymmetric fence.  It guards data that many
  * threads use and that other threads seldom change: each thread's cache of a pool, or a memo's
- * table.  A visit is one read section.
+ * table.  In the names of functions, a read section is a visit.
  *
- * A reader begins a read section: it makes its own counter of visits odd, then reads the state of
- * the door.  If the door is open, the reader is in the read section, and uses the data.  If the
- * door is closed, the reader ends the visit, and takes the door's mutex instead.
+ * A reader begins a read section: it makes its own counter of read sections odd, then reads the
+ * state of the lock.  If the lock is open, the reader is in the read section, and uses the data.
+ * If the lock is closed, the reader makes its counter even, and takes the mutex of the data
+ * instead.
  *
- * A writer holds the door's mutex, closes the door, then waits until every thread's counter is even
- * or has changed.  Then no thread is in a read section, and no thread can enter one before the
- * writer opens the door.
+ * A writer holds this mutex, closes the lock, then waits until every thread's counter is even or
+ * has changed.  Then no thread is in a read section, and no thread can enter one before the writer
+ * opens the lock.
  *
- * Each side stores one word and then loads the word of the other side.  At least one side must
- * see the other's store, so each side needs a full fence between its store and its load.
- * Readers are many and writers are few, so the writer issues both fences: membarrier(2) makes
- * every running thread of the process execute one.  A reader then needs only a compiler barrier.
+ * Each side stores one word and then loads the word of the other side.  At least one side must see
+ * the other's store, so each side needs a full fence between its store and its load.  Readers are
+ * many and writers are few, so the writer issues both fences: membarrier(2) makes every running
+ * thread of the process execute one.  A reader then needs only a compiler barrier.
  *
- * There are three kinds of visits.  When a writer opens a door, it decides which kinds may enter.
- * In a plain visit, the reader relies on the writer's membarrier.  In a fenced visit, the reader
- * stores its counter with an exchange, which is a fence.  Readers need fenced visits if the kernel
- * has no membarrier or begins to refuse it, and under ThreadSanitizer, which does not support
- * separate fences.  In a traced visit, which is fenced too, the reader also records or counts its
- * request.
+ * There are three kinds of read sections.  When a writer opens a lock, it decides which kinds may
+ * begin.  In a plain read section, the reader relies on the writer's membarrier.  In a fenced read
+ * section, the reader stores its counter with an exchange, which is a fence.  Readers need fenced
+ * read sections if the kernel has no membarrier or begins to refuse it, and under ThreadSanitizer,
+ * which does not support separate fences.  In a traced read section, which is fenced too, the
+ * reader also records or counts its request.
  *
  * Code in a read section must not wait for any thread except other readers, because a writer waits
- * for the reader.  The code must not begin a second visit, because that would make the thread's
- * only counter even.  Instead, to enter a second door, the code only reads the state of this
- * door, because the door's writers wait for the same counter. */
+ * for the reader.  The code must not begin a second read section, because that would make the
+ * thread's only counter even.  To use the data of a second lock, the code reads only the state of
+ * that lock, because its writers wait for the same counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -61,8 +62,8 @@ typedef struct _TarnThread TarnThread;
  * forbidden. */
 struct _TarnThread
 {
-  /* Atomic: the thread's counter of visits (read sections).  It is odd if the thread is in a read
-   * section, or is entering one.  Only this thread writes the counter. */
+  /* Atomic: the thread's counter of read sections.  It is odd if the thread is in a read section,
+   * or is entering one.  Only this thread writes the counter. */
   guint visits;
   guint number;      /* constant; counts from 0 */
   gboolean is_taken; /* TRUE if a living thread has the record; only that thread uses this field */
@@ -102,13 +103,13 @@ extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility
 
 typedef enum
 {
-  TARN_DOOR_OPEN,            /* open to all visits that are not traced */
-  TARN_DOOR_CLOSED,          /* closed to all visits */
-  TARN_DOOR_OPEN_WITH_FENCE, /* open to fenced visits only, because there is no membarrier */
-  /* Open to fenced visits only, so that every request takes the slow path.  There, the pool can
-   * add blocks to its index, or let another pool serve the request (redirect). */
+  TARN_DOOR_OPEN,            /* for plain and fenced read sections */
+  TARN_DOOR_CLOSED,          /* no read section may begin */
+  TARN_DOOR_OPEN_WITH_FENCE, /* for fenced read sections only: there is no membarrier */
+  /* For fenced read sections only, so that every request takes the slow path.  In the slow path,
+   * the pool can add blocks to its index, or let another pool serve the request. */
   TARN_DOOR_OPEN_WATCHED,
-  /* Open to traced visits only: the reader also records or counts its request. */
+  /* For traced read sections only: the reader also records or counts its request. */
   TARN_DOOR_OPEN_FOLLOWED
 } TarnDoorState;
 
@@ -139,7 +140,7 @@ _tarn_thread_self (void)
   return TARN_LIKELY (thread->is_taken) ? thread : _tarn_thread_register ();
 }
 
-/* Ends a read section (a visit).  @visit: the odd number of this visit. thread->visits has the same
+/* Ends a read section.  @visit: the odd number of the read section.  thread->visits has the same
  * number, but loading it right after the store would take time. */
 static inline void
 _tarn_thread_end_visit (TarnThread *thread, guint visit)
@@ -153,10 +154,10 @@ gboolean _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, con
 gboolean _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 #endif
 
-/* Begins a plain visit, the cheapest kind of read section.  Returns TRUE if the thread is in the
- * read section now; then it calls _tarn_thread_end_visit () later.  Returns FALSE if the door (the
- * lock for read sections) is closed, or allows no plain visits.  The caller's slow path finds out
- * which of the two is the reason. */
+/* Begins a plain read section, the cheapest kind.  Returns TRUE if the thread is in the read
+ * section now; then it calls _tarn_thread_end_visit () later.  Returns FALSE if the lock @door is
+ * closed, or allows no plain read sections.  The caller's slow path finds out which of the two is
+ * the reason. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -172,10 +173,9 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a read section.  If @is_followed is TRUE, begins a traced visit.  Otherwise begins a plain
- * visit, or a fenced visit if the door (the lock for read sections) allows no plain visit.  Returns
- * TRUE if the thread is in the read section now; then the thread calls _tarn_thread_leave ()
- * later. */
+/* Begins a read section.  If @is_followed is TRUE, it is a traced one.  Otherwise it is a plain
+ * one, or a fenced one if the lock @door allows no plain ones.  Returns TRUE if the thread is in
+ * the read section now; then the thread calls _tarn_thread_leave () later. */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {
@@ -193,8 +193,8 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* Close and open a door, the lock for read sections.  A closed door lets no reader in.  The caller
- * holds the door's mutex, unless no other thread knows the door yet. */
+/* Close and open a lock for read sections.  While the lock is closed, no read section begins.  The
+ * caller holds the mutex of the data, unless no other thread knows the lock yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
 void _tarn_door_open_watched (TarnDoor *door);
@@ -208,15 +208,15 @@ _tarn_door_needs_fence (const TarnDoor *door)
   return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
-/* Returns TRUE if a door (the lock for read sections) allows no plain visits, the cheapest kind of
- * read section.  Then the caller checks which kinds the door allows. */
+/* Returns TRUE if the lock @door allows no plain read sections, the cheapest kind.  Then the caller
+ * checks which kinds the lock allows. */
 static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
   return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN;
 }
 
-/* Returns TRUE if a door allows read sections that are not traced. */
+/* Returns TRUE if the lock @door allows read sections that are not traced. */
 static inline gboolean
 _tarn_door_takes_visits (const TarnDoor *door)
 {
@@ -231,9 +231,9 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Returns TRUE if a door (the lock for read sections) is open.  Call this outside read sections,
- * and hold a lock which writers take before they close the door.  If the door is open, the caller
- * sees all that was written before the door was opened. */
+/* Returns TRUE if the lock @door is open for some kind of read section.  Call this outside read
+ * sections, and hold a mutex that writers take before they close the lock.  If the lock is open,
+ * the caller sees all data that was written before a writer opened it. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

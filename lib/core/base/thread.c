@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The records of the threads that call Tarn, and doors: locks at which writers wait until no
- * reader is in a read section (thread-private.h). */
+ * The records of the threads that call Tarn, and the locks for read sections (TarnDoor), at which
+ * writers wait until no reader is in a read section (thread-private.h). */
 
 #define _GNU_SOURCE 1 /* cpu_set_t */
 
@@ -40,9 +40,9 @@ static GArray *end_funcs;
 static GArray *free_slots; /* guint each; made together with end_funcs */
 
 /* Guards the list of living threads.  A thread that reads the list holds this lock, or the lock of
- * the threads' records.  A thread that changes the list holds both locks.  A thread that closes a
- * door, the lock for read sections, takes this lock after the locks of pools and memos.  While a
- * thread holds this lock, it takes no other lock. */
+ * the threads' records.  A thread that changes the list holds both locks.  A thread that stops read
+ * sections takes this lock after the locks of pools and memos.  While a thread holds this lock, it
+ * takes no other lock. */
 static TarnMutex living_lock = TARN_MUTEX_INIT;
 static TarnThread *living_threads; /* linked by next */
 
@@ -201,14 +201,14 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Doors */
+/* Locks for read sections (TarnDoor) */
 
 /* The number of times that a writer yields the processor while it waits for a reader to leave its
  * read section.  After that, the writer sleeps between its checks. */
 #define N_YIELDS 20
 
 /* A time in microseconds after which the other processors see every earlier store of a processor.
- * This is a thousand times the longest delay of a store that is known of any processor. */
+ * No known processor delays a store for more than a thousandth of this time. */
 #define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* Atomic: TRUE if the kernel refuses membarrier now, although membarrier worked at first.  This
@@ -264,9 +264,9 @@ visit_processors (void)
 /* Makes every reader execute a fence after all stores of this thread, usually by membarrier.
  *
  * If the kernel begins to refuse membarrier, this function uses substitutes.  It needs them only
- * for doors (the locks for read sections) that were opened before the refusal, because their
- * readers may rely on the writer's membarrier.  A door that is opened after the refusal allows only
- * read sections in which the reader executes the fence itself.
+ * for locks that were opened before the refusal, because the readers of these locks may rely on the
+ * writer's membarrier.  A lock that is opened after the refusal allows only read sections in which
+ * the reader executes the fence itself.
  *
  * The first substitute is visit_processors ().  If it fails, this function waits for STORING_TIME.
  * This is enough in practice: a processor executes a fence when it switches to another thread, and
@@ -282,8 +282,8 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Marks this thread as a reader by a store that is also a fence, and returns the door's state.  If
- * the door is not closed, the thread is in a read section now. */
+/* Makes the counter of this thread odd by a store that is also a fence, and returns the state of
+ * the lock @door.  If the lock is not closed, the thread is in a read section now. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -292,9 +292,9 @@ begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_SEQ_CST);
 }
 
-/* Begins a fenced visit, a read section in which the reader executes a fence.  Returns TRUE if the
- * thread is in the read section now.  Returns FALSE if the door (the lock for read sections) is
- * closed, or allows only traced visits. */
+/* Begins a fenced read section, in which the reader executes a fence.  Returns TRUE if the thread
+ * is in the read section now.  Returns FALSE if the lock @door is closed, or allows only traced
+ * read sections. */
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -306,9 +306,9 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
   return FALSE;
 }
 
-/* Begins a traced visit, a read section in which the reader executes a fence, and also records or
- * counts its request.  Returns TRUE if the thread is in the read section now.  Returns FALSE if the
- * door (the lock for read sections) does not allow traced visits. */
+/* Begins a traced read section, in which the reader executes a fence, and also records or counts
+ * its request.  Returns TRUE if the thread is in the read section now.  Returns FALSE if the lock
+ * @door does not allow traced read sections. */
 gboolean
 _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -319,9 +319,9 @@ _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDo
 }
 
 #ifdef TARN_THREAD_SANITIZER
-/* Replaces the function for plain visits under ThreadSanitizer.  Begins a fenced visit, but, like a
- * plain visit, does not enter a door in state TARN_DOOR_OPEN_WATCHED.  Returns TRUE if the thread
- * is in the read section now. */
+/* Replaces the function for plain read sections under ThreadSanitizer: begins a fenced read section
+ * instead.  Returns TRUE if the thread is in the read section now.  Returns FALSE if the lock @door
+ * is closed, or if its state makes all requests take the slow path. */
 gboolean
 _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -334,10 +334,10 @@ _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, const TarnD
 }
 #endif
 
-/* Waits until another thread has left the read section in which it is now, if it is in one.  The
- * thread may enter another read section meanwhile, but not through the door that the caller has
- * closed.  Yields the processor a few times, then sleeps, because the other thread may need this
- * very processor, and a yield does not give the processor to a thread of lower priority. */
+/* Waits until another thread has left its current read section, if it is in one.  The thread may
+ * enter another read section meanwhile, but not a read section of the lock that the caller has
+ * closed.  Yields the processor a few times, then sleeps: the other thread may need the caller's
+ * processor, and a yield does not give the processor to a thread of lower priority. */
 static void
 await_thread (const TarnThread *thread)
 {
@@ -352,8 +352,8 @@ await_thread (const TarnThread *thread)
 }
 
 /* Waits until each other thread has left its current read section.  Holds the lock of the list of
- * living threads.  A thread that registers meanwhile takes this lock later.  So it sees all earlier
- * stores, also that the door is closed, and this function need not wait for it. */
+ * living threads.  A thread that registers meanwhile takes this lock later, and then sees that read
+ * sections are stopped, so this function need not wait for the new thread. */
 static void
 await_threads (void)
 {
@@ -381,8 +381,8 @@ has_others (void)
   return !is_alone;
 }
 
-/* Closes a door, so that no reader can enter, and waits until no other thread is in a read
- * section. */
+/* Closes a lock for read sections, so that no reader can enter, and waits until no other thread is
+ * in a read section. */
 void
 _tarn_door_close (TarnDoor *door)
 {
@@ -397,15 +397,15 @@ _tarn_door_close (TarnDoor *door)
   await_threads ();
 }
 
-/* Opens a door to traced visits only, in which the reader also records or counts its request.  A
- * reader that enters sees all that was written before the door was opened. */
+/* Allows only traced read sections, in which the reader also records or counts its request.  A
+ * reader that enters sees all that was written before this call. */
 void
 _tarn_door_open_followed (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to fenced visits only (the reader executes a fence), so all threads take the slow
+/* Allows only fenced read sections (the reader executes a fence), so that all threads take the slow
  * path. */
 void
 _tarn_door_open_watched (TarnDoor *door)
@@ -413,9 +413,9 @@ _tarn_door_open_watched (TarnDoor *door)
   __atomic_store_n (door, TARN_DOOR_OPEN_WATCHED, __ATOMIC_RELEASE);
 }
 
-/* Opens a door to plain visits, the cheapest kind of read section.  If the kernel has no
- * membarrier, opens it to fenced visits, in which the reader executes a fence.  A thread that
- * enters sees all that was written while the door was closed. */
+/* Allows plain read sections, the cheapest kind.  If the kernel has no membarrier, allows fenced
+ * read sections instead, in which the reader executes a fence.  A thread that enters sees all that
+ * was written while the lock @door was closed. */
 void
 _tarn_door_open (TarnDoor *door)
 {

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Lists of running calls, the oldest first.  Other threads may wait until such a call has ended.
- * Nothing here takes a lock: the caller holds the lock that guards the list. */
+ * The functions of this file take no lock: the caller holds the lock that guards the list. */
 
 #ifndef TARN_TICKET_PRIVATE_H
 #define TARN_TICKET_PRIVATE_H
@@ -23,7 +23,7 @@ typedef struct
   TarnTicket *oldest;
   TarnTicket *newest;
   guint64 last;  /* serial of the latest call that has begun */
-  guint64 ended; /* number of finished calls that did something */
+  guint64 ended; /* number of ended calls that had an effect, such as freed memory */
   /* The number of threads that wait.  If it is 0, a call that ends makes no broadcast, which would
    * be a system call. */
   guint n_waiting;
@@ -42,8 +42,8 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
 }
 
 /* Removes a call that has ended from the list, and wakes all waiting threads.  Each of these
- * threads then checks if it must still wait.  @has_done: TRUE if the call did something, such as
- * free memory. */
+ * threads then checks if it must still wait.  @has_done: TRUE if the call had an effect, such as
+ * freed memory. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {

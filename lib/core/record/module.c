@@ -125,7 +125,7 @@ complete_path (gchar path[TARN_MODULE_PATH_BYTES])
 {
   g_autofree gchar *complete = NULL;
 
-  if (path[0] == '/' || strchr (path, '/') == NULL) /* such as linux-vdso.so.1, which is no file */
+  if (path[0] == '/' || strchr (path, '/') == NULL) /* a name such as linux-vdso.so.1: no file */
     return;
   complete = g_canonicalize_filename (path, NULL);
   g_strlcpy (path, complete, TARN_MODULE_PATH_BYTES);

@@ -66,8 +66,8 @@ _tarn_records (void)
 
 /* Adds a reason for which pools trace blocks if @follows is TRUE, otherwise removes the reason.
  * Pools trace blocks as long as there is a reason.  Returns TRUE if pools have to begin or to stop
- * tracing.  The caller then closes the readers-writer locks (doors) of all pools and opens them
- * again, so that all threads see the change. */
+ * tracing.  The caller then stops the read sections of all pools and allows them again, so that all
+ * threads see the change. */
 gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
 /* Returns the time when pools began to trace blocks, in ns, or G_MAXUINT64 if they do not. */
 guint64 _tarn_follow_get_start (void);
@@ -107,8 +107,8 @@ const gchar *_tarn_record_get_snapshot_path (void);
 /* Returns a copy of @path in which the process ID replaces each "%p". */
 gchar *_tarn_path_expand (const gchar *path);
 
-/* Functions of stream.c.  Those that record an event do nothing if no recording is active, and in a
- * child of fork ().  The caller may hold any lock, but must not be in a read section
+/* Functions of stream.c.  The functions that record an event do nothing if no recording is active,
+ * and in a child of fork ().  The caller may hold any lock, but must not be in a read section
  * (base/thread-private.h), because these functions begin a read section of their own. */
 void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
 /* Records the result of a request.  Returns the event's time, or 0 if the event is not recorded. */
@@ -144,8 +144,8 @@ _tarn_record_get_code (const GError *error)
 #define _tarn_record_numbers(kind, object, ...)                                                    \
   _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })
 
-/* Fires the static probe @name.  Also records an event with the same numbers if a recording is
- * active. */
+/* Fires the static probe @name with the numbers @object and "...".  If a recording is
+ * active, records an event with these numbers. */
 #define TARN_EVENT(name, kind, object, ...)                                                        \
   do                                                                                               \
     {                                                                                              \
@@ -155,9 +155,9 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* Fires the static probe @name for a call that has ended.  Also records an event with the same
- * numbers and the call's duration in nanoseconds, unless @start is 0.  @start: the result of
- * _tarn_record_begin_call () before the call. */
+/* Fires the static probe @name for a call that has ended, with the numbers @object and "...".
+ * Unless @start is 0, records an event with these numbers and the call's duration in nanoseconds.
+ * @start: the result of _tarn_record_begin_call () before the call. */
 #define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
   do                                                                                               \
     {                                                                                              \
@@ -179,12 +179,12 @@ guint32 _tarn_tags_get_n (void);
  * the stack if the depth of stacks is 0, or if too many different stacks are stored already. */
 guint32 _tarn_stack_take (void);
 /* Sets the depth of stacks: the most frames in a stored stack.  The depth is 0 at first.  While a
- * recording is active, its own depth is used if that is larger. */
+ * recording is active, the depth of the recording is used if it is larger. */
 void _tarn_stack_set_depth (guint depth);
 /* Raises the depth of stacks to @depth if _tarn_stack_set_depth () has set a lower one. */
 void _tarn_stack_need_depth (guint depth);
-/* Returns the array of a stack's return addresses, with the innermost function's first.  The array
- * is valid until the process ends. */
+/* Returns the array of a stack's return addresses, the innermost first.  The array is valid until
+ * the process ends. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 
 /* module.c */

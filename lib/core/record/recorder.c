@@ -71,8 +71,8 @@ static TarnOnce changed_once = TARN_ONCE_INIT;
 
 static void (*last_words) (void); /* atomic */
 
-/* A lock that a thread holds while it starts or stops a recording, so that only one thread does.
- * The thread takes this lock before any other lock. */
+/* A lock that a thread holds while it starts or stops a recording, so that other threads wait.  The
+ * thread takes this lock before any other lock. */
 static TarnMutex session_lock = TARN_MUTEX_INIT;
 
 guint64
@@ -208,8 +208,8 @@ write_buffer (TarnRecordBuffer *buffer)
 }
 
 /* Writes the tags and call stacks that are not in the file yet, or all of them if @all is TRUE.  An
- * event has only the number of a tag or stack.  The tag's text and the stack's addresses usually
- * come before the first such event in the file. */
+ * event has only the number of a tag or stack.  In the file, the tag's text and the stack's
+ * addresses usually come before the first event with their number. */
 static void
 write_definitions (gboolean all)
 {
@@ -320,10 +320,11 @@ lock_file (gint file)
   return flock (file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-/* Unlocks and closes the file.  Returns FALSE with errno set if it could not be closed.  If another
- * thread calls fork () meanwhile, the child may keep the file open, but the file is unlocked.
- * Clears recorder.file before the close, so that such a child does not close another file that gets
- * the same number. */
+/* Unlocks and closes the file.  Returns FALSE with errno set if it could not be closed.
+ *
+ * A child of fork () closes the file whose number is in recorder.file.  So this function clears the
+ * field before the close, because another file may get the number afterwards.  If another thread
+ * calls fork () meanwhile, the child may keep the file open, but the file is unlocked. */
 static gboolean
 close_file (void)
 {
@@ -349,7 +350,7 @@ open_file (const gchar *path, GError **error)
   if (!lock_file (recorder.file))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: another process records to this file", quoted);
-  else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* EINVAL: it is a pipe */
+  else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* EINVAL: @path is a pipe */
     set_file_error (error, path);
   else
     return TRUE;
@@ -489,8 +490,8 @@ _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError 
 /* Stop */
 
 /* Makes the recorder's thread write the last buffer of each thread's stream to the file, and then
- * end.  Call this after closing the recorder's door, its readers-writer lock, so that no thread
- * fills a buffer any more. */
+ * end.  Call this after closing the recorder's readers-writer lock, so that no thread fills a
+ * buffer any more. */
 static void
 end_streams (void)
 {

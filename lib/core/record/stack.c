@@ -36,7 +36,7 @@ static GPtrArray *stacks;   /* of Stack: number 1 is the first */
 static guint n_recorded;    /* number of stacks that are in the file */
 static GHashTable *frames;  /* set of addresses that are in the file */
 static GHashTable *modules; /* set of modules that are in the file: load address and path */
-static guint kept_depth;    /* atomic: the most frames of stacks for snapshots */
+static guint kept_depth;    /* atomic: the depth of stacks outside recordings */
 
 static guint
 hash_stack (gconstpointer key)
@@ -146,7 +146,8 @@ _tarn_stack_get_frames (guint32 stack, guint *n_frames)
   return known_stack != NULL ? known_stack->frames : NULL;
 }
 
-/* Adds an event for a module (a program or library file) to @bytes, unless the file has one. */
+/* Adds an event for a module (a program or library file) to @bytes, unless the recording has such
+ * an event. */
 static void
 add_module (GByteArray *bytes, const TarnModule *module)
 {

@@ -14,8 +14,8 @@
 /* A buffer of events, which the recorder's thread writes to the file.
  *
  * Invariants: written <= committed <= TARN_RECORD_BUFFER_BYTES.  Only the thread that owns the
- * stream writes to the array bytes, at offsets from committed on.  Only the recorder's thread reads
- * the array, at offsets below committed. */
+ * stream writes to the array "bytes", at offsets from committed on.  Only the recorder's thread
+ * reads this array, at offsets below committed. */
 typedef struct _TarnRecordBuffer TarnRecordBuffer;
 struct _TarnRecordBuffer
 {
@@ -44,8 +44,9 @@ struct _TarnStream
    * while it holds the lock of recorder.c. */
   TarnRecordBuffer *buffer;
 
-  /* The latest values in the buffer; 0 if there is none yet.  An event stores the difference from
-   * such a value, or stores the value only if it has changed. */
+  /* The latest values in the buffer.  An event stores the difference from the latest value, or
+   * omits a value that has not changed.  At the beginning of a buffer, all values except time are
+   * 0. */
   guint64 time;
   guint64 block, address, queue, object, thread;
   guint32 tag;

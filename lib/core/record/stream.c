@@ -250,7 +250,7 @@ typedef struct
   TarnThread *visitor;
   TarnStream *stream;
   guint64 thread; /* the calling thread's number in the system */
-  guint64 now;    /* the event's time, as _tarn_record_get_time () counts */
+  guint64 now;    /* the event's time on the clock of _tarn_record_get_time () */
   guint64 time;   /* the event's time since the recording began, in nanoseconds */
   guchar *next;   /* the place for the event's next byte; NULL if there is no room */
 } Writer;
@@ -304,8 +304,8 @@ leave (const Writer *self)
     _tarn_mutex_unlock (&others_lock);
 }
 
-/* Returns TRUE if an event of this kind is a step, which means that it records a call by the
- * program.  Other events record what Tarn did during such a call.  Requests are steps, too;
+/* Returns TRUE if an event of this kind is a step: it records a call by the program.  Other events
+ * record Tarn's own actions during a call by the program.  Requests are steps, too;
  * _tarn_record_request () records them without asking this function. */
 static inline gboolean
 is_step (TarnTraceKind kind)
@@ -345,7 +345,7 @@ _tarn_record_get_step_time (void)
   gint64 start = (gint64) (_tarn_recorder_get_start () / 1000);
   gint64 time = _tarn_current_thread->step_time;
 
-  /* An earlier time is that of a step in an earlier recording. */
+  /* A step before the start was in an earlier recording. */
   return time >= start ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 
@@ -383,7 +383,7 @@ use (Writer *self, guint64 object)
   stream->object = object;
 }
 
-/* Writes an event whose kind has an entry in formats. */
+/* Writes an event: its kind, its time, and its numbers in the format of its kind. */
 static inline void
 put_event (Writer *self, TarnTraceKind kind, const guint64 *numbers)
 {

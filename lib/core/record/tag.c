@@ -101,7 +101,7 @@ tarn_tag_push (const gchar *tag)
   if (_tarn_forked ())
     return;
   thread = _tarn_thread_self ();
-  if (thread == NULL) /* it is ending */
+  if (thread == NULL) /* the thread is ending */
     return;
   number = intern (tag);
   if (thread->tags == NULL)

@@ -103,7 +103,7 @@ fold_case (const gchar *text)
   return g_string_free (folded, FALSE);
 }
 
-/* Returns TRUE if @text is a part of "NAME VENDOR", the name and the vendor of a platform or
+/* Returns TRUE if @text is a substring of "NAME VENDOR", the name and the vendor of a platform or
  * device.  Ignores the case of letters. */
 static gboolean
 text_matches (const Choice *choice, const gchar *text)
@@ -173,8 +173,8 @@ pci_matches (const gchar *pci, const gchar *wanted)
 
 /* Returns TRUE if a name in a selection matches a platform or device.  In the strict syntax, a name
  * uuid=VALUE matches by the UUID, and pci=VALUE by the PCI address.  Any other name matches if it
- * is a part of "NAME VENDOR", the name and the vendor of the platform or device.  find_choices ()
- * handles numbers and "*". */
+ * is a substring of "NAME VENDOR", the name and the vendor of the platform or device.  find_choices
+ * () handles numbers and "*". */
 static gboolean
 choice_matches (const Resolver *resolver, const Choice *choice, const TarnSelectionName *name)
 {

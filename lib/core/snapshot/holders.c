@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds to an error's message the tags whose blocks in use have the most bytes of a pool.  A tag is
- * a text that the program gives its blocks with tarn_tag_push (). */
+ * Adds to an error's message the tags with the most bytes in use in a pool.  A tag is a text that
+ * the program gives its blocks with tarn_tag_push (). */
 
 #include "snapshot/snapshot-private.h"
 

@@ -170,7 +170,7 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      /* Remove the handler, which end_watch () leaves installed if the signal stays the same. */
+      /* If the new signal is the old one, end_watch () left the handler installed.  Remove it. */
       sigaction (number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
       return FALSE;
     }

@@ -25,9 +25,9 @@ gboolean _tarn_snapshot_write (const gchar *path, const gchar *reason, const gch
  * once a second.  @message: the error of the failed request.  The caller holds no lock. */
 void _tarn_snapshot_note_out_of_memory (const gchar *message);
 
-/* Adds to an error's message the tags whose blocks in use have the most bytes of a pool.  A tag is
- * a text that the program gives its blocks with tarn_tag_push ().  Does nothing if no block has a
- * tag.  The caller does not hold the pool's lock. */
+/* Adds to an error's message the tags with the most bytes in use in a pool.  A tag is a text that
+ * the program gives its blocks with tarn_tag_push ().  Does nothing if no block has a tag.  The
+ * caller does not hold the pool's lock. */
 void _tarn_holders_append (TarnAllocator *pool, GError *error);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct
 {
   guint64 start;
   gsize size;
-  guint64 queue; /* for a piece: the handle of its queue; 0 if there is none */
+  guint64 queue; /* for a segment: the handle of its queue; 0 if there is none */
   /* For an extent (a range of a heap's memory that serves a request): the address or handle that
    * the program sees, 0 if that is the same as start. */
   guint64 part;
@@ -364,7 +364,7 @@ add_modules (Writer *self)
   _tarn_json_close (json, ']');
 }
 
-/* The whole text, and the file */
+/* The text of a whole snapshot, and its file */
 
 /* Returns the name that the program has set with g_set_prgname ().  If it has set none, returns the
  * name that the C library knows.  Returns NULL if there is neither. */
@@ -436,7 +436,7 @@ write_in_place (const gchar *path, const GString *text)
   if (file < 0)
     return FALSE;
   fcntl (file, F_SETFL,
-         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* from here on, waits for a pipe's slow reader */
+         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* writes then wait for a pipe's slow reader */
   while (done < text->len)
     {
       n = write (file, text->str + done, text->len - done);

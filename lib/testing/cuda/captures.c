@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Captures of streams into graphs, in the fake CUDA driver.  A call that ends a capture on an H200
- * ends a capture here, too, and returns the same status.  A graph is a list of the captured
- * commands that access memory, in the order of their calls.  A launch runs all commands of the
- * graph on one stream. */
+ * also ends a capture in the fake driver, and returns the same status.  A graph is a list of the
+ * captured commands that access memory, in the order of their calls.  A launch runs all commands of
+ * the graph on one stream. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -39,7 +39,7 @@ typedef struct
 } Node;
 
 static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* graphs (GArray of Node) */
-static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* executable graphs (as above) */
+static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* executable graphs (of Node) */
 
 /* The calling thread's capture mode (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;

@@ -98,15 +98,14 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
 }
 
 /* Calls of host functions.  Each host function runs in its own thread.  Meanwhile the stream of the
- * call waits for a mark (a point in a stream).  The thread sets this mark to reached when the
- * function has returned. */
+ * call waits, until the thread reports that the function has returned. */
 
 typedef struct
 {
   void (*function) (void *);
   void *data;
-  /* Marks (points in a stream), owned references.  The stream reaches begin when the function may
-   * run.  The thread sets end to reached when the function has returned. */
+  /* Two points in the order of commands, owned references.  When the stream reaches the first, the
+   * function may run.  When the function has returned, the thread sets the second to reached. */
   Mark *begin;
   Mark *end;
 } HostCall;

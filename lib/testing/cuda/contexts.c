@@ -16,8 +16,8 @@ typedef struct
 typedef struct
 {
   guint references;
-  /* the device's primary context; NULL if the device never had one; if the context's is_destroyed
-   * is TRUE, the context is not active now */
+  /* the device's primary context; NULL if the device never had one; it is not active if it was
+   * destroyed */
   Context *context;
   guint flags;
 } Primary;
@@ -99,9 +99,9 @@ leave (Entry entry)
   free_unused (context);
 }
 
-/* Ends the test if the thread's current context was destroyed, and its handle free, before the
- * thread pushed it, because a real driver would read freed memory.  Does nothing if a new context
- * has the same handle, because the new context is current then. */
+/* Ends the test if the thread's current context was destroyed and freed before the thread made it
+ * current, because a real driver would read freed memory.  Does nothing if a new context has the
+ * same handle, because the new context is current then. */
 static void
 crash_if_dangling (const gchar *function)
 {

@@ -11,7 +11,8 @@ typedef struct
 {
   CUevent handle;
   guint64 context_id;
-  /* Owned.  NULL if the event was never recorded, or was last recorded in a capture. */
+  /* The point in a stream at which the event was recorded; owned.  NULL if the event was never
+   * recorded, or was last recorded in a capture. */
   Mark *mark;
   Capture *capture; /* the capture in which the event was recorded, or NULL */
 } Event;

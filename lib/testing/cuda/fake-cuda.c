@@ -40,8 +40,8 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
-/* Takes the lock before fork (), so that no other thread holds the lock at the fork.  So the child
- * can release the lock, and answer a test's questions. */
+/* Takes the lock before fork (), so that no other thread holds it at the fork.  Then the child can
+ * release the lock, and answer a test's questions. */
 static void
 before_fork (void)
 {

@@ -6,8 +6,9 @@
  * <tarn/testing/cuda.h> has the functions by which a test controls the driver.
  *
  * In general:
- * - Addresses of device memory and handles are never valid addresses of the host.
- * - Where a call crashed on an H200, the call ends the test here with a message.  A call that
+ * - Addresses of device memory are never valid addresses of the host.  Neither are handles, except
+ *   in a 32-bit process.
+ * - A call that crashed on an H200 ends the test with a message.  A call that
  *   names a module that never existed ends the test, too.
  * - A destroyed context can still be made current, with success, as on an H200.  Taking that
  *   context off the thread's stack, or asking for its device, ends the test.
@@ -17,7 +18,7 @@
  * Virtual memory belongs to no context, needs no context, and its functions do not end a capture of
  * a stream.  Mapped memory is the host's memory at the same address.  A backing (memory from
  * cuMemCreate ()) keeps its bytes when it is mapped at another address.  Two mistakes that an H200
- * accepts end the test here: mapping more than was reserved, and unmapping addresses that are not
+ * accepts end the test: mapping more than was reserved, and unmapping addresses that are not
  * mapped.  A call with a handle that never existed ends the test, too; on an H200 it crashes.
  *
  * Memory of CUDA's pools (cuMemAllocAsync) becomes ready when a stream reaches the allocation, and
@@ -25,8 +26,8 @@
  * whose free is still pending, and its stream waits for that free. <cuda.h> describes this
  * for CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, which is on by default.  Commands that use
  * such memory too early or too late end the test.  An allocation on a stream that is being captured
- * ends the test, too; a free on such a stream fails.  A pool caches no freed memory.  All this
- * follows CUDA's documentation, and was not compared with a device.
+ * ends the test, too; a free on such a stream fails.  A pool caches no freed memory.  The rules for
+ * CUDA's pools follow CUDA's documentation, and were not compared with a device.
  *
  * The driver exports only current symbols: cuMemAlloc_v2, for example, but not the old cuMemAlloc,
  * whose size has 32 bits. */

@@ -35,7 +35,7 @@ typedef guint Status; /* a CUresult, which is an enum in <cuda.h> */
 
 typedef enum
 {
-  FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS /* also stands for any function */
+  FAKE_CUDA_FUNCTIONS (FAKE_INDEX) N_FUNCTIONS /* as a setting: any function */
 } Function;
 
 /* Control */
@@ -155,8 +155,8 @@ typedef struct
   /* TRUE if the context was destroyed; the struct stays while the context is primary, or in a
    * thread's stack */
   gboolean is_destroyed;
-  /* the number of entries for this context in all threads' stacks, without entries that were pushed
-   * when this struct did not exist (Entry.is_dangling) */
+  /* the number of entries for this context in all threads' stacks, except those that were pushed
+   * before the context was made (Entry.is_dangling) */
   guint n_stacked;
 } Context;
 
@@ -226,14 +226,14 @@ fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8
 
 /* Streams, events and captures.  The caller of each of these functions holds the lock. */
 
-/* A mark: a point in the order of a stream's commands.  The stream reaches the mark when all
- * earlier commands are done.  An event stands for a mark, and a stream or the host waits until a
- * mark is reached. */
+/* A point in the order of a stream's commands.  The stream reaches the point when all earlier
+ * commands are done.  An event stands for a point, and a stream or the host waits until a point is
+ * reached. */
 typedef struct
 {
   guint references;
   gboolean is_reached;
-  /* TRUE if the stream will never reach the mark, because the stream's context was destroyed; then
+  /* TRUE if the stream will never reach the point, because the stream's context was destroyed; then
    * is_reached is TRUE, too, so that nobody waits */
   gboolean is_dropped;
 } Mark;
@@ -285,7 +285,7 @@ void fake_stream_wait (Stream *stream, Mark *mark);
 /* Puts a command on a stream.  When the stream reaches the command, it calls @function with @data,
  * and then frees @data. */
 void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data);
-Mark *fake_context_record (guint64 context_id); /* a mark after all present commands; owned */
+Mark *fake_context_record (guint64 context_id); /* a point after all present commands; owned */
 void fake_free_streams_of (guint64 context_id);
 void fake_wait_for_context (guint64 context_id);
 guint fake_count_streams (void);

@@ -20,18 +20,18 @@ typedef struct
 {
   TarnTestingCudaMemory memory;
   /* the number of addresses that belong to the block: its size, rounded up to a multiple of
-   * ALIGNMENT, or more if the block has got the place of a larger one (take_pending ()) */
+   * ALIGNMENT, or more if the block reuses the addresses of a larger block (take_pending ()) */
   gsize capacity;
   guint8 *bytes; /* owned; NULL for device memory that was never accessed */
 
   /* Fields for stream-ordered memory */
   guint pool;         /* the pool's number; 0 if the memory is not a pool's */
   guint64 allocation; /* the unique number of the allocation */
-  Mark *ready;        /* a mark that the stream reaches with the allocation; owned */
-  /* a mark that the stream reaches with the free; owned; NULL if no free is pending */
+  Mark *ready;        /* the point of the allocation in its stream; owned */
+  /* the point of the free in its stream; owned; NULL if no free is pending */
   Mark *freed;
   gboolean is_freed; /* TRUE if a free of the block is on a stream */
-  /* TRUE if the legacy default stream waits for the mark ready before it uses the block */
+  /* TRUE if the legacy default stream waits for the stream that allocates the block */
   gboolean is_legacy_safe;
 } Block;
 
@@ -348,8 +348,8 @@ fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
   return status;
 }
 
-/* Frees the memory at an address, whichever context is current.  Then waits for all streams of the
- * memory's context.  Releases the lock while it waits. */
+/* Frees the memory at an address, also if another context is current.  Then waits for all streams
+ * of the memory's context.  Releases the lock while it waits. */
 Status
 fake_release (CUdeviceptr address, gboolean is_host)
 {
@@ -416,8 +416,8 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
 
 /* Ends the test if a command uses memory before the stream that allocates the memory has reached
  * the allocation.  @allocation: the number of the allocation that had the memory when the command
- * was put on its stream.  If a later allocation has the memory now, checks nothing, because the
- * command may still use the memory until a stream runs the free of @allocation. */
+ * was put on its stream.  Checks nothing if a later allocation has the memory: then the command may
+ * use the memory until a stream runs the free of @allocation. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
@@ -428,9 +428,9 @@ fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation
     g_error ("%s: the memory is used before the stream that allocates it comes there", function);
 }
 
-/* Makes the host wait until memory is ready, for a call on the legacy default stream.  Such a call
- * comes after the commands of blocking streams and default streams only.  So if the memory is not
- * ready, and was allocated on a stream of another kind, ends the test. */
+/* Makes the host wait until memory is ready, for a call on the legacy default stream.  The legacy
+ * default stream waits only for blocking streams and default streams.  So if another stream
+ * allocates the memory, and the memory is not ready, ends the test. */
 static void
 await_ready (CUdeviceptr address)
 {
@@ -495,8 +495,8 @@ take_pending (guint pool, gsize size, Stream *stream)
   return block;
 }
 
-/* Allocates memory in the order of a stream.  Puts a mark (a point in a stream) on the stream: the
- * memory is ready when the stream reaches the mark. */
+/* Allocates memory in the order of a stream: the memory is ready when the commands that are on the
+ * stream now are done. */
 Status
 fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                        CUdeviceptr *address)

@@ -13,7 +13,7 @@
  *
  * Anything else is not an image.  If a name occurs twice, both name the same function.
  *
- * Statuses, logs and the effect on captures are as observed on an H200.  So a program can look up a
+ * Statuses, logs and the effect on captures are as observed on an H200.  A program can look up a
  * module's functions, and unload the module, even if another context is current, or none.  If an
  * image is invalid, the error log says so.  Looking up an unknown name sets the function to
  * NULL. */

@@ -77,9 +77,8 @@ check_device (CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the stream on which a call allocates or frees memory.  If this is the legacy stream, and a
- * blocking stream for which the legacy stream waits is being captured, fails and invalidates the
- * capture. */
+/* Finds the stream on which a call allocates or frees memory.  The call fails, and invalidates
+ * captures, if this is the legacy stream and a blocking stream of its context is being captured. */
 static Status
 find_stream (const gchar *function, CUstream handle, Stream **stream)
 {

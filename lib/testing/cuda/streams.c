@@ -1,22 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Streams of the fake CUDA driver.  A stream is a queue of commands.  Each command is done as soon
- * as all commands before it are done, except "work": a command that is done when the test says so.
- * There are no kernels.
+ * Streams of the fake CUDA driver.  A stream is a queue of commands.  A command is done as soon as
+ * all commands before it are done.  Only the command "work" is done later, when the test finishes
+ * it.  There are no kernels.
  *
- * An event that is recorded on the legacy default stream also waits for the commands of blocking
- * streams.  Stream-ordered allocations and frees on the legacy default stream also wait for these
- * commands.  In all other cases, the default streams wait for no other stream.  A call that names a
+ * The legacy default stream waits for the commands of blocking streams and per-thread default
+ * streams in three cases: for a recorded event, a stream-ordered allocation and a stream-ordered
+ * free.  In all other cases, the default streams wait for no other stream.  A call that names a
  * destroyed stream ends the test, because such a call crashes on an H200. */
 
 #include "testing/cuda/fake-private.h"
 
 typedef enum
 {
-  WORK,   /* work, which is done when the test says so */
-  RECORD, /* reaches its mark */
-  WAIT,   /* waits until its mark is reached */
+  WORK,   /* is done when the test finishes it */
+  RECORD, /* reaches a point (Mark) of its stream */
+  WAIT,   /* waits until a point is reached */
   DO      /* calls its function */
 } Action;
 
@@ -34,7 +34,7 @@ typedef struct
 /* The lock of the fake driver guards these variables. */
 static HandleTable handles = { .base = FAKE_HANDLES (2) };
 static GPtrArray *streams; /* of Stream, owned; a destroyed stream stays while it has commands */
-static TarnCond reached;   /* signalled when a mark is reached */
+static TarnCond reached;   /* signalled when a stream reaches a point */
 
 static void
 free_command (gpointer data)
@@ -61,7 +61,7 @@ static void __attribute__ ((constructor)) make_streams (void)
   _tarn_cond_init (&reached);
 }
 
-/* Marks and commands.  The caller of each of these functions holds the lock. */
+/* Points in streams, and commands.  The caller of each of these functions holds the lock. */
 
 Mark *
 fake_mark_ref (Mark *mark)
@@ -262,8 +262,8 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
-/* Drops a command of a stream whose context is being destroyed.  If the command records a mark (a
- * point in a stream), streams that wait for this mark continue. */
+/* Drops a command of a stream whose context is being destroyed.  If the command records a point in
+ * the stream, other streams that wait for this point continue. */
 static void
 drop_command (Command *command)
 {
@@ -390,15 +390,14 @@ fake_wait_for_blocking (Stream *legacy)
   wait_for_others (legacy, TRUE);
 }
 
-/* Returns a mark (a point in a stream) that is reached when all present commands of a context's
- * streams are done.  Records the mark on a new stream without a handle, which waits for each of
- * these streams. */
+/* Returns a point that is reached when all present commands of a context's streams are done.  The
+ * point is on a new stream without a handle, which waits for each of these streams. */
 Mark *
 fake_context_record (guint64 context_id)
 {
   Stream *all = make_stream (context_id);
 
-  put (all, WORK, NULL); /* keeps the stream alive */
+  put (all, WORK, NULL); /* without a command, the stream would be freed */
   wait_for_others (all, FALSE);
   free_command (g_queue_pop_head (&all->commands));
   return fake_stream_record (all);
