@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Allocators: objects that hand out memory, and the functions of a backend.
+ * Allocators: objects from which memory is allocated, and the functions of a backend.
  */
 
 #ifndef TARN_ALLOCATOR_H
@@ -14,25 +14,25 @@
 G_BEGIN_DECLS
 
 /**
- * An object that hands out memory: a driver's own allocation, or a pool over one. It is
- * reference-counted. Any function of an allocator may be called from any thread at any time.
+ * An object that allocates memory: by a backend's functions, as a heap, or as a pool. It is
+ * reference-counted. Any thread may call any function of an allocator at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnAllocator TarnAllocator;
 
 /**
- * A piece of memory in use, as an allocator or a pool gave it. It belongs to whoever allocated it
- * until tarn_block_free(), and may be freed by another thread than the one that allocated it. Any
- * thread may call its other functions, too, but only one at a time those that change it.
+ * Memory in use, allocated from an allocator or a pool. It belongs to the caller that allocated it
+ * until tarn_block_free(). Any thread may free it. Any thread may call its other functions, too,
+ * but functions that change the block must not run at the same time.
  *
  * @since 0.1
  */
 typedef struct _TarnBlock TarnBlock;
 
 /**
- * A piece of memory, as its driver names it. It is no more than the name: the memory belongs to the
- * allocator or the block that it is from.
+ * The driver's name of some memory: a handle or an address. It owns nothing: the memory belongs to
+ * the allocator or the block that it comes from.
  *
  * @since 0.1
  */
@@ -43,19 +43,17 @@ typedef union
 } TarnMemory;
 
 /**
- * The functions that a backend is made of. tarn_allocator_new() makes an allocator from them. They
- * may be called from any thread, several at a time, and never with a lock of Tarn held. They may
- * call Tarn back, even for the pool or heap that called them. Such a call never waits for another
- * call that may be waiting for it. Instead a request fails, for example if it would exceed a limit
- * until another thread has freed memory; and tarn_pool_forget_queue() may fail with
- * TARN_ERROR_RECURSION.
+ * The functions of a backend, from which tarn_allocator_new() makes an allocator. Tarn calls them
+ * from any thread, several at a time, and holds no lock then, except for backing_stays(). They may
+ * call Tarn, even the pool or heap that called them. Such a call never waits for a thread that may
+ * be waiting for it. Instead it fails: a request fails if it could succeed only after another
+ * thread has freed memory, and tarn_pool_forget_queue() fails with TARN_ERROR_RECURSION.
  *
  * The functions from queue_ref() to event_release() order the use of memory on several queues (a
- * cl_command_queue, a CUstream). A backend has all of these or none. An event stands for everything
- * put on a queue so far. Tarn calls them only once memory was allocated or recorded with a queue.
- * As long as that is a single in-order queue, it calls queue_ref() and queue_unref() alone, unless
- * a heap has memory that could go to another queue. The functions after these are nullable, and
- * need them.
+ * cl_command_queue, a CUstream). A backend has all six or none. An event is done when all commands
+ * that its queue had at the time of recording are done. Tarn calls the six only after the program
+ * has allocated or recorded memory with a queue. As long as this is a single in-order queue, Tarn
+ * calls only queue_ref() and queue_unref(), unless a heap has memory that another queue could use.
  *
  * @since 0.1
  */
@@ -65,206 +63,222 @@ typedef struct
 
   const gchar *name; /**< nullable; for messages, such as "opencl-immediate"; copied */
 
-  /** TRUE: allocate() may succeed without memory behind it, as clCreateBuffer () does. */
+  /** TRUE: allocate() may succeed although the device has no memory, as clCreateBuffer () does. */
   gboolean deferred;
 
   /**
-   * Stores @p size bytes in @p memory. TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, and no other
-   * error, make a pool return its held blocks and try again. @p memory is all zero bytes before the
-   * call. This and the other functions must return: a thread that leaves one by pthread_exit (),
-   * longjmp () or cancellation leaves what it was in as it is, so that others may wait for ever.
+   * Allocates @p size bytes, and stores their handle or address in @p memory, which is all zero
+   * bytes before the call. After TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, a pool returns held
+   * blocks and tries again; after other errors it does not. This and the other functions must
+   * return. If a thread leaves one by pthread_exit (), longjmp () or cancellation, other threads
+   * may wait for ever.
    */
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 
   /**
-   * Gives back what allocate() stored; @p size is the one asked for then. It must not wait for
-   * another thread that allocates from a pool or drops the pool's last reference: that thread may
-   * be waiting for this call.
+   * Frees memory of allocate(), which got the same @p size. It must not wait for another thread
+   * that allocates from a pool or drops a pool's last reference, because that thread may be waiting
+   * for this call.
    */
   void (*free) (gpointer user_data, TarnMemory memory, gsize size);
 
-  /** Nullable. Frees memory when it has run out; returns TRUE if it did. Called once for a request.
+  /**
+   * Nullable. Frees memory of the backend's own when the device has run out of memory. Returns TRUE
+   * if it freed some. Called at most once for a request.
    */
   gboolean (*reclaim) (gpointer user_data);
 
   /**
-   * Nullable. In an adaptor: the allocator or pool that its functions take memory from, so that
-   * they may wait there for other threads. tarn_allocator_new() reads it, and takes no reference.
+   * Nullable. In an adaptor: the allocator or pool from which its functions allocate memory.
+   * Without it, such an allocation fails where it would have to wait for another thread.
+   * tarn_allocator_new() reads it, and takes no reference.
    */
   TarnAllocator *below;
 
-  /* Order: all of these or none. */
+  /* Ordering functions: the next six, all or none. */
 
-  /** Keeps @p queue alive, if it can be, and says whether its commands run one after the other. */
+  /** Keeps @p queue alive, if the driver can. Stores whether its commands run in order. */
   gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
 
-  /** Undoes queue_ref(), once for each time that it succeeded. */
+  /** Undoes queue_ref(). Called once for each successful call of queue_ref(). */
   void (*queue_unref) (gpointer user_data, gpointer queue);
 
   /**
-   * An event for everything put on @p queue so far, until event_release(); NULL with an error:
-   * TARN_ERROR_NOT_SUPPORTED where no call can be made at the moment, and none was made.
+   * Records an event after all commands that @p queue has now. It is valid until event_release().
+   * Returns NULL with an error on failure: TARN_ERROR_NOT_SUPPORTED if the driver must not be
+   * called at the moment (as in a capture), and was not called.
    */
   gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
 
-  /** Returns TRUE if everything that @p event stands for is done; it does not wait. */
+  /** Returns TRUE if all commands before @p event are done. It does not wait. */
   gboolean (*event_is_done) (gpointer user_data, gpointer event);
 
-  /** Makes @p queue wait for @p event; the host if @p queue is NULL. */
+  /** Makes @p queue wait for @p event. If @p queue is NULL, makes the host wait. */
   gboolean (*event_wait) (gpointer user_data, gpointer event, gpointer queue, GError **error);
 
   /** Releases an event of event_record() or event_record_all(). */
   void (*event_release) (gpointer user_data, gpointer event);
 
-  /* Nullable, and of use only with those above. */
+  /* The next five may each be left out. They need the ordering functions. */
 
   /**
-   * An event for everything put on any queue so far, for a backend whose queues may be gone
-   * although queue_ref() was called: event_record() is then called only for a queue that the caller
-   * has just named. What queue_ref() said of a queue is taken for a later one that has its handle,
-   * too.
+   * Records an event after all commands that all queues have now. It is for a backend that cannot
+   * keep queues alive: with it, Tarn calls event_record() only for a queue that the program names
+   * in the current call. If a later queue has the handle of an earlier one, Tarn takes it to be in
+   * order if the earlier one was.
    */
   gpointer (*event_record_all) (gpointer user_data, GError **error);
 
   /**
-   * The queue on which memory that allocate() has just given is made ready; NULL: none. Unless it
-   * frees_in_order, requests that name no queue are for this one.
+   * Returns the queue whose commands make memory of allocate() ready; NULL: there is none. Requests
+   * that name no queue are for this queue, unless frees_in_order is TRUE.
    */
   gpointer (*fresh_queue) (gpointer user_data);
 
-  /** Returns TRUE if memory can be allocated now for use on @p queue: called before allocate(). */
+  /**
+   * Returns TRUE if memory can be allocated now for use on @p queue. If not, the request fails with
+   * the error. Called before allocate().
+   */
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
 
-  /** TRUE: free() may be called while commands on queues still use the memory. */
+  /** TRUE: Tarn may call free() while commands on queues still use the memory. */
   gboolean frees_in_order;
 
   /**
-   * Frees memory once everything put on @p queue so far is done; the host does not wait. FALSE if
-   * it cannot. Where the function is missing, the host waits, and then calls free().
+   * Frees memory once all commands that @p queue has now are done. The host does not wait. Returns
+   * FALSE if it cannot do so. If it returns FALSE or is NULL, the host waits, and then calls
+   * free().
    */
   gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
 
-  /* Memory that a heap makes blocks of: parts, or virtual memory. Where there are both, a heap
-   * uses virtual memory. */
+  /* For heaps: suballocations (parts), or virtual memory. A heap prefers virtual memory. */
 
   /**
-   * Offsets of parts are multiples of this: bytes, a power of two. With part_new().
+   * The alignment of parts: bytes, a power of two; 0 without part_new(). Each part's offset is a
+   * multiple of it.
    */
   gsize part_alignment;
 
   /**
-   * Nullable. Makes a part of what allocate() gave, from @p offset on, which can be used as if
-   * allocate() had given it, beside others of the same memory that do not overlap it. @p part is
-   * all zero bytes before the call. The memory is freed after its parts are released.
+   * Nullable. Makes a part: a suballocation of memory of allocate(), from @p offset on. The part
+   * can be used like memory of allocate(), at the same time as other parts that do not overlap it.
+   * @p part is all zero bytes before the call. Tarn releases all parts before it frees the memory.
    */
   gboolean (*part_new) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                         TarnMemory *part, GError **error);
 
   /**
-   * Undoes part_new(). Nullable: there is nothing to undo, and the address of a part is that of the
-   * memory and @p offset bytes more, so that part_new() need not be called for each.
+   * Releases a part of part_new(). NULL: a part is an address, @p offset bytes above that of the
+   * memory. Then there is nothing to release, and Tarn may compute the address without part_new().
    */
   void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
 
-  /* Virtual memory: all of these or none. Memory is TarnMemory.address, to which bytes can be
-   * added, and every size and address is a multiple of the granularity. */
+  /* Virtual memory: the next six functions, all or none. They use TarnMemory.address. Every size
+   * and address is a multiple of the granularity. */
 
-  /** Bytes, a power of two; 0: there is none of these. */
+  /** Bytes, a power of two; 0: the backend has no virtual memory. */
   gsize virtual_granularity;
 
-  /** Reserves addresses, with nothing behind them; of the order of what the device has, and more.
+  /**
+   * Reserves addresses without memory. The size may be as large as the device's memory, or larger.
    */
   gboolean (*addresses_reserve) (gpointer user_data, gsize size, TarnMemory *addresses,
                                  GError **error);
 
-  /** Releases addresses of addresses_reserve(); nothing is mapped there. */
+  /** Releases addresses of addresses_reserve(). No memory is mapped there any more. */
   void (*addresses_release) (gpointer user_data, TarnMemory addresses, gsize size);
 
   /**
-   * Takes memory of the device, which has no address: @p backing is the driver's name for it.
-   * TARN_ERROR_OUT_OF_MEMORY where there is too little.
+   * Allocates a backing: memory of the device that has no address yet. @p backing is the driver's
+   * handle. Fails with TARN_ERROR_OUT_OF_MEMORY if there is too little memory.
    */
   gboolean (*backing_new) (gpointer user_data, gsize size, TarnMemory *backing, GError **error);
 
-  /** Frees memory of backing_new(); it is not mapped. */
+  /** Frees a backing, which is not mapped any more. */
   void (*backing_release) (gpointer user_data, TarnMemory backing, gsize size);
 
-  /** Puts all of a backing behind addresses that were reserved, ready to be used. */
+  /** Maps all of a backing at reserved addresses. Commands can use them afterwards. */
   gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
                            GError **error);
 
   /**
    * TRUE: backing_map() can map a backing that is mapped elsewhere already, so that the same bytes
-   * have two addresses. A heap then moves freed memory within a queue although commands on
-   * that queue still use the old address. Commands that are put on the queue later use the new
-   * address, and see what the earlier ones wrote. FALSE: the heap takes more memory instead.
+   * have two addresses. A heap can then move freed memory of a queue while commands on that queue
+   * still use the old address. Later commands on the queue use the new address, and see what the
+   * earlier ones wrote. FALSE: the heap allocates more memory instead.
    */
   gboolean backing_aliases;
 
-  /** Undoes backing_map(). No command uses the addresses any more. It does not wait for others. */
+  /**
+   * Undoes backing_map(). No command uses the addresses any more. It must not wait for commands.
+   */
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
   /**
-   * Returns TRUE if mapped memory has to stay where it is for now, even if it is free. Commands may
-   * run again that use it, as those of a captured graph do. As long as this returns TRUE, a heap
-   * moves no memory and frees none. The heap asks with its lock held, so the function must not call
-   * this library. Nullable: FALSE.
+   * Returns TRUE if mapped memory must stay where it is for now, even if it is free, because
+   * commands that use it may run again, as those of a captured graph do. As long as it returns
+   * TRUE, a heap neither moves nor frees memory that a block has used. The heap calls it with a
+   * lock held, so it must not call Tarn. NULL: always FALSE.
    */
   gboolean (*backing_stays) (gpointer user_data);
 
-  /* Contents, for what TARN_DEBUG finds: the first two of these or none. Memory is what allocate()
-   * gave, or an address in it; no command that anybody was told of uses it. */
+  /* Contents, for TARN_DEBUG: read() and fill(), or neither. The memory is memory of allocate(), or
+   * an address in it. No command that Tarn knows of uses it. */
 
-  /** Copies bytes of memory, from @p offset on, to @p bytes on the host, and waits for that. */
+  /** Copies @p size bytes of memory, from @p offset on, to the host, and waits for the copy. */
   gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
                     GError **error);
 
-  /** Sets each of these bytes to @p byte, before commands that come later use the memory. */
+  /** Sets @p size bytes of memory, from @p offset on, to @p byte, before later commands run. */
   gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
                     GError **error);
 
-  /** Nullable: then memory is read. Stores the offset in memory of the first of these bytes that is
-   * another one than @p byte; where none is, @p offset and @p size together. */
+  /**
+   * Nullable. Searches @p size bytes of memory, from @p offset on, for a byte other than @p byte.
+   * Stores the offset of the first such byte in the memory, or @p offset + @p size if there is
+   * none. NULL: Tarn searches with read().
+   */
   gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                           guint8 byte, gsize *first, GError **error);
 
   /**
-   * Tells whether the program has references of its own on memory that it frees, where memory is a
-   * handle with a reference count. A pool reuses no such memory as long as that is so. It is called
-   * for each block that is freed, so it has to be fast. Nullable.
+   * Nullable. For memory that is a handle with a reference count: tells whether the program has
+   * references of its own. A pool does not reuse such memory before the program has dropped them.
+   * The function is called for each block that is freed, so it has to be fast.
    */
   gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
 
   /**
-   * Stores how many bytes of memory the device has, and how many of them are free; each is
-   * G_MAXUINT64 if the driver does not say. Nullable: neither is known, as for memory of the host.
+   * Nullable. Stores how many bytes of memory the device has, and how many of them are free. A
+   * number is G_MAXUINT64 if the driver does not say. NULL: neither is known, as for memory of the
+   * host.
    */
   gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                           GError **error);
 
   /**
-   * Gets where the host can read memory of so many bytes without a call, as it may be where the
-   * device is the host's processor. TARN_DEBUG calls it for memory that nobody uses yet, and does
-   * not rely on it before it has seen there what fill() writes. It looks at guards there when a
-   * signal ends the program. Nullable, and so is what it returns: the host cannot.
+   * Nullable. Returns the address at which the host can read @p size bytes of memory without a
+   * driver call, for example if the device is the CPU; NULL if the host cannot. TARN_DEBUG calls it
+   * for memory that is not used yet, and first tests whether the host sees the bytes of fill()
+   * there. At this address TARN_DEBUG checks guards when a signal ends the program.
    */
   gconstpointer (*find_host) (gpointer user_data, TarnMemory memory, gsize size);
 } TarnAllocatorOps;
 
 /**
- * The type of TarnAllocatorOps.free. A backend knows its own allocators by it: see
+ * The type of TarnAllocatorOps.free. A backend recognizes its own allocators by this function: see
  * tarn_allocator_is_of().
  *
  * @param user_data  as given to tarn_allocator_new()
  * @param memory     the memory that TarnAllocatorOps.allocate stored
- * @param size       bytes, as asked for then
+ * @param size       bytes, as in the allocation
  * @since 0.1
  */
 typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gsize size);
 
 /**
- * A TarnAllocatorOps with nothing in it. It names every field, so that it is silent under -Wextra
- * -pedantic in C and C++.
+ * A TarnAllocatorOps to start from: no functions. It sets every field, so that -Wextra -pedantic
+ * does not warn in C and C++.
  *
  * @since 0.1
  */
@@ -312,14 +326,14 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
  * Makes an allocator from a backend's functions. This is all that a backend outside this library
  * needs.
  *
- * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
- *                   error to leave out allocate or free, or some only of the ordering functions,
- *                   or of those of virtual memory or of contents, to have an alignment or
- *                   granularity that is no power of two, or to set what this version of the
- *                   library does not know.
+ * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. These are
+ *                   programming errors: allocate() or free() is missing; some but not all functions
+ *                   of a group (ordering, virtual memory, contents) are set; an alignment or
+ *                   granularity is no power of two; a field that this version of the library does
+ *                   not have is set.
  * @param user_data  for the functions
  * @param destroy    nullable; called with @p user_data when the last reference and the last block
- *                   are gone, by the thread that dropped it
+ *                   are gone, by the thread that dropped the last of them
  * @return (transfer full): the allocator; any thread may use it
  * @since 0.1
  */
@@ -344,9 +358,9 @@ TarnAllocator *tarn_allocator_ref (TarnAllocator *allocator);
 void tarn_allocator_unref (TarnAllocator *allocator);
 
 /**
- * Tells whether an allocation may succeed without memory behind it. With clCreateBuffer alone it
- * does: out-of-memory then comes from a later command, when it is too late to return cached memory
- * and retry. A pool is as deferred as its upstream allocator.
+ * Tells whether an allocation may succeed without memory behind it. If memory runs out, a later
+ * command then fails, when it is too late to return cached memory and retry. An allocator that only
+ * calls clCreateBuffer is deferred. A pool is deferred if its upstream allocator is.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return whether it is deferred
@@ -355,23 +369,23 @@ void tarn_allocator_unref (TarnAllocator *allocator);
 gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 
 /**
- * Tells whether an allocator is a backend's own. It is if its memory is freed by a function that
- * only this backend has. An accessor of blocks asks it of tarn_block_get_allocator(), which is the
- * direct allocator, whatever pools are in between.
+ * Tells whether an allocator is a backend's own. It is if its free function is @p func, which only
+ * this backend has. A backend's accessor of blocks passes the result of tarn_block_get_allocator(),
+ * which is the direct allocator, whatever pools are in between.
  *
- * @param allocator  an allocator, or a pool seen as one, which is no backend's; any thread may call
- *                   it
+ * @param allocator  an allocator, or a pool seen as one (then the result is FALSE); any thread may
+ *                   call it
  * @param func       TarnAllocatorOps.free, as the backend gave it to tarn_allocator_new()
- * @return whether it was made with that function; then tarn_allocator_get_user_data() is the
- *         backend's, too
+ * @return TRUE if it was made with @p func; then tarn_allocator_get_user_data() returns the
+ *         backend's data
  * @since 0.1
  */
 gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func);
 
 /**
- * Gets the allocator at the bottom, where memory comes from in the end. Of a pool or a heap that is
- * the backend's, of a backend's itself. It is for backends, which know their own by
- * tarn_allocator_is_of().
+ * Gets the direct allocator, which calls the backend. For a pool or a heap, this is the allocator
+ * at the bottom of the stack. For a direct allocator, it is the allocator itself. The function is
+ * for backends, which recognize their own allocators by tarn_allocator_is_of().
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return (transfer none): a direct allocator, valid as long as @p allocator; for a block in use
@@ -381,12 +395,12 @@ gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc f
 TarnAllocator *tarn_allocator_get_direct (TarnAllocator *allocator);
 
 /**
- * Gets the name of an allocator. It is for messages, not to know one by; tarn_allocator_is_of() is
- * for that.
+ * Gets the name of an allocator. It is for messages. To recognize an allocator, use
+ * tarn_allocator_is_of().
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return (transfer none): TarnAllocatorOps.name or TarnPoolOptions.name, valid as long as
- *         @p allocator; NULL: it was given none
+ *         @p allocator; NULL if the allocator has no name
  * @since 0.1
  */
 const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
@@ -401,13 +415,13 @@ const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 
 /**
- * Gets the functions of an allocator. They are for an adaptor that passes calls on to it. Those of
- * a heap over virtual memory lend virtual memory of the heap's upstream allocator. Memory that is
- * lent counts as the heap's: its limit holds for both, and the heap returns idle memory when there
- * is no more.
+ * Gets the functions of an allocator. They are for an adaptor that passes calls on to the
+ * allocator. The functions of a heap over virtual memory lend virtual memory from the heap's
+ * upstream allocator. Lent memory counts as the heap's: the heap's limit also bounds lent memory,
+ * and the heap returns idle memory if there is too little to lend.
  *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it. It has to live
- *                   until the memory of its functions was returned to them.
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it. It must live until
+ *                   all memory from its functions has been freed.
  * @param ops        out: start from TARN_ALLOCATOR_OPS_INIT; what this version of the library does
  *                   not know becomes 0
  * @since 0.1
@@ -415,8 +429,8 @@ gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 void tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops);
 
 /**
- * Allocates a block, from a pool or without one. A direct allocator that is out of memory asks its
- * own reclaim function and tries once more; a pool does what tarn_pool_allocate() says.
+ * Allocates a block, from a pool or without one. If a direct allocator is out of memory, it calls
+ * its backend's reclaim function and tries once more. For a pool, see tarn_pool_allocate().
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @param size       bytes; 0 is allowed
@@ -430,41 +444,42 @@ TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Allocates bare memory, without a block. It is for an allocator that is built on another one;
- * everybody else works with blocks.
+ * Allocates memory without a block. It is for adaptors: allocators that are built on another one.
+ * Programs use blocks instead.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @param size       bytes; 0 is allowed
  * @param memory     out: the memory; written on success only
  * @param error      return location, or NULL: as tarn_allocator_allocate()
- * @return whether there was memory; give it back with tarn_allocator_free_memory()
+ * @return TRUE, and the caller frees the memory by tarn_allocator_free_memory(); FALSE with
+ *         @p error set
  * @since 0.1
  */
 gboolean tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                          GError **error);
 
 /**
- * Gives back what tarn_allocator_allocate_memory() stored. In a child of fork () it does nothing,
- * and a pool counts it.
+ * Frees memory of tarn_allocator_allocate_memory(). In a child of fork () it does nothing, but a
+ * pool counts the call in TarnPoolStats.ignored_frees.
  *
- * @param allocator  where the memory is from; any thread may call it
- * @param memory     the memory, all of the union as it was stored
- * @param size       bytes, as asked for then
+ * @param allocator  the allocator that allocated the memory; any thread may call it
+ * @param memory     the memory, the whole union as it was stored
+ * @param size       bytes, as in the allocation
  * @since 0.1
  */
 void tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
 /**
- * Tells whether this process may call the driver. A backend asks before it calls it from anywhere
- * but the functions of TarnAllocatorOps, before which Tarn has asked already. Drivers do not
- * survive fork (): their calls hang in a child. A process that forks before it first asks is not
- * concerned.
+ * Tells whether this process may call the driver. A backend calls it before it calls the driver,
+ * except in functions of TarnAllocatorOps, for which Tarn has checked already. Drivers do not
+ * survive fork (): their calls hang in a child. A process may fork before it first calls this or
+ * makes an allocator: its children may call the driver.
  *
  * @param error  return location, or NULL: TARN_ERROR_FORKED. GLib before 2.76 may hang when it
  *               makes an error in a child of a process whose other threads make errors, too: pass
  *               NULL there, to this function and all others.
- * @return FALSE with @p error set in a child of a process that was told TRUE, or had an allocator;
- *         any thread may call it
+ * @return FALSE with @p error set in a child of a process in which this had returned TRUE, or that
+ *         had made an allocator; any thread may call it
  * @since 0.1
  */
 gboolean tarn_check_fork (GError **error);

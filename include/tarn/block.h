@@ -14,8 +14,8 @@
 G_BEGIN_DECLS
 
 /**
- * Gets the memory of a block, in its backend's terms. A backend has an accessor with its own type,
- * such as tarn_opencl_block_get_buffer().
+ * Gets the memory of a block: a handle or an address of its backend. A backend has an accessor with
+ * its own type, such as tarn_opencl_block_get_buffer().
  *
  * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free()
@@ -24,7 +24,7 @@ G_BEGIN_DECLS
 TarnMemory tarn_block_get_memory (const TarnBlock *block);
 
 /**
- * Gets the size that was asked for when a block was allocated.
+ * Gets the size that the request for a block asked for.
  *
  * @param block  a block in use; any thread may call it
  * @return bytes
@@ -33,8 +33,8 @@ TarnMemory tarn_block_get_memory (const TarnBlock *block);
 gsize tarn_block_get_size (const TarnBlock *block);
 
 /**
- * Gets the size of the memory behind a block. It is at least what was asked for, and all of it may
- * be used.
+ * Gets the size of a block's memory. It is at least the requested size. The program may use all of
+ * it.
  *
  * @param block  a block in use; any thread may call it
  * @return bytes
@@ -43,7 +43,7 @@ gsize tarn_block_get_size (const TarnBlock *block);
 gsize tarn_block_get_alloc_size (const TarnBlock *block);
 
 /**
- * Gets the direct allocator that a block's memory comes from. Pools in between are passed over.
+ * Gets the direct allocator that a block's memory comes from. It is below all pools and heaps.
  *
  * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()
@@ -53,14 +53,14 @@ TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 
 /**
  * Records that commands on a queue use a block. It is for queues other than the one that the block
- * was allocated for. After the block is freed, its memory is not used again until all commands that
- * the queue had at the free are done.
+ * was allocated for. After the program has freed the block, Tarn does not reuse its memory before
+ * all commands that the queue had at that moment are done.
  *
  * @param block  a block in use
  * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
  *               function with its own type, such as tarn_opencl_block_record_use()
- * @param error  return location, or NULL: TARN_ERROR_NOT_SUPPORTED if its allocator has no queues;
- *               what the backend says of the queue; TARN_ERROR_FORKED in a child of fork ()
+ * @param error  return location, or NULL: TARN_ERROR_NOT_SUPPORTED if the block's allocator has no
+ *               queues; the backend's error for the queue; TARN_ERROR_FORKED in a child of fork ()
  * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
  *         time for a block
  * @since 0.1
@@ -68,9 +68,9 @@ TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
 
 /**
- * Moves a block to one queue, which waits for the others. The queue waits for all commands that
- * they have at the call. Afterwards the block belongs to this queue alone. tarn_block_wait() makes
- * the host wait.
+ * Moves a block to a queue, which waits for the block's other queues. It waits for all commands
+ * that these queues have at the time of the call. Afterwards the block belongs to this queue alone.
+ * To make the host wait instead, use tarn_block_wait().
  *
  * @param block  a block in use
  * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
@@ -83,14 +83,14 @@ gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **er
 
 /**
  * Makes the host wait for the queues that use a block. These are the queues that the block was
- * allocated for, moved to or recorded with. The host waits for all commands that they have at the
- * call. Afterwards the block belongs to no queue.
+ * allocated for, moved to or recorded with. The host waits for all commands that these queues have
+ * at the time of the call. Afterwards the block belongs to no queue.
  *
  * @param block  a block in use
- * @param error  return location, or NULL: what the backend says; TARN_ERROR_FORKED in a child of
- *               fork ()
- * @return TRUE, also for a block that was no queue's, or FALSE with @p error set; any thread may
- *         call it, one at a time for a block
+ * @param error  return location, or NULL: the backend's error; TARN_ERROR_FORKED in a child of fork
+ *               ()
+ * @return TRUE, also for a block without a queue, or FALSE with @p error set; any thread may call
+ *         it, one at a time for a block
  * @since 0.1
  */
 gboolean tarn_block_wait (TarnBlock *block, GError **error);
@@ -98,42 +98,46 @@ gboolean tarn_block_wait (TarnBlock *block, GError **error);
 /**
  * Gets the queue that a block is used on.
  *
- * @param block  a block in use; any thread may call it, while none moves the block or records a use
+ * @param block  a block in use; any thread may call it, while no thread moves the block or records
+ *               a use
  * @return (transfer none): the queue that it was allocated for, moved to or first recorded with;
- *         NULL: none. Of CUDA's default streams, only tarn_cuda_block_get_stream() tells which
- *         it is.
+ *         NULL: none. With CUDA, call tarn_cuda_block_get_stream() instead: for a default stream,
+ *         this result may be no CUstream.
  * @since 0.1
  */
 gpointer tarn_block_get_queue (const TarnBlock *block);
 
 /**
- * Hides a block from tarn_pool_find(). It is for adaptors that take blocks of a pool and hand out
- * parts of them, of which one has the memory that the whole has.
+ * Hides a block from tarn_pool_find(). It is for adaptors that suballocate from a pool's blocks:
+ * the first suballocation of a block has the block's address, so the pool would find the whole
+ * block instead.
  *
- * @param block  a block in use; of a pool without TARN_POOL_FINDABLE, and of no pool, it is hidden
- *               anyway. Any thread may call it, but not while another one frees the block.
+ * @param block  a block in use; a block without a pool, or of a pool without TARN_POOL_FINDABLE, is
+ *               hidden anyway. Any thread may call it, but not while another thread frees the
+ *               block.
  * @since 0.1
  */
 void tarn_block_hide (TarnBlock *block);
 
 /**
- * Takes a reference on a block. Each holder of a reference frees the block, and the last of them
- * returns its memory. It is for handles that are counted; a block that has one owner needs none,
- * and its free is faster.
+ * Takes a reference on a block. Each owner of a reference frees the block, and the last free
+ * returns the memory. It is for programs whose own handles are reference-counted. A block with one
+ * owner needs no reference, and its free is faster.
  *
  * @param block  a block in use, of which the caller has a reference; any thread may call it
- * @return (transfer full): @p block, for tarn_block_free(); in a child of fork () no reference is
- *         taken, as none is dropped there
+ * @return (transfer full): @p block, for tarn_block_free(); in a child of fork () the call does
+ *         nothing, and neither does the free
  * @since 0.1
  */
 TarnBlock *tarn_block_ref (TarnBlock *block);
 
 /**
- * Frees a block: returns its memory to the pool or to the allocator it is from. The pool's or
- * allocator's last reference may be gone; a block's memory keeps what it needs alive. To free a
- * block twice is a programming error, and reported as g_critical wherever it can be seen, which it
- * is not where two threads do it at the same moment. In a child of fork () nothing is done, and a
- * pool counts it. Where tarn_block_ref() has given out references, the last one frees the block.
+ * Frees a block: returns its memory to the pool or to the allocator it is from. The last reference
+ * to the pool or allocator may be gone already: a block keeps alive what it needs. If
+ * tarn_block_ref() has added references, only the last free returns the memory. To free a block
+ * twice is a programming error. Tarn usually reports it by g_critical (), but not if two threads
+ * free the block at the same moment. In a child of fork () the call does nothing, but a pool counts
+ * it.
  *
  * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -142,12 +146,12 @@ void tarn_block_free (TarnBlock *block);
 
 /**
  * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
- * unless the block is that queue's anyway, and frees the block. The memory is not used again before
- * everything put on the queue so far is done. It is for programs that know only at the end which
- * queue they used.
+ * unless the block belongs to that queue anyway, and frees the block. Tarn does not reuse the
+ * memory before all commands that the queue has now are done. It is for programs that know only at
+ * the end which queue they used.
  *
  * If the queue cannot be recorded, the block stays in use, and a message says why: Tarn could not
- * tell when its memory may be used again.
+ * find out when its memory may be reused.
  *
  * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
  * @param queue  nullable: as for tarn_block_record_use(); NULL: as tarn_block_free(). A backend has

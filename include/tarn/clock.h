@@ -3,7 +3,7 @@
 
 /**
  * @file
- * What Tarn takes for the time: for tests, simulations and replays.
+ * The clock of Tarn, which tests, simulations and replays can replace.
  */
 
 #ifndef TARN_CLOCK_H
@@ -14,24 +14,24 @@
 G_BEGIN_DECLS
 
 /**
- * Gets the time. Any thread calls it, also with locks of Tarn's held: it must not call Tarn, nor
- * wait.
+ * Gets the time. Any thread may call it, even with a lock of Tarn held, so it must neither call
+ * Tarn nor wait.
  *
- * @return microseconds since some moment, as g_get_monotonic_time () has them; for one thread they
- *         never become less
+ * @return microseconds since a fixed moment, as g_get_monotonic_time () returns; for each thread
+ *         they never decrease
  * @since 0.1
  */
 typedef gint64 (*TarnClockFunc) (void);
 
 /**
- * Sets the clock by which the library finds memory that nobody has used for long. A heap returns
- * such pieces after TarnHeapOptions.idle_seconds; pools over a heap and idle threads return such
- * blocks. So a test need not wait for seconds, and a program that replays a recording frees
- * the same memory at the same steps. Recordings, snapshots and durations always use the system's
- * clock. In a child of fork () this does nothing.
+ * Sets the clock by which Tarn finds memory that was unused for long. Heaps return segments that
+ * were unused for TarnHeapOptions.idle_seconds; pools over a heap, and threads that have become
+ * idle, return unused blocks. With its own clock, a test need not wait for seconds, and a program
+ * that replays a recording frees the same memory at the same steps. Recordings, snapshots and
+ * durations always use the system's clock. In a child of fork () this does nothing.
  *
- * @param func  returns the time; NULL, the default: the system's clock. Any thread may call this;
- *              others may still call the previous function until they return to the program.
+ * @param func  returns the time; NULL, the default: the system's clock. Any thread may call this. A
+ *              thread that is in Tarn at that time may still call the previous function.
  * @since 0.1
  */
 void tarn_clock_set (TarnClockFunc func);

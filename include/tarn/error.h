@@ -31,9 +31,9 @@ typedef enum
   TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and the pool no cached memory */
   TARN_ERROR_INVALID_SIZE,  /**< a size that is too large to be counted in bytes */
   /**
-   * An argument or option outside its range. In functions with a GError also a context, queue,
-   * pool, allocator, block or the like that is NULL, perhaps because the call that returned it
-   * failed.
+   * An argument or option outside its range. In functions with a GError also an object (a context,
+   * queue, pool, allocator, block) that is NULL, perhaps because the call that should have returned
+   * it failed.
    */
   TARN_ERROR_INVALID_ARGUMENT,
   TARN_ERROR_INVALID_SELECTION, /**< a choice of devices that cannot be read or matches none */
@@ -44,8 +44,8 @@ typedef enum
   TARN_ERROR_LIMIT,             /**< a limit that the program set for itself */
   TARN_ERROR_CONTEXT_LOST,      /**< the context was destroyed */
   TARN_ERROR_FORKED,            /**< a child of fork (), where no driver may be called */
-  TARN_ERROR_RECURSION,         /**< a computation asked for its own result, or a call from inside a
-                                     function of the backend would have waited for itself */
+  TARN_ERROR_RECURSION,         /**< a computation asked for its own result, or a function of the
+                                     backend made a call that would have waited for this function */
   TARN_ERROR_FAILED             /**< anything else */
 } TarnError;
 
@@ -69,7 +69,7 @@ GQuark tarn_error_quark (void);
  * CL_INVALID_BUFFER_SIZE.
  *
  * @param error  nullable: what a function has set; any thread may call this
- * @return TRUE if it is one of the two; FALSE for any other error, and for NULL
+ * @return TRUE if the error has one of the two codes; FALSE for any other error, and for NULL
  * @since 0.1
  */
 gboolean tarn_error_is_no_memory (const GError *error);

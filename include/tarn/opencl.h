@@ -3,9 +3,9 @@
 
 /**
  * @file
- * Everything of libtarn-opencl: allocators, queues, memos, tests and what devices are like.
+ * Everything of libtarn-opencl: allocators, queues, memos, tests and facts about devices.
  *
- * It includes <CL/cl.h>, of which OpenCL 1.2 is enough: define CL_TARGET_OPENCL_VERSION before.
+ * It includes <CL/cl.h>. OpenCL 1.2 is enough: define CL_TARGET_OPENCL_VERSION before the include.
  */
 
 #ifndef TARN_OPENCL_H
@@ -36,8 +36,8 @@ GQuark tarn_opencl_error_quark (void);
  * Gets the name of an OpenCL status, such as "CL_INVALID_VALUE".
  *
  * @param status  the status of an OpenCL function
- * @return (transfer none): a constant string, "unknown status" for what has no name; any thread may
- *         call it
+ * @return (transfer none): a constant string; "unknown status" for a number without a name; any
+ *         thread may call it
  * @since 0.1
  */
 const gchar *tarn_opencl_status_name (cl_int status);
@@ -72,10 +72,10 @@ cl_int tarn_opencl_error_to_status (const GError *error);
 typedef gpointer (*TarnOpenclFindFunc) (const gchar *name, gpointer user_data);
 
 /**
- * Gives Tarn the OpenCL functions that it is to call. A program that opens OpenCL itself calls this
- * once, before any other function of libtarn-opencl. Other programs need not call it: Tarn calls
- * the functions that the process has under OpenCL's names, from a library that the program is
- * linked with or from the program itself. If there are none, Tarn opens libOpenCL.so.1.
+ * Sets the OpenCL functions that Tarn calls. A program that opens the OpenCL library itself calls
+ * this once, before any other function of libtarn-opencl. Other programs need not call it: Tarn
+ * calls the functions with OpenCL's names in the process, from a library that the program is linked
+ * with or from the program itself. If there are none, Tarn opens libOpenCL.so.1.
  *
  *     static gpointer
  *     find (const gchar *name, gpointer library)
@@ -88,27 +88,27 @@ typedef gpointer (*TarnOpenclFindFunc) (const gchar *name, gpointer user_data);
  *
  *     tarn_opencl_set_functions (find, library, &error);
  *
- * @param find       finds a function by its name, such as "clCreateBuffer"; NULL where there is
- *                   none. OpenCL 1.2's must be there. It is called in this call, and later for
- *                   tarn_opencl_get_function(), from any thread.
+ * @param find       returns a function by its name, such as "clCreateBuffer", or NULL if there is
+ *                   none. It must find the functions of OpenCL 1.2. Tarn calls it during this call,
+ *                   and later in tarn_opencl_get_function(), from any thread.
  * @param user_data  for @p find; it must be valid until the process ends
- * @param error      return location, or NULL: TARN_ERROR_NO_DRIVER, naming a function that
- *                   @p find did not find; TARN_ERROR_INVALID_ARGUMENT if Tarn has OpenCL's
- *                   functions already; TARN_ERROR_FORKED
+ * @param error      return location, or NULL: TARN_ERROR_NO_DRIVER, naming a function that @p find
+ *                   did not find; TARN_ERROR_INVALID_ARGUMENT if Tarn already has OpenCL's
+ *                   functions; TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it
  * @since 0.1
  */
 gboolean tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError **error);
 
 /**
- * Gets an OpenCL function where Tarn has its own from. A program that is not linked with OpenCL
- * calls OpenCL with it.
+ * Gets an OpenCL function from the place from which Tarn gets its own. With it, a program that is
+ * not linked with OpenCL can call OpenCL.
  *
  *     cl_int (*finish) (cl_command_queue) = tarn_opencl_get_function ("clFinish", &error);
  *
  * @param name   the function's name
- * @param error  return location, or NULL: TARN_ERROR_NO_DRIVER where there is no OpenCL, with the
- *               reason; TARN_ERROR_NOT_SUPPORTED where it has no such function; TARN_ERROR_FORKED
+ * @param error  return location, or NULL: TARN_ERROR_NO_DRIVER if there is no OpenCL, with the
+ *               reason; TARN_ERROR_NOT_SUPPORTED if OpenCL has no such function; TARN_ERROR_FORKED
  * @return the function, valid until the process ends, or NULL with @p error set; any thread may
  *         call it
  * @since 0.1
@@ -120,14 +120,14 @@ gpointer tarn_opencl_get_function (const gchar *name, GError **error);
  * command first uses the buffer, and that command then fails. For a pool, use
  * tarn_opencl_immediate_allocator_new(). A block of 0 bytes has no buffer.
  *
- * A part of a buffer (TarnAllocatorOps.part_new) is a sub-buffer. clCreateSubBuffer gets those of
- * the flags that it accepts; the sub-buffer inherits the others. Kernels and commands use a
- * sub-buffer like any other buffer, but:
+ * A part of a buffer (TarnAllocatorOps.part_new) is a sub-buffer. The allocator passes to
+ * clCreateSubBuffer those of @p flags that it accepts; the sub-buffer inherits the others. Kernels
+ * and commands use a sub-buffer like any other buffer, but:
  *
  * - clCreateSubBuffer fails on it.
  * - Its CL_MEM_ASSOCIATED_MEMOBJECT is the whole buffer.
  * - It is aligned only to CL_DEVICE_MEM_BASE_ADDR_ALIGN, the largest of the context's devices.
- * - Commands may use parts that do not overlap at the same time. They may use a part and the whole
+ * - Several commands at a time may use parts that do not overlap. They may use a part and the whole
  *   buffer at the same time only if all of them read.
  *
  * @param context  the context of the buffers; retained
@@ -142,10 +142,10 @@ TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_fl
                                                    GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes an allocator of buffers that are on the device at once. It is the queue's device. If the
- * device has no memory left, the allocation fails, and not a later command. After clCreateBuffer,
- * the allocator enqueues a command that makes the driver place the buffer, and does not wait for
- * it:
+ * Makes an allocator that places buffers on the device at once. The device is that of @p queue. If
+ * the device has no memory left, the allocation fails, and not a later command. After
+ * clCreateBuffer, the allocator enqueues a command that makes the driver place the buffer, and does
+ * not wait for the command:
  *
  * - clEnqueueMigrateMemObjects with CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED
  * - on NVIDIA's devices, where that is not thread-safe, a fill of up to 4 bytes
@@ -161,8 +161,8 @@ TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_fl
  * the driver's own references, so the program must not use a buffer after its block was freed.
  *
  * @param queue  the queue of that command; retained, and so is its context. If another queue uses a
- *               buffer, it must wait for this one. A pool makes it wait if the request names the
- *               other queue: see tarn_opencl_pool_allocate().
+ *               buffer, it must first wait for @p queue. A pool makes the other queue wait if the
+ *               request names it: see tarn_opencl_pool_allocate().
  * @param flags  for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
  *               with CL_MEM_READ_WRITE
  * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
@@ -174,26 +174,27 @@ TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_m
                                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Makes an allocator of shared virtual memory (clSVMAlloc). Every device of the context must be of
- * OpenCL 2.0 or later and have it coarse-grain.
+ * Makes an allocator of shared virtual memory (clSVMAlloc). Every device of the context must have
+ * OpenCL 2.0 or later, and coarse-grain shared virtual memory.
  *
- * With a queue, blocks are bound to it from the start: freed without a pool, they go as the last
- * command on it (clEnqueueSVMFree), and a pool hands them out for it where a request names no
- * queue. Without one the memory of a block that no queue was named for goes at once (clSVMFree):
- * the caller has waited for what uses it.
+ * With @p queue, each block belongs to that queue unless its request names another one. If such a
+ * block does not belong to a pool, its free enqueues clEnqueueSVMFree on the queue. Without
+ * @p queue, a block that was neither allocated nor recorded with a queue is freed at once
+ * (clSVMFree). So the caller must first wait for the commands that use it.
  *
- * Where there is no memory left, an allocation waits for what queues have still to free, as long as
- * they do: one that frees nothing for a second may be waiting for the host, and is not waited for.
+ * If no memory is left, an allocation waits for memory that commands on queues are still to free.
+ * If a queue frees nothing for a second, the allocation does not wait for it any longer, because
+ * the queue may be waiting for the host.
  *
- * A part of a block (TarnAllocatorOps.part_new) is an address within it, aligned as the block is.
- * It goes to kernels and commands as the block's address does, but not to clSVMFree or
- * clEnqueueSVMFree.
+ * A part of a block (TarnAllocatorOps.part_new) is an address within the block, with the same
+ * alignment. Kernels and commands accept it like the block's address, but clSVMFree and
+ * clEnqueueSVMFree do not.
  *
- * @param context    where memory belongs; retained
+ * @param context    the context of the memory; retained
  * @param alignment  bytes, for clSVMAlloc; 0: the largest that any type of OpenCL C needs
  * @param flags      for clSVMAlloc; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
  *                   with CL_MEM_READ_WRITE
- * @param queue      nullable: of the context, in order; retained
+ * @param queue      nullable: an in-order queue of the context; retained
  * @param error      return location, or NULL: TARN_ERROR_NOT_SUPPORTED, naming the device and what
  *                   it lacks; TARN_ERROR_INVALID_ARGUMENT for a queue of another context;
  *                   TARN_OPENCL_ERROR with the driver's status, and with CL_INVALID_VALUE for an
@@ -210,8 +211,9 @@ TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignm
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
- * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
- *         it out again; NULL for a block of 0 bytes, but a pool has one of 1 byte for it if it can
+ * @return (transfer none): valid until tarn_block_free(), which releases the buffer or lets the
+ *         pool reuse it; NULL for a block of 0 bytes, for which a pool allocates a buffer of 1 byte
+ *         if it can
  * @since 0.1
  */
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
@@ -221,8 +223,8 @@ cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
- * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
- *         for it if it can
+ * @return valid until tarn_block_free(); NULL for a block of 0 bytes, for which a pool allocates 1
+ *         byte if it can
  * @since 0.1
  */
 gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
@@ -231,8 +233,8 @@ gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
 
 /**
  * Makes a pool of buffers that suits most programs. The pool is over a heap, and the heap is over
- * tarn_opencl_immediate_allocator_new(). The heap takes little more memory than is in use, for
- * requests of any sizes, and seldom calls the driver.
+ * tarn_opencl_immediate_allocator_new(). For requests of any sizes, the heap takes little more
+ * memory than is in use, and seldom calls the driver.
  *
  * The pool's buffers are sub-buffers of larger ones. Kernels and commands use them like any other
  * buffers, but:
@@ -250,7 +252,7 @@ gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
  *
  * @param queue    a queue of the device; retained, and so is its context. When the heap gets memory
  *                 from the driver, this queue makes it ready, and the host waits for all commands
- *                 of this queue. tarn_opencl_pool_new_for_device() makes a queue for that.
+ *                 of this queue. tarn_opencl_pool_new_for_device() makes a separate queue for that.
  * @param flags    for clCreateBuffer, as for tarn_opencl_immediate_allocator_new(); 0 for
  *                 CL_MEM_READ_WRITE
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. The limit also bounds
@@ -267,9 +269,10 @@ TarnPool *tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags,
 
 /**
  * Makes a pool for a device, without a queue of the program. Otherwise it is like
- * tarn_opencl_pool_new(). The pool makes a queue of its own, which makes fresh memory ready: with a
- * heap the host waits for that queue, without a heap the queue that first uses the memory does.
- * Name a queue in each request or free, or wait for the queue before you free a block.
+ * tarn_opencl_pool_new(). The pool makes a queue of its own, which makes fresh memory ready. With a
+ * heap, the host waits for that queue. Without a heap, the queue that first uses the memory waits
+ * for it. Name your queue in each request, or in each free (tarn_opencl_block_free_on()). Otherwise
+ * wait for your queue before you free a block.
  *
  * @param context  the context of the buffers; retained
  * @param device   a device of the context, which gets the memory
@@ -344,13 +347,13 @@ TarnBlock *tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer);
  *
  * @param block   a block in use, of an allocator of buffers or of a pool over one; any thread may
  *                call it
- * @param flags   for clCreateSubBuffer; 0: the larger buffer's
+ * @param flags   for clCreateSubBuffer; 0: the flags of the larger buffer
  * @param origin  bytes from the beginning of the block: a multiple of
  *                CL_DEVICE_MEM_BASE_ADDR_ALIGN, which is in bits
  * @param size    bytes, more than 0
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a part that is not
- * within the block; TARN_OPENCL_ERROR with clCreateSubBuffer's status; TARN_ERROR_OUT_OF_MEMORY;
- * TARN_ERROR_FORKED
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a part that exceeds the
+ *                block; TARN_OPENCL_ERROR with clCreateSubBuffer's status;
+ *                TARN_ERROR_OUT_OF_MEMORY; TARN_ERROR_FORKED
  * @return (transfer full): the part, for clReleaseMemObject (), or NULL with @p error set
  * @since 0.1
  */
@@ -377,20 +380,21 @@ gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue,
  *
  * @param block  (transfer full): a block of one of libtarn-opencl's allocators or of a pool over
  *               one; NULL is allowed. Any thread may call it.
- * @param queue  nullable: of the allocator's context; retained
+ * @param queue  nullable: a queue of the allocator's context; retained
  * @since 0.1
  */
 void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 
 /**
- * Moves a block to one queue, which waits for the others. It waits for everything that
- * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
- * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().
+ * Moves a block to a queue, which waits for the block's other queues. It waits for all commands
+ * that these queues have at the time of the call. Afterwards the block belongs to this queue alone.
+ * PyOpenCL calls this SVMAllocation.bind_to_queue(), and calls tarn_block_wait()
+ * unbind_from_queue().
  *
- * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; a
- *               block of 0 bytes, too, although there is nothing to wait for
- * @param queue  a queue of the allocator's context; for shared virtual memory in order, as in
- * PyOpenCL; retained
+ * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; may
+ *               have 0 bytes
+ * @param queue  a queue of the allocator's context; for shared virtual memory, it must be in order,
+ *               as in PyOpenCL; retained
  * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR
  *               with CL_INVALID_VALUE for shared virtual memory and an out-of-order queue
  * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
@@ -403,8 +407,8 @@ gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue que
  * to or first recorded with. A block of 0 bytes has a queue like any other.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
- *               thread may call it, while none moves the block or records a use
- * @return (transfer none): valid as long as the block is its own; NULL: none
+ *               thread may call it, while no thread moves the block or records a use
+ * @return (transfer none): valid as long as the block belongs to it; NULL: none
  * @since 0.1
  */
 cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
@@ -412,28 +416,29 @@ cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 /* Images */
 
 /**
- * A pool of images. It holds freed images and hands them out again, as a pool of buffers does. Any
- * thread may call any function of it at any time.
+ * A pool of images. It holds freed images, and reuses them for later requests, as a pool of buffers
+ * does. Any thread may call any function of it at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
 
 /**
- * Makes a pool of images. It holds freed images, and hands one out again if a request has the same
- * flags, format and descriptor. Queues, threads, limits, out of memory, recordings and snapshots
- * work as for a pool of buffers: see tarn_opencl_image_pool_get_pool().
+ * Makes a pool of images. It holds freed images, and reuses one if a request has the same flags,
+ * format and descriptor. For queues, threads, limits, lack of memory, recordings and snapshots, it
+ * works like a pool of buffers: see tarn_opencl_image_pool_get_pool().
  *
  * For a new image, the pool calls clCreateImage, and then clEnqueueMigrateMemObjects to move it to
  * the queue's device at once. On NVIDIA's devices, where that is not thread-safe, it fills one
  * pixel instead. The host waits for neither.
  *
- * The bytes of an image are those of its pixels, and a few more if other kinds of images would have
- * the same number. A driver may take more, because it pads rows or stores an image in tiles; OpenCL
- * does not say how much.
+ * In counters and limits, an image has the bytes of its pixels. If these are as many as for images
+ * with other flags, formats or descriptors, it has a few more, by which the pool distinguishes
+ * them. A driver may allocate more, because it pads rows or stores an image in tiles. OpenCL does
+ * not tell how much.
  *
  * @param queue    a queue of the device, which must support images; retained, and so is its
- *                 context. It makes memory ready.
+ *                 context. Its commands make new images ready.
  * @param buffers  nullable: a pool that shares its limit and its reclaim group with the images. The
  *                 function takes a reference. The bytes of all images, also held ones, are charged
  *                 to the pool (tarn_pool_charge()), so its limit bounds both. Near the limit, and
@@ -441,9 +446,8 @@ typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
  *                 buffers. If the pool is in no group, it and the images get a new one.
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. limit_bytes bounds the
  *                 images alone. A hold_bytes of 0 means an eighth of the device's memory
- *                 (CL_DEVICE_GLOBAL_MEM_SIZE), because held images of a size that does not come
- *                 again are of no use; G_MAXSIZE: there is no bound. leading_bits_in_bin_id is
- *                 ignored.
+ *                 (CL_DEVICE_GLOBAL_MEM_SIZE), because held images are useless if no request has
+ *                 their size; G_MAXSIZE: no bound. leading_bits_in_bin_id is ignored.
  * @param error    return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device without images or
  *                 older than OpenCL 1.2; TARN_ERROR_FORKED; TARN_ERROR_NO_DRIVER;
  *                 TARN_ERROR_INVALID_ARGUMENT; or TARN_OPENCL_ERROR
@@ -464,8 +468,8 @@ TarnOpenclImagePool *tarn_opencl_image_pool_new (cl_command_queue queue, TarnPoo
 TarnOpenclImagePool *tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool);
 
 /**
- * Releases a reference on a pool of images. With the last one, held images are released; images in
- * use stay valid until their blocks are freed.
+ * Releases a reference on a pool of images. With the last one, the pool releases held images.
+ * Images in use stay valid until their blocks are freed.
  *
  * @param pool  (transfer full): a pool of images; NULL is allowed. Any thread may call it. In a
  *              child of fork () it does nothing.
@@ -516,13 +520,13 @@ TarnPool *tarn_opencl_image_pool_get_pool (TarnOpenclImagePool *pool);
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
- * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
- *         it out again
+ * @return (transfer none): valid until tarn_block_free(), which releases the image or lets the pool
+ *         reuse it
  * @since 0.1
  */
 cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
 
-/* Results that are computed once for each context, queue or device */
+/* Memos: results that are computed once for each context, queue or device */
 
 /**
  * Makes a memo whose first argument is a cl_context. It is like tarn_memo_new(), but it retains a
@@ -530,10 +534,10 @@ cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
  * function before you release the last reference to a context. OpenCL has no current context, so
  * NULL as the first argument is a programming error.
  *
- * @param ops        nullable: for keys and values; its fields for first arguments must be NULL
+ * @param ops        nullable: functions for keys and values; those for first arguments must be NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
+ * @param destroy    nullable: frees @p user_data
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
  */
@@ -545,10 +549,10 @@ TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc fun
  * Makes a memo whose first argument is a cl_command_queue. Otherwise it is like
  * tarn_opencl_context_memo_new().
  *
- * @param ops        nullable: for keys and values; its fields for first arguments must be NULL
+ * @param ops        nullable: functions for keys and values; those for first arguments must be NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
+ * @param destroy    nullable: frees @p user_data
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
  */
@@ -559,10 +563,10 @@ TarnMemo *tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
  * Makes a memo whose first argument is a cl_device_id. Otherwise it is like
  * tarn_opencl_context_memo_new().
  *
- * @param ops        nullable: for keys and values; its fields for first arguments must be NULL
+ * @param ops        nullable: functions for keys and values; those for first arguments must be NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
- * @param destroy    nullable: of @p user_data
+ * @param destroy    nullable: frees @p user_data
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
  */
@@ -582,7 +586,7 @@ typedef struct
   const gchar *source;  /**< the program's source, in OpenCL C */
   const gchar *options; /**< for clBuildProgram (); nullable */
   const gchar *kernel_name; /**< the kernel's name in the program */
-  cl_device_id device;      /**< the device that it is to run on */
+  cl_device_id device;      /**< the device that the kernel is to run on */
 } TarnOpenclKernelKey;
 
 /**
@@ -617,10 +621,10 @@ typedef struct
  *     ...
  *     clReleaseKernel (kernel);
  *
- * When a thread has ended, a later one gets its kernel. Programs and kernels retain their context;
- * tarn_memo_forget_everywhere() releases them. tarn_memo_get() also returns these kernels, as a
- * gpointer. A key without source, kernel_name or device fails there with
- * TARN_ERROR_INVALID_ARGUMENT.
+ * After a thread has ended, a later thread gets its kernels. Programs and kernels retain their
+ * context; tarn_memo_forget_everywhere() releases programs and kernels. tarn_memo_get() also
+ * returns these kernels, as a gpointer; it fails with TARN_ERROR_INVALID_ARGUMENT if the key has no
+ * source, kernel_name or device.
  *
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
@@ -628,11 +632,11 @@ typedef struct
 TarnMemo *tarn_opencl_kernel_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Gets the kernel of the calling thread. It is tarn_memo_get() for a memo of
+ * Gets the kernel of the calling thread. It is like tarn_memo_get(), with the types of a memo of
  * tarn_opencl_kernel_memo_new().
  *
  * @param memo     the memo
- * @param context  where the kernel is built
+ * @param context  the context in which the kernel is built
  * @param key      the kernel; source, kernel_name and device must be set
  * @param kernel   out: the kernel, with a reference for clReleaseKernel ()
  * @param error    return location, or NULL: as tarn_memo_get(); TARN_OPENCL_ERROR with the driver's
@@ -647,7 +651,7 @@ gboolean tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context,
                                       GError **error);
 
 /**
- * A device that was chosen. The strings are its own, and nothing in it changes.
+ * A device that was chosen. The struct owns the strings, and no field changes.
  *
  * @since 0.1
  */
@@ -655,14 +659,14 @@ typedef struct
 {
   cl_platform_id platform; /**< its platform */
   cl_device_id device;     /**< the device */
-  guint platform_index;    /**< the platform's place among those that the loader lists */
-  guint device_index;      /**< the device's place among those of its platform */
+  guint platform_index;    /**< the platform's index in the loader's list */
+  guint device_index;      /**< the device's index in its platform's list */
   gchar *platform_name;    /**< CL_PLATFORM_NAME */
   gchar *name;             /**< CL_DEVICE_NAME */
   gchar *vendor;           /**< CL_DEVICE_VENDOR */
-  gchar *uuid;             /**< nullable; as cl_khr_device_uuid gives it */
-  gchar *pci;              /**< nullable; as cl_khr_pci_bus_info gives it: "0000:65:00.0" */
-  gchar *selector;         /**< a text that chooses it: see tarn_selection_make_selector() */
+  gchar *uuid;             /**< nullable; from cl_khr_device_uuid */
+  gchar *pci;              /**< nullable; from cl_khr_pci_bus_info, such as "0000:65:00.0" */
+  gchar *selector;         /**< chooses the device: see tarn_selection_make_selector() */
   gpointer reserved[4];    /**< for later */
 } TarnOpenclDevice;
 
@@ -686,7 +690,7 @@ GPtrArray *tarn_opencl_select_test_devices (const gchar *selection,
                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * The devices that a test is to run on. All of it is valid during the test.
+ * The devices that a test is to run on. The struct and its fields are valid during the test.
  *
  * @since 0.1
  */
@@ -703,24 +707,24 @@ typedef struct
 /**
  * The function of a test. It runs in the thread that calls g_test_run ().
  *
- * @param test  the device, context and queue to run on
+ * @param test  the devices to run on
  * @param data  as given to tarn_opencl_test_add() or tarn_opencl_test_add_per_platform()
  * @since 0.1
  */
 typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer data);
 
 /**
- * Adds a test to g_test's once for each chosen OpenCL device. Devices are chosen by TARN_TEST, else
- * by PYOPENCL_TEST, else they are all: see tarn_opencl_select_test_devices(). The path says which
- * one it is: test "pool/reuse" is "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that
- * is named twice is one test.
+ * Adds a test to g_test for each chosen OpenCL device. TARN_TEST or else PYOPENCL_TEST in the
+ * environment chooses the devices; without them, all devices are chosen: see
+ * tarn_opencl_select_test_devices(). The path names the device: test "pool/reuse" is
+ * "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that is named twice has one test.
  *
- * Where no device is chosen, one test of the whole program, "/opencl/no-device", is skipped and
- * says so; a choice that cannot be made is one that fails and says why.
+ * If no device is chosen, the program has one test instead, "/opencl/no-device", which is skipped
+ * and says why. If the choice is invalid, this test fails and says why.
  *
  * Call it in the thread that calls g_test_run (), after g_test_init ().
  *
- * @param path  where the test stands among those of its device; a `/` before it changes nothing
+ * @param path  the test's path after that of the device; a `/` at its beginning changes nothing
  * @param func  the test
  * @param data  for @p func; nullable, not freed
  * @since 0.1
@@ -728,13 +732,13 @@ typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer da
 void tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer data);
 
 /**
- * Adds a test once for each platform with a chosen device. Otherwise it is as
- * tarn_opencl_test_add(). The path has the platform alone, as in "/opencl/0/pool/reuse"; the test
- * is given all chosen devices of it.
+ * Adds a test for each platform with a chosen device. Otherwise it is like tarn_opencl_test_add().
+ * The path names only the platform, as in "/opencl/0/pool/reuse". The test gets all chosen devices
+ * of the platform.
  *
  * Call it in the thread that calls g_test_run (), after g_test_init ().
  *
- * @param path  where the test stands among those of its platform; a `/` before it changes nothing
+ * @param path  the test's path after that of the platform; a `/` at its beginning changes nothing
  * @param func  the test
  * @param data  for @p func; nullable, not freed
  * @since 0.1
@@ -743,8 +747,8 @@ void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc fu
                                         gconstpointer data);
 
 /**
- * Makes a context on all devices of a test. What earlier tests have left in memos is cleared
- * before, as tarn_memo_clear_all() does: some drivers have few contexts.
+ * Makes a context on all devices of a test. The function first calls tarn_memo_clear_all(), because
+ * some drivers allow few contexts, and memos of earlier tests may retain some.
  *
  * @param test   the argument of the test function
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
@@ -756,7 +760,7 @@ void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc fu
 cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test,
                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Abilities of devices, and how they are best used, as in PyOpenCL's pyopencl.characterize. */
+/* Facts about devices, for example how to use them best, as in PyOpenCL's pyopencl.characterize. */
 
 /**
  * An answer that may be unknown.
@@ -765,13 +769,13 @@ cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test,
  */
 typedef enum
 {
-  TARN_OPENCL_UNKNOWN = -1, /**< it cannot be told */
-  TARN_OPENCL_NO = 0,       /**< it is not so */
-  TARN_OPENCL_YES = 1       /**< it is so */
+  TARN_OPENCL_UNKNOWN = -1, /**< it is not known */
+  TARN_OPENCL_NO = 0,       /**< no */
+  TARN_OPENCL_YES = 1       /**< yes */
 } TarnOpenclAnswer;
 
 /**
- * Tells whether kernels for a device can have doubles. They can if it has the extension
+ * Tells whether kernels for a device can use doubles. They can if the device has the extension
  * cl_khr_fp64.
  *
  * @param device     the device
@@ -784,7 +788,7 @@ typedef enum
 gboolean tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error);
 
 /**
- * Tells whether a device has doubles as AMD's first drivers did. They had them as the extension
+ * Tells whether a device has doubles as AMD's first drivers did. These drivers had the extension
  * cl_amd_fp64.
  *
  * @param device     the device
@@ -798,14 +802,15 @@ gboolean tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supp
                                              GError **error);
 
 /**
- * Gets the compute capability of an NVIDIA device. It is asked for by cl_nv_device_attribute_query,
- * and has two parts, as in 9.0 for an H100.
+ * Gets the compute capability of an NVIDIA device. It has two numbers, such as 9 and 0 for an H100,
+ * and comes from cl_nv_device_attribute_query.
  *
  * @param device  the device
- * @param major   out, nullable: its first part
- * @param minor   out, nullable: its second part; both are 0 if the device has none
- * @param error   return location, or NULL: TARN_OPENCL_ERROR of a query that failed otherwise than
- *                because the driver does not know it; TARN_ERROR_FORKED
+ * @param major   out, nullable: the first number
+ * @param minor   out, nullable: the second number; both are 0 if the device has no compute
+ *                capability
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of a query that fails, except if the
+ *                driver does not know the query; TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -813,12 +818,12 @@ gboolean tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, g
                                             GError **error);
 
 /**
- * Gets the best multiple for a work-group's size. It is the size of a warp, if the device says it
- * (cl_nv_device_attribute_query), else CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of a small
- * kernel that is built for it.
+ * Gets the best multiple for a work-group's size. It is the warp size if the device states it
+ * (cl_nv_device_attribute_query). Otherwise the function builds a small kernel, and gets its
+ * CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE.
  *
  * @param device    the device
- * @param context   nullable: one is made, and released; where the kernel is built
+ * @param context   nullable: the context in which the kernel is built; NULL: a temporary one
  * @param multiple  out, nullable: work items
  * @param error     return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log
  *                  if the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
@@ -829,9 +834,9 @@ gboolean tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, c
                                                           gsize *multiple, GError **error);
 
 /**
- * Gets the number of work items that run in step. It is the size of a warp, if the device says it;
- * 32 on NVIDIA's; what tarn_opencl_reasonable_work_group_size_multiple() says on AMD's GPUs; 1 on
- * CPUs.
+ * Gets the number of work items that run in lockstep. It is the warp size if the device states it.
+ * Otherwise it is 32 on NVIDIA's devices, tarn_opencl_reasonable_work_group_size_multiple() on
+ * AMD's GPUs, and 1 on CPUs.
  *
  * @param device  the device
  * @param size    out, nullable: work items; 0 if it is not known
@@ -843,14 +848,15 @@ gboolean tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, c
 gboolean tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **error);
 
 /**
- * Gets how many work items one access serves. So many access local memory at the same time. It is
- * known of NVIDIA's devices: 16 before compute capability 2.0, 32 from there on, which is a guess
- * from 3.0 on. It is 1 on CPUs; elsewhere 16, which is a guess.
+ * Gets the number of simultaneous local accesses. This is the number of work items that access
+ * local memory at the same time. On NVIDIA's devices it is 16 before compute capability 2.0, and 32
+ * from 2.0 on, which is a guess from 3.0 on. On CPUs it is 1. On other devices it is 16, which is a
+ * guess.
  *
  * @param device  the device
  * @param count   out, nullable: work items
- * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
- *                if it is none
+ * @param guess   out, nullable, (transfer full): why the number is a guess, a sentence for
+ *                g_free(); NULL if it is no guess
  * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
@@ -859,8 +865,8 @@ gboolean tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id devic
                                                               gchar **guess, GError **error);
 
 /**
- * Gets the width of a bank of local memory, in bytes. It is 4, whatever the device: 4 bytes in a
- * row are in the same bank.
+ * Gets the width of a bank of local memory, in bytes. It is 4 for all devices: 4 consecutive bytes
+ * are in the same bank.
  *
  * @param device  the device
  * @param bytes   out, nullable
@@ -872,13 +878,14 @@ gboolean tarn_opencl_local_memory_access_granularity (cl_device_id device, guint
                                                       GError **error);
 
 /**
- * Gets the number of banks of local memory. Known of NVIDIA's devices: 16 before compute capability
- * 2.0, 32 from there on; it is a guess from 3.0 on. Elsewhere 16, which is a guess.
+ * Gets the number of banks of local memory. On NVIDIA's devices it is 16 before compute capability
+ * 2.0, and 32 from 2.0 on, which is a guess from 3.0 on. On other devices it is 16, which is a
+ * guess.
  *
  * @param device  the device
  * @param count   out, nullable: banks
- * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
- *                if it is none
+ * @param guess   out, nullable, (transfer full): why the number is a guess, a sentence for
+ *                g_free(); NULL if it is no guess
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local memory is
  *                global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
@@ -888,12 +895,12 @@ gboolean tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count,
                                               GError **error);
 
 /**
- * Gets the bytes of local memory that a kernel can use for itself. NVIDIA's devices before compute
- * capability 2.0 pass arguments in it: 4 bytes are taken off for each, and 256 if their number is
- * not known.
+ * Gets the bytes of local memory that a kernel can use. NVIDIA's devices before compute capability
+ * 2.0 pass arguments in local memory. For these, the function subtracts 4 bytes for each argument,
+ * or 256 if the number of arguments is not known.
  *
  * @param device  the device
- * @param n_args  how many arguments the kernel has; negative: not known
+ * @param n_args  the number of the kernel's arguments; negative: not known
  * @param bytes   out, nullable
  * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
@@ -903,21 +910,22 @@ gboolean tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gs
                                             GError **error);
 
 /**
- * Computes how often local memory accesses take turns. It is tarn_local_memory_conflict() with what
- * tarn_opencl_simultaneous_work_items_on_local_access() and tarn_opencl_local_memory_bank_count()
- * say of the device.
+ * Computes how many turns local memory accesses take. It calls tarn_local_memory_conflict() with
+ * the device's tarn_opencl_simultaneous_work_items_on_local_access() and
+ * tarn_opencl_local_memory_bank_count().
  *
  * @param device        the device
  * @param item_size     bytes of an element
  * @param rank          axes, at least 1
  * @param shape         elements along each axis, in C order, at least 1
- * @param stored_shape  nullable: @p shape; the elements that there is room for along each axis
- * @param multiplicity  out, nullable: how often; 1 if there is no conflict
+ * @param stored_shape  nullable: the elements along each axis for which there is room; NULL:
+ *                      @p shape
+ * @param multiplicity  out, nullable: the number of turns; 1 if there is no conflict
  * @param explanation   out, nullable, (transfer full): which work items access the same bank, for
  *                      g_free(); NULL if there is no conflict
- * @param guess         out, nullable, (transfer full): what of it is a guess and why, for g_free();
- *                      NULL if nothing is. An @p item_size that is not
- *                      tarn_opencl_local_memory_access_granularity() makes it one.
+ * @param guess         out, nullable, (transfer full): why the result is a guess, for g_free();
+ *                      NULL if it is no guess. It is also one if @p item_size is not
+ *                      tarn_opencl_local_memory_access_granularity().
  * @param error         return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local
  *                      memory is global memory; TARN_OPENCL_ERROR of a failing query,
  *                      TARN_ERROR_FORKED
@@ -948,12 +956,12 @@ gchar *tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device,
  * Gets the version of PoCL, if a platform is PoCL.
  *
  * @param platform        the platform
- * @param fallback_major   stored if its version cannot be read
- * @param fallback_minor   stored if its version cannot be read
- * @param major           out, nullable: the first part
- * @param minor           out, nullable: the second part; both are 0 if the platform is not PoCL
- * @param guess           out, nullable, (transfer full): that the version could not be read, a
- *                        sentence for g_free(); NULL if it could, or the platform is not PoCL
+ * @param fallback_major   stored if PoCL's version cannot be read
+ * @param fallback_minor   stored if PoCL's version cannot be read
+ * @param major           out, nullable: the first number
+ * @param minor           out, nullable: the second number; both are 0 if the platform is not PoCL
+ * @param guess           out, nullable, (transfer full): a sentence for g_free() if the version
+ *                        could not be read; NULL if it could, or if the platform is not PoCL
  * @param error           return location, or NULL: TARN_OPENCL_ERROR of a failing query,
  *                        TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
@@ -964,13 +972,14 @@ gboolean tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_m
                                        gchar **guess, GError **error);
 
 /**
- * Tells whether a driver miscounts a kernel's arguments. If a structure is passed by value, the
- * arguments after it have other numbers than they should then. Apple's driver for CPUs does so,
- * PoCL's up to 0.13, and 0.14 if a kernel that is built for the device shows it; so does a PoCL
- * whose version cannot be read.
+ * Tells whether a driver miscounts a kernel's arguments. A driver with this bug counts a structure
+ * that is passed by value as several arguments, so the arguments after it have wrong numbers.
+ * Apple's driver for CPUs has the bug, and so has PoCL up to 0.13. For PoCL 0.14, and if PoCL's
+ * version cannot be read, the function builds a kernel to find out.
  *
  * @param device   the device
- * @param context  nullable: one is made, and released; where the kernel is built, if one is
+ * @param context  nullable: the context in which the kernel is built, if necessary; NULL: a
+ *                 temporary one
  * @param bug      out, nullable, (transfer none): "apple", "pocl" or NULL, constant strings
  * @param error    return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log if
  *                 the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
@@ -981,12 +990,12 @@ gboolean tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context c
                                                const gchar **bug, GError **error);
 
 /**
- * Tells whether a driver keeps the programs that it builds. It has what clBuildProgram() makes of a
- * source then, and a program need not keep it itself: PoCL and NVIDIA's do, AMD's "Accelerated
- * Parallel Processing" does not.
+ * Tells whether a driver caches the programs that it builds. Then it keeps the result of
+ * clBuildProgram() for each source, and the program need not keep it. PoCL and NVIDIA's driver do
+ * so; AMD's "Accelerated Parallel Processing" does not.
  *
  * @param device  the device
- * @param answer  out, nullable: TARN_OPENCL_UNKNOWN for others
+ * @param answer  out, nullable: TARN_OPENCL_UNKNOWN for other drivers
  * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
@@ -1012,7 +1021,7 @@ gboolean tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean 
 /**
  * Tells whether a device has fine-grain SVM in buffers. Host and device may access such a buffer at
  * the same time, without mapping it: CL_DEVICE_SVM_FINE_GRAIN_BUFFER. A device older than OpenCL
- * 2.0 has not.
+ * 2.0 has no SVM of any kind.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -1025,8 +1034,9 @@ gboolean tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *s
                                                 GError **error);
 
 /**
- * Tells whether a device can access all of the host's memory. It need not be allocated as SVM, but
- * may come from malloc(): CL_DEVICE_SVM_FINE_GRAIN_SYSTEM. A device older than OpenCL 2.0 cannot.
+ * Tells whether a device can access all of the host's memory. The memory need not be allocated as
+ * SVM, but may come from malloc(): CL_DEVICE_SVM_FINE_GRAIN_SYSTEM. A device older than OpenCL 2.0
+ * cannot.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -1039,9 +1049,9 @@ gboolean tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *s
                                                 GError **error);
 
 /**
- * Tells whether fine-grain SVM in buffers has atomics. Host and device both see them, on SVM as
- * tarn_opencl_has_fine_grain_buffer_svm() asks for: CL_DEVICE_SVM_ATOMICS beside
- * CL_DEVICE_SVM_FINE_GRAIN_BUFFER.
+ * Tells whether fine-grain SVM in buffers has atomics. They work between host and device. The
+ * device needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_BUFFER
+ * (tarn_opencl_has_fine_grain_buffer_svm()).
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -1054,9 +1064,9 @@ gboolean tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gbo
                                                         GError **error);
 
 /**
- * Tells whether a device has atomics on host memory. Host and device both see them, on SVM as
- * tarn_opencl_has_fine_grain_system_svm() asks for: CL_DEVICE_SVM_ATOMICS beside
- * CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.
+ * Tells whether a device has atomics on host memory. They work between host and device. The device
+ * needs CL_DEVICE_SVM_ATOMICS and CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
+ * (tarn_opencl_has_fine_grain_system_svm()).
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -1069,8 +1079,8 @@ gboolean tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gbo
                                                         GError **error);
 
 /**
- * Banks of local memory, as they were measured. With has_banks, the next three fields are those
- * that a TarnLocalMemory needs.
+ * The measured banks of local memory. If has_banks is TRUE, the next three fields are the values
+ * for a TarnLocalMemory.
  *
  * @since 0.1
  */
@@ -1078,9 +1088,9 @@ typedef struct
 {
   gsize
       struct_size; /**< sizeof (TarnOpenclLocalMemory), as TARN_OPENCL_LOCAL_MEMORY_INIT sets it */
-  gboolean has_banks; /**< FALSE: banks do not explain the times; the next three are 0 */
+  gboolean has_banks; /**< FALSE: banks do not explain the times; the next three fields are 0 */
   guint bank_count;   /**< how many banks there are */
-  guint bank_bytes;   /**< how many bytes in a row are in the same bank */
+  guint bank_bytes;   /**< how many consecutive bytes are in the same bank */
   guint work_items;   /**< how many work items access the memory at the same time */
   gdouble confidence; /**< 0 to 1: see tarn_opencl_measure_local_memory() */
 } TarnOpenclLocalMemory;
@@ -1101,33 +1111,37 @@ typedef struct
   }
 
 /**
- * Measures the banks of a device's local memory. Whether it has any, how many, and how wide they
- * are, no OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose
- * conflicts explain best how long they took are the answer. It makes a context and a queue of its
- * own, and takes up to about two seconds beside compiling; what else the device does meanwhile
- * makes the answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
+ * Measures the banks of a device's local memory. OpenCL has no query for them. So the function
+ * times a kernel that accesses local memory in about thirty patterns, and chooses the layout of
+ * banks whose conflicts explain the times best. It makes a context and a queue of its own, and
+ * takes up to about two seconds, plus the time to compile the kernel. Other work of the device
+ * meanwhile makes the result worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it logs the times.
  *
- * Known are 8 to 128 banks, in powers of two, of 4, 8 or 16 bytes, together at most 1024 bytes,
- * that all work items of a warp (sub-group, wave; at most 64) access at a time, or half of them.
+ * The function knows layouts of 8 to 128 banks (a power of two) of 4, 8 or 16 bytes, together at
+ * most 1024 bytes. In a layout, all work items of a warp (sub-group, wave; at most 64), or half of
+ * them, access the memory at the same time.
  *
- * A memory explains a share, 0 to 1: of how the patterns' times vary, relative to each
- * time, the part that goes in proportion to the conflicts that they have in this memory (R squared
- * of a least-squares line, whose worst twentieth of patterns is left out). There are banks if the
- * best memory explains 0.9 or more, and the slowest pattern takes at least 1.5 times as long as the
- * fastest. The confidence then is what it explains, times 1 - its unexplained part / that of the
- * next best: 0 if the two cannot be told apart. Without banks it is 1 - what the best one explains,
- * times the slowest pattern's slowdown (0 if it is as fast as the fastest, 1 from 1.5 times on).
+ * For each layout, the function fits a line to the times over the numbers of conflicts, by least
+ * squares of relative errors. It leaves out the worst twentieth of the patterns. R squared, 0 to 1,
+ * is the share of the variation of times that the layout explains. The device has banks if the best
+ * layout explains 0.9 or more, and the slowest pattern takes at least 1.5 times as long as the
+ * fastest.
+ *
+ * With banks, the confidence is this share, times 1 - u1 / u2. Here u1 is the unexplained variation
+ * for the best layout, and u2 for the second best. So the confidence is 0 if the two explain the
+ * same. Without banks, the confidence is 1 - this share * s. Here s is 0 if all patterns take the
+ * same time, and 1 if the slowest takes at least 1.5 times as long as the fastest.
  *
  * @param device  the device
  * @param result  out: start from TARN_OPENCL_LOCAL_MEMORY_INIT, whose struct_size says how much is
  *                filled; unchanged on failure
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device that cannot time
- *                commands, or says that they take no time, has no compiler, takes fewer than 16
+ *                commands, reports that they take no time, has no compiler, allows fewer than 16
  *                work items in a work-group, or has too little local memory;
- *                TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for what else fails, with the build
- *                log if it is the build; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set. Any thread may call it, one at a time for a device if
- *         the answer is to be good.
+ *                TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for other failures, with the build log
+ *                if the build fails; TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set. Any thread may call it. For a good result, only one
+ *         thread at a time measures a device.
  * @since 0.1
  */
 gboolean tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *result,

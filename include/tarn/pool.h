@@ -3,7 +3,7 @@
 
 /**
  * @file
- * Pools: allocators that hold freed blocks and hand them out again.
+ * Pools: allocators that hold (cache) freed blocks, and reuse them for later requests.
  */
 
 #ifndef TARN_POOL_H
@@ -16,9 +16,10 @@
 G_BEGIN_DECLS
 
 /**
- * An allocator that holds freed blocks and hands them out again. A pool allocates from another
- * allocator, its upstream. It holds freed blocks in bins by size, and hands them out again without
- * a driver call. Any thread may call any function of a pool at any time.
+ * An allocator that holds (caches) freed blocks, and reuses them for later requests. A pool
+ * allocates from another allocator, its upstream. It holds freed blocks in bins by size, and serves
+ * later requests from them without a driver call. Any thread may call any function of a pool at any
+ * time.
  *
  * @since 0.1
  */
@@ -26,8 +27,8 @@ typedef struct _TarnPool TarnPool;
 
 #ifndef __cplusplus
 /**
- * Casts a pool to the allocator that it is. This is for code that works with a pool or without one.
- * No reference is taken.
+ * Casts a pool to TarnAllocator. This is for code that works with any allocator. It takes no
+ * reference.
  *
  * @since 0.1
  */
@@ -38,7 +39,7 @@ typedef struct _TarnPool TarnPool;
 #endif
 
 /**
- * Abilities that a pool has on request.
+ * Options of a pool that are on or off.
  *
  * @since 0.1
  */
@@ -47,9 +48,9 @@ typedef enum
   TARN_POOL_NO_FLAGS = 0, /**< nothing */
 
   /**
-   * tarn_pool_find() and tarn_pool_free_memory() find the pool's blocks in use by their memory. A
-   * request and its free take about 100 ns more then in one thread, and up to a microsecond in many
-   * threads that keep blocks of mixed sizes. The pool takes about 450 KiB of host memory.
+   * tarn_pool_find() and tarn_pool_free_memory() can find the pool's blocks in use by their handle
+   * or address. This costs about 100 ns for a request and its free in one thread, up to a
+   * microsecond in many threads that keep blocks of mixed sizes, and about 450 KiB of host memory.
    */
   TARN_POOL_FINDABLE = 1 << 0,
 
@@ -62,17 +63,18 @@ typedef enum
   TARN_POOL_TRUSTS_HANDLES = 1 << 1,
 
   /**
-   * For tarn_opencl_pool_new(), tarn_cuda_pool_new() and similar functions; tarn_pool_new() ignores
-   * it. The pool is straight over the driver's allocator, without a heap. Each block is then a
-   * buffer or an allocation of its own, which clCreateSubBuffer and cuIpcGetMemHandle () accept. If
-   * sizes vary, this takes more memory and more driver calls.
+   * The pool allocates from the driver's allocator, without a heap. Each block is then a buffer or
+   * an allocation of its own, which clCreateSubBuffer and cuIpcGetMemHandle () accept. If sizes
+   * vary, this takes more memory and more driver calls. The flag is for tarn_opencl_pool_new(),
+   * tarn_cuda_pool_new() and similar functions; tarn_pool_new() ignores it.
    */
   TARN_POOL_WHOLE_BUFFERS = 1 << 2,
 
   /**
    * The pool prints a line to standard error when its last reference is gone, or at exit: its name,
-   * the text of tarn_pool_stats_to_string(), and its peaks of memory in use and memory taken.
-   * TARN_STATS=1 in the environment sets this flag for all pools.
+   * the text of tarn_pool_stats_to_string(), and the peaks of memory in use and of memory that the
+   * pool, or the heap below it, had from upstream. TARN_STATS=1 in the environment sets this flag
+   * for all pools.
    */
   TARN_POOL_PRINTS_STATS = 1 << 3
 } TarnPoolFlags;
@@ -92,36 +94,36 @@ typedef struct
    * 1 / 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits
    * less often.
    *
-   * A pool over a heap ignores this. There, requests of more than 128 KiB are not rounded, and
-   * smaller ones are rounded up to a multiple of 512 bytes, or by less than 1/32 of their size if
-   * that is more. With a limit, and after memory has run out, no request is rounded there.
+   * A pool over a heap ignores this. It rounds requests of up to 128 KiB up to a multiple of 512
+   * bytes, or by less than 1/32 of their size if that is more. It does not round larger requests.
+   * With a limit, with hold_bytes, and after memory has run out, it rounds no request.
    */
   guint leading_bits_in_bin_id;
 
   TarnPoolFlags flags; /**< none by default */
 
-  const gchar *name; /**< how messages call the pool; nullable; copied */
+  const gchar *name; /**< the pool's name in messages; nullable; copied */
 
   /**
-   * The most bytes that the pool has from its upstream allocator at a time, for held blocks and
+   * The most bytes that the pool has from its upstream allocator at any time, for held blocks and
    * blocks in use; 0, the default: no limit. If a request would exceed the limit, the pool returns
-   * held blocks to the upstream allocator, if these are enough; if not, it calls its reclaim
-   * functions. If there is still no room, the request fails with TARN_ERROR_LIMIT: see
-   * tarn_pool_allocate(). The request may wait for requests of other threads that are in a call of
-   * the upstream allocator; such a call must not wait for this request.
+   * held blocks to the upstream allocator. If all of them together are not enough, it calls its
+   * reclaim functions instead. If there is still no room, the request fails with TARN_ERROR_LIMIT:
+   * see tarn_pool_allocate(). The request may wait for other threads that are in a function of the
+   * upstream allocator. So such a function must not wait for the request.
    *
-   * tarn_pool_set_limit_bytes() changes the limit. TARN_LIMIT in the environment is another limit
-   * for each pool, and the lower one counts. It is a number of bytes, such as 8G, or a share of the
-   * device's memory, such as 80%. Pools of host memory ignore a share.
+   * TARN_LIMIT in the environment is a limit for each new pool: a number of bytes, such as 8G, or a
+   * share of the device's memory, such as 80%. The lower one of limit_bytes and TARN_LIMIT counts.
+   * Pools of host memory ignore a share. tarn_pool_set_limit_bytes() replaces both.
    */
   gsize limit_bytes;
 
   /**
    * The number of freed blocks of one size that each thread may cache: 32 by default, 65535 at
-   * most. A thread allocates and frees without a lock as long as its cache suffices, so threads do
-   * not wait for each other. Set a larger number if threads free many blocks of a size (of a bin,
-   * to be exact) before they request them again. With 0, threads cache nothing: each request takes
-   * the pool's lock, and every thread can get each freed block at once.
+   * most. A thread whose cache has a block, or room for one, allocates and frees without a lock, so
+   * threads do not wait for each other. Set a larger number if threads free many blocks of a size
+   * (more exactly: of a bin) before they request them again. With 0, threads cache nothing: each
+   * request takes the pool's lock, and any thread can get any freed block at once.
    *
    * Blocks that threads cache count as held. The pool frees them when memory runs out, when
    * limit_bytes would be exceeded, and in tarn_pool_free_held() and similar functions. If a thread
@@ -137,27 +139,27 @@ typedef struct
   gsize thread_cache_bytes;
 
   /**
-   * The most bytes that the pool holds, whoever holds them: threads may keep half of the bytes
-   * for themselves, in equal parts. When there is more, the pool frees the blocks that were held
-   * for longest. It does not wait for queues: it frees memory that a queue still uses once the
-   * queue is done with it. To learn that, the pool asks the driver in requests that take its lock,
-   * and when it forgets a queue, but not when a block is freed. Over a heap it need not ask, except
-   * about memory that several queues used. If a block is freed while its queue is being captured,
-   * the pool frees its memory only after the next call that names the queue and takes the lock.
+   * The most bytes that the pool holds, including thread caches, which may have half of them, in
+   * equal shares. If the pool holds more, it frees the blocks that were held longest. It does not
+   * wait for queues: if commands of a queue still use a block, the pool frees it later. To find out
+   * whether they are done, the pool asks the driver in requests that take its lock, and when it
+   * forgets a queue, but not when a block is freed. Over a heap it asks only about memory that
+   * several queues used. If a block is freed while its queue is being captured, the pool frees the
+   * memory only after the next call that names the queue and takes the lock.
    *
-   * 0, the default: there is no bound, except over a heap. There the pool frees early, because
-   * blocks that it holds cannot be joined:
+   * 0, the default: there is no bound, except over a heap. Over a heap the pool holds little,
+   * because the heap cannot merge blocks that the pool holds:
    *
-   * - It holds at most 0.5 % of what it manages, or 8 MiB if that is more.
-   * - Each thread keeps up to 1 MiB beside that, or 3 MiB where memory is an address; and of each
-   *   queue one block of up to 4 MiB if its large blocks are temporaries. None of this is more than
-   *   thread_cache_bytes.
-   * - The pool frees what it can of all this before the heap takes more memory from its own
-   *   upstream allocator.
+   * - It holds at most 0.5 % of its managed_bytes, or 8 MiB if that is more.
+   * - Each thread also caches up to 1 MiB, or 3 MiB if memory is an address. Besides, it caches one
+   *   block of up to 4 MiB for each queue, if it frees each large block before it requests the
+   *   next. Neither is more than thread_cache_bytes.
+   * - Before the heap allocates more memory from its own upstream allocator, the pool frees as many
+   *   of these blocks as it can.
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is
    *   freed.
-   * - Where the heap makes parts, it holds no block of more than 64 KiB, except for temporaries
-   *   that threads keep.
+   * - If the heap makes parts (TarnAllocatorOps.part_new()), the pool holds no block of more than
+   *   64 KiB, except these single blocks of threads.
    *
    * G_MAXSIZE: there is no bound, even over a heap.
    *
@@ -166,18 +168,18 @@ typedef struct
   gsize hold_bytes;
 
   /**
-   * Mistakes to look for in the use of the pool's blocks, such as "guards,leaks": words of
-   * TARN_DEBUG, see tarn(7), except "exit" and "stacks". "": none. NULL, the default: the words of
-   * TARN_DEBUG in the environment, which hold for all pools. Read once.
+   * The mistakes that Tarn looks for in the use of the pool's blocks: words of TARN_DEBUG such as
+   * "guards,leaks" (see tarn(7)), but not "exit" and "stacks". "": none. NULL, the default: the
+   * words of the environment variable TARN_DEBUG. Tarn reads the text only when it makes the pool.
    */
   const gchar *debug;
 
   /**
-   * For tarn_opencl_pool_new(), tarn_cuda_pool_new() and their like; it means nothing to
-   * tarn_pool_new(). Options of the heap below the pool: its name, the alignment of blocks, for how
-   * many seconds it keeps idle memory. NULL, the default: all at their defaults. The heap follows
-   * the pool's limit in any case. Where there is no heap, as with TARN_POOL_WHOLE_BUFFERS, these
-   * options are not read. They are copied.
+   * The options of the heap below the pool, such as its name, the alignment of blocks, or how long
+   * it keeps idle memory. NULL, the default: all at their defaults. They are copied. The heap
+   * always follows the pool's limit. The field is for tarn_opencl_pool_new(), tarn_cuda_pool_new()
+   * and similar functions; tarn_pool_new() ignores it, and so does a pool without a heap
+   * (TARN_POOL_WHOLE_BUFFERS).
    */
   const TarnHeapOptions *heap;
 } TarnPoolOptions;
@@ -211,7 +213,7 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnPoolStats), as TARN_POOL_STATS_INIT sets it */
 
-  gsize held_blocks;        /**< freed, and kept to be handed out again */
+  gsize held_blocks;        /**< freed blocks that the pool keeps for later requests */
   gsize active_blocks;      /**< in use */
   gsize managed_bytes;      /**< allocated from upstream for held and active blocks */
   gsize active_bytes;       /**< the requested bytes of active blocks */
@@ -287,22 +289,21 @@ typedef struct
   guint64 device_bytes;
   /**
    * Bytes of the device that nobody has allocated, neither this process nor another one.
-   * G_MAXUINT64: the driver does not say, as most drivers of OpenCL.
+   * G_MAXUINT64: the driver does not say; most OpenCL drivers do not.
    */
   guint64 free_bytes;
   /**
-   * Bytes that the pool, with the heap below it, has allocated from the driver, and those of
-   * tarn_pool_charge().
+   * Bytes that the pool, or the heap below it, has from its upstream allocator, plus charged bytes
+   * (tarn_pool_charge()).
    */
   guint64 taken_bytes;
   /**
-   * Bytes of blocks in use, and those of tarn_pool_charge(). The pool can use the others of
-   * taken_bytes again.
+   * Bytes of blocks in use, plus charged bytes. The pool can reuse the rest of taken_bytes.
    */
   guint64 used_bytes;
   /**
-   * The most that the pool can have at this moment: what it has taken and what is free, but not
-   * more than the device has, nor than the pool's limit. G_MAXUINT64: nothing is known of it.
+   * The most bytes that the pool can have now: taken_bytes + free_bytes, but at most device_bytes,
+   * and at most the pool's limit. G_MAXUINT64: it is unknown.
    */
   guint64 budget_bytes;
 } TarnBudget;
@@ -323,11 +324,12 @@ typedef struct
   }
 
 /**
- * Makes a pool over an allocator. Over a deferred allocator it says in one g_message() that it
- * cannot see memory run out.
+ * Makes a pool over an allocator. Over a deferred allocator (tarn_allocator_is_deferred()) it logs
+ * a g_message(), because the pool cannot notice that memory runs out.
  *
- * @param upstream  where memory comes from; the pool keeps a reference. Another pool does all that
- *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
+ * @param upstream  where memory comes from; the pool keeps a reference. If it is a pool, too, it
+ *                  does all that tarn_pool_allocate() says for each request of this pool that
+ *                  reaches it.
  * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
  * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
  *                  range, or one that this version of the library does not have, or a TARN_LIMIT
@@ -350,8 +352,8 @@ TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options
 TarnPool *tarn_pool_ref (TarnPool *pool);
 
 /**
- * Drops a reference on a pool. With the last one the pool returns its held blocks to the upstream
- * allocator; blocks in use stay valid, and are returned there as soon as they are freed.
+ * Drops a reference on a pool. With the last one, the pool returns its held blocks to the upstream
+ * allocator. Blocks in use stay valid, and are returned when they are freed.
  *
  * @param pool  a pool; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -360,29 +362,31 @@ void tarn_pool_unref (TarnPool *pool);
 
 /**
  * Allocates a block from a pool. The block has at least @p size bytes. It is a held block of the
- * pool, or else a fresh one from the upstream allocator, with the largest size of its bin.
+ * pool if one fits. Otherwise it is fresh memory of the upstream allocator, of the largest size of
+ * its bin.
  *
  * If upstream is out of memory, or is a pool at its limit, the pool takes these steps:
  *
  * - It calls upstream's reclaim function and then its own, once.
  * - It returns held blocks to upstream, the largest first, until there is room.
- * - If rounding had added bytes, it requests the exact size.
+ * - If rounding had added bytes, it requests the exact size from upstream.
  *
- * After any other error of upstream, the pool requests the exact size at once. When a block of an
- * exact size is freed, the pool returns it to upstream.
+ * After any other error of upstream, the pool requests the exact size at once. When a block is
+ * freed that has its exact size for one of these reasons, the pool returns it to upstream.
  *
- * A request that would exceed the pool's limit does not call upstream. The pool returns held
- * blocks, the largest first, as many as needed, if these are enough. If not, it calls its reclaim
- * functions once, and tries the exact size if rounding had added bytes. The request waits for other
- * threads that are returning memory to upstream or requesting some from it.
+ * A request that would exceed the pool's limit first makes room. If the held blocks are enough, the
+ * pool returns as many as needed to upstream, the largest first. If not, it calls its reclaim
+ * functions once, and then tries the exact size if rounding had added bytes. The request waits for
+ * other threads that are returning memory to upstream, or requesting memory from it.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
  * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY; TARN_ERROR_LIMIT if the pool's
  *               limit would be exceeded (both messages have the bytes that are active and held);
- *               TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's bytes
- *               could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or an
- *               error of the backend. After TARN_ERROR_CONTEXT_LOST the pool stops holding.
+ *               TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the sum of the pool's
+ *               bytes would overflow; TARN_ERROR_FORKED in a child of fork (); or an error of the
+ *               backend. After TARN_ERROR_CONTEXT_LOST the pool does as tarn_pool_stop_holding()
+ *               says.
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -391,33 +395,32 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
 
 /**
  * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
- * cl_command_queue or a CUstream. If other queues used the memory before, they are done with it, or
- * the queue waits for them. If the block is used on further queues, call tarn_block_record_use().
+ * cl_command_queue or a CUstream. If other queues used the memory before, their commands are done,
+ * or the queue waits for them. If other queues use the block later, call tarn_block_record_use().
  *
- * An in-order queue reuses memory that only this queue has used. That needs no driver call, and no
- * lock as long as the thread caches some (TarnPoolOptions.thread_cache_blocks). Other queues get
- * that memory when the commands that use it are done, and fresh memory until then. The queue waits
- * only for memory that is handed over between queues:
+ * An in-order queue at once reuses memory that only this queue has used. This takes no driver call,
+ * and no lock if the thread has a cached block (TarnPoolOptions.thread_cache_blocks). Other queues
+ * get that memory when the commands that use it are done; until then they get other memory. The
+ * queue waits only for memory that is handed over between queues:
  *
  * - memory that several queues used
  * - memory that was moved to its queue (tarn_block_move_to_queue())
- * - memory of a size of which there was not enough for each queue
+ * - memory of a size of which there was too little for all queues
  *
  * The host waits if there is no other memory left. It also waits if a heap of OpenCL buffers gets
  * memory from the driver, until a queue has made this memory ready: see tarn_opencl_pool_new().
  *
- * In the cases in which this call makes the queue wait, a request that names no queue makes the
- * host wait. The pool treats memory that was neither allocated nor recorded with a queue as idle as
- * soon as it is freed.
+ * If a request names no queue, the host waits instead of the queue. If a block was neither
+ * allocated nor recorded with a queue, the pool assumes at its free that no command uses it.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
  * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
  *               function with its own type, such as tarn_opencl_pool_allocate().
  * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
- *               allocator has no queues, or what the backend says of the queue
- * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
- *         lives; or NULL with @p error set
+ *               allocator has no queues, or the backend's error for the queue
+ * @return (transfer full): the block, for tarn_block_free(), which the caller calls before it
+ *         destroys the queue; or NULL with @p error set
  * @since 0.1
  */
 TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue,
@@ -425,21 +428,20 @@ TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queu
 
 /**
  * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
- * a larger alignment than the pool's memory has, such as 4 KiB or 2 MiB. When a block with a larger
- * alignment is freed, the pool does not hold it, but returns it. Use such blocks for data that
- * lives long.
+ * a larger alignment than the pool's usual one, such as 4 KiB or 2 MiB. When such a block is freed,
+ * the pool returns it to upstream instead of holding it. So use such blocks for long-lived data.
  *
  * Over a heap the block's address is a multiple of the alignment. A cl_mem has no address on the
- * host, so its offset in the larger buffer is such a multiple; without a heap the cl_mem is a whole
- * buffer. Other memory has the driver's alignment without a heap.
+ * host, so its offset in the larger buffer is a multiple of the alignment instead. Without a heap,
+ * a cl_mem is a whole buffer, so its offset is 0, and other memory has the driver's alignment.
  *
  * @param pool       a pool; any thread may call it
  * @param size       bytes; 0 is allowed
  * @param alignment  bytes, a power of two
  * @param queue      nullable: as for tarn_pool_allocate_ordered()
  * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an alignment that is
- *                   no power of two; TARN_ERROR_NOT_SUPPORTED where the pool is over no heap, and
- *                   the driver's memory is aligned to less; as tarn_pool_allocate_ordered()
+ *                   no power of two; TARN_ERROR_NOT_SUPPORTED if the pool is over no heap, and the
+ *                   driver's alignment is less; as tarn_pool_allocate_ordered()
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -448,27 +450,26 @@ TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignme
 
 /**
  * Allocates a block, and waits until other threads have freed enough. It is
- * tarn_pool_allocate_ordered() for programs whose threads share a device that has not enough for
- * all of them at a time. Where there is no memory (tarn_error_is_no_memory()), the request is tried
- * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the
- * pool's limit is raised, or less is charged to it (tarn_pool_uncharge()).
+ * tarn_pool_allocate_ordered() for programs whose threads together need more memory than the device
+ * has. If there is too little memory (tarn_error_is_no_memory()), the call waits, and tries again
+ * each time that a block of the pool or of another pool of its reclaim group is freed, the pool's
+ * limit is raised, or tarn_pool_uncharge() is called.
  *
- * The call fails at once, as without a timeout, if a wait is of no use: if none of these pools has
- * a block in use or a charge, if @p size is more than the pool's limit, and inside reclaim
- * functions and functions of a backend. It does not notice memory that is freed elsewhere, by other
- * programs or by pools outside the group. If the calling thread itself has the missing memory,
- * nobody can free it, and the call waits until the timeout.
+ * The call fails without waiting if a wait is useless: if none of these pools has a block in use or
+ * a charge, if @p size is more than the pool's limit, and inside reclaim functions and functions of
+ * a backend. It does not notice memory that other programs or pools outside the group free. If the
+ * calling thread itself uses the missing memory, the call waits until the timeout.
  *
  * Waiting threads do not take turns: the first request after a free may get the memory. While a
  * request waits, all requests and frees of these pools take a lock.
  *
- * @param pool          a pool; any thread may call it, and threads may wait at a time
+ * @param pool          a pool; any thread may call it, and several threads may wait
  * @param size          bytes; 0 is allowed
  * @param queue         nullable: as for tarn_pool_allocate_ordered()
- * @param microseconds  the longest wait, of which the last attempt may take a little more; 0: none;
- *                      below 0: as long as it takes
- * @param error         return location, or NULL: as tarn_pool_allocate_ordered(), of the last
- *                      attempt
+ * @param microseconds  the longest wait, which the last attempt may exceed a little; 0: no wait;
+ *                      negative: no timeout
+ * @param error         return location, or NULL: the error of the last attempt, as of
+ *                      tarn_pool_allocate_ordered()
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -477,11 +478,11 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
- * Finds the block in use that has a piece of memory. It is for programs that hand on a cl_mem or an
- * address and have no place for the block. It takes constant time.
+ * Finds the block in use that has a given handle or address. It is for programs that pass on a
+ * cl_mem or an address and have no place to store the block. It takes constant time.
  *
  * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
- * @param memory  as tarn_block_get_memory() returns it: an address within a block is not found
+ * @param memory  as tarn_block_get_memory() returns it. An address inside a block is not found.
  * @return (transfer none): the block, or NULL where no block in use has that memory; valid until
  *         tarn_block_free(). Any thread may call it.
  * @since 0.1
@@ -489,16 +490,16 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
 TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 
 /**
- * Frees the block in use that has a piece of memory. It is tarn_pool_find() and
- * tarn_block_free_on() in one, for programs that have no place for blocks.
+ * Frees the block in use that has a given handle or address. It is tarn_pool_find() and
+ * tarn_block_free_on() in one call, for programs that have no place to store blocks.
  *
  *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
  *
  * @param pool    a pool with TARN_POOL_FINDABLE; any thread may call it
  * @param memory  as tarn_block_get_memory() returned it
  * @param queue   nullable: as for tarn_block_free_on()
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT where no block in use has
- *                that memory, for it was freed before; TARN_ERROR_NOT_SUPPORTED for a pool without
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if no block in use has that
+ *                memory, for example after a free; TARN_ERROR_NOT_SUPPORTED for a pool without
  *                TARN_POOL_FINDABLE; as tarn_block_record_use() for the queue
  * @return TRUE, or FALSE with @p error set and nothing freed; in a child of fork () TRUE, and
  *         nothing is done
@@ -507,53 +508,55 @@ TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error);
 
 /**
- * Reserves memory in a pool. Later requests of up to @p bytes in all then need no driver call. The
- * function counts memory that the pool has already. It does not wait until other threads free
- * memory.
+ * Reserves memory in a pool. Later requests that need up to @p bytes together then need no driver
+ * call. Free memory that the pool already has counts. The function does not wait until other
+ * threads free memory.
  *
- * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
- * sizes of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds.
- * If memory is to stay unused for longer, raise that with tarn_heap_set_idle_seconds(). Requests of
- * up to 256 KiB have segments of their own. If segments cannot move (OpenCL, page-locked and
- * managed memory), they have up to 64 MiB each, or 1/512 of the limit if that is less, and larger
- * requests have segments of their own too.
+ * Over a heap the memory is the heap's, in one segment or several, and serves requests of any sizes
+ * of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds. If it
+ * will stay unused for longer, raise this number with tarn_heap_set_idle_seconds(). Requests of up
+ * to 256 KiB have segments of their own. If segments cannot move (OpenCL, page-locked and managed
+ * memory), the reserved segments have up to 64 MiB each, or 1/512 of the limit if that is less, and
+ * larger requests have segments of their own too.
  *
- * Without a heap the pool holds one block, which serves one request of the same bin. Call this once
- * for each block that is needed, while the others are in use.
+ * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
+ * several blocks, allocate each one after its reservation, before you reserve the next.
  *
- * The bytes count within the pool's limit during the call, and in its peaks. A pool under
- * TARN_DEBUG holds nothing, so the call only checks that there is enough memory.
+ * During the call, the bytes count as in use: within the pool's limit, and in its peaks. A pool
+ * under TARN_DEBUG holds nothing, so the call only checks that there is enough memory.
  *
  * @param pool   a pool; any thread may call it
- * @param bytes  how many; 0: nothing is done
+ * @param bytes  how many bytes; 0: nothing is done
  * @param queue  nullable: the queue whose requests get the memory, as for
  *               tarn_pool_allocate_ordered(); NULL: requests that name no queue. Other queues
  *               get it when it is idle.
- * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), where there is no memory
- *               for so many bytes; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not
- *               hold them: see TarnPoolOptions.hold_bytes
+ * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), if there is too little
+ *               memory; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not hold them:
+ *               see TarnPoolOptions.hold_bytes
  * @return TRUE, or FALSE with @p error set
  * @since 0.1
  */
 gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error);
 
 /**
- * Tells a pool that a queue will be destroyed before its commands are done. They may still use
- * memory of the pool, held or not, and a later queue may get the same handle. The call is needed
- * only if a backend cannot keep queues alive, as on CUDA; OpenCL retains them. If the commands are
- * done, you may leave it out. But then other queues get memory that was freed on this one only when
- * memory runs out, or a limit is reached. Over a heap the pool holds none of the queue's memory
- * afterwards, except memory that other queues used, too, and memory of a heap that has already
- * forgotten the queue for another pool. The call waits for other threads that are
- * freeing blocks of the queue, because they may need the queue.
+ * Tells a pool that a queue will be destroyed before its commands are done. The commands may still
+ * use memory of the pool, held or not, and a later queue may get the same handle. The call is
+ * needed only if a backend cannot keep queues alive, as on CUDA; with OpenCL, Tarn retains them. If
+ * the commands are done, you may omit the call. But then other queues get memory that was freed on
+ * this queue only when memory runs out, or a limit is reached. The call waits for other threads
+ * that are freeing blocks of the queue, because they may need the queue.
+ *
+ * Over a heap the pool afterwards holds none of the queue's memory, except memory that other queues
+ * also used, and memory of a heap that has already forgotten the queue for another pool.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
- * @param queue  the queue, alive, which is given no more commands that use the pool's memory
- * @param error  return location, or NULL: what the backend says when no event can be recorded on
- *               the queue; TARN_ERROR_RECURSION from inside a function of the backend, where the
- *               call would have to wait for a call that may be waiting for this one
- * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set: then the
- *         queue must not be destroyed yet, and the call can be made again
+ * @param queue  the queue, which must be alive. Afterwards it gets no more commands that use the
+ *               pool's memory.
+ * @param error  return location, or NULL: the backend's error if no event can be recorded on the
+ *               queue; TARN_ERROR_RECURSION inside a function of the backend, if the call would
+ *               have to wait for a thread that may be waiting for it
+ * @return TRUE, also for a queue that was never used with the pool; or FALSE with @p error set:
+ *         then do not destroy the queue yet, and call again
  * @since 0.1
  */
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
@@ -572,7 +575,7 @@ void tarn_pool_free_held (TarnPool *pool);
  * Returns held blocks to the upstream allocator until at most @p keep_bytes are held. It begins
  * with the largest. A heap below the pool then returns segments without a block in use to the
  * driver, until they and the held blocks have at most @p keep_bytes together. If several pools use
- * the heap, it also returns segments that another pool's blocks have left.
+ * the heap, these may be segments that another pool used.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param keep_bytes  bytes that may stay allocated without being used; 0: as tarn_pool_free_held()
@@ -583,8 +586,8 @@ void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 /**
  * Returns held blocks to the upstream allocator. From now on it returns each block when it is
  * freed. A heap below the pool returns its segments without a block in use to the driver, as for
- * tarn_pool_free_held(). It keeps the memory of blocks that are freed later, as
- * TarnHeapOptions.idle_seconds says; tarn_pool_free_held() returns that, too.
+ * tarn_pool_free_held(). It keeps the memory of blocks that are freed later for
+ * TarnHeapOptions.idle_seconds, or until tarn_pool_free_held() is called.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -592,10 +595,10 @@ void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 void tarn_pool_stop_holding (TarnPool *pool);
 
 /**
- * Gets the number of blocks that were freed and are kept for later.
+ * Gets the number of held blocks. These are freed blocks that the pool keeps for later requests.
  *
  * @param pool  a pool; any thread may call it
- * @return a number of blocks, exact when no call is in flight
+ * @return a number of blocks, exact if no other thread uses the pool meanwhile
  * @since 0.1
  */
 gsize tarn_pool_get_held_blocks (TarnPool *pool);
@@ -604,32 +607,34 @@ gsize tarn_pool_get_held_blocks (TarnPool *pool);
  * Gets the number of blocks in use.
  *
  * @param pool  a pool; any thread may call it
- * @return a number of blocks, exact when no call is in flight
+ * @return a number of blocks, exact if no other thread uses the pool meanwhile
  * @since 0.1
  */
 gsize tarn_pool_get_active_blocks (TarnPool *pool);
 
 /**
- * Gets the bytes that a pool has allocated. They are those of held blocks and of blocks in use.
+ * Gets the bytes that a pool has from its upstream allocator. They are those of held blocks and of
+ * blocks in use.
  *
  * @param pool  a pool; any thread may call it
- * @return bytes, exact when no call is in flight
+ * @return bytes, exact if no other thread uses the pool meanwhile
  * @since 0.1
  */
 gsize tarn_pool_get_managed_bytes (TarnPool *pool);
 
 /**
- * Gets the bytes that were asked for by the blocks in use.
+ * Gets the requested bytes of the blocks in use.
  *
  * @param pool  a pool; any thread may call it
- * @return bytes, exact when no call is in flight
+ * @return bytes, exact if no other thread uses the pool meanwhile
  * @since 0.1
  */
 gsize tarn_pool_get_active_bytes (TarnPool *pool);
 
 /**
- * Stores all counters of a pool as they were at one moment. In a child of fork () they are those of
- * the fork, as far as no other thread was changing them, and ignored_frees.
+ * Stores all counters of a pool as they were at one moment. In a child of fork () they are the
+ * values at the fork, except ignored_frees. Those that another thread was changing at that time may
+ * be wrong.
  *
  * @param pool   a pool; any thread may call it
  * @param stats  out: start from TARN_POOL_STATS_INIT, whose struct_size says how much is filled
@@ -639,8 +644,8 @@ void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
 
 /**
  * Makes a line of a pool's counters for people to read. An example: "101 requests: 98 served
- * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". The line has the number of
- * failed requests if there are any. Over a heap, few bytes are held, because the heap keeps most
+ * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". The line also has the number
+ * of failed requests if there are any. Over a heap, few bytes are held, because the heap keeps most
  * freed memory: see tarn_heap_get_stats(). Later versions may change the wording.
  *
  * @param stats  as tarn_pool_get_stats() has filled it; any thread may call it
@@ -662,7 +667,7 @@ void tarn_pool_reset_peaks (TarnPool *pool);
  * Gets the name that a pool was given for messages.
  *
  * @param pool  a pool; any thread may call it
- * @return (transfer none): valid as long as @p pool; NULL: it was given none
+ * @return (transfer none): valid as long as @p pool; NULL: the pool has no name
  * @since 0.1
  */
 const gchar *tarn_pool_get_name (TarnPool *pool);
@@ -679,10 +684,10 @@ TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 
 /**
  * Gets a number that changes when a pool returns memory to the driver. It is for programs that keep
- * addresses longer than blocks, as a CUDA graph does. Such a program gets the number before it
- * allocates the memory of the graph. As long as the number stays the same, that memory is mapped at
- * the same addresses, although the blocks may have been freed. When the number has changed, the
- * pool has returned or moved some memory, and the program makes its graphs again.
+ * addresses longer than blocks, as a CUDA graph does. A program that makes a graph gets the number
+ * before it allocates the graph's memory. As long as the number stays the same, that memory stays
+ * mapped at its addresses, even if the blocks were freed. If the number has changed, the pool has
+ * returned or moved some memory, and the program makes its graphs again.
  *
  * Over a heap the number changes when the heap frees a segment, or moves one to other addresses.
  * All pools over the heap share the number, and a change may come from any of them. Without a heap
@@ -710,11 +715,12 @@ gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 /**
  * Sets the limit of a pool. If the pool manages more bytes, it returns held blocks to the upstream
  * allocator, the largest first, until it has no more than the limit. Blocks in use stay. Requests
- * that no held block serves fail with TARN_ERROR_LIMIT until there is room for them. For requests
- * that are in a call of the upstream allocator at that time, the former limit holds.
+ * that no held block serves fail with TARN_ERROR_LIMIT until there is room for them. Requests that
+ * are in a function of the upstream allocator at that time still have the former limit.
  *
- * A heap may follow the limit (TarnHeapOptions.follows_pool_limit). If it has more memory, the pool
- * returns all held blocks, waiting for the queues that use them, and the heap returns idle pieces.
+ * A heap may follow the limit (TarnHeapOptions.follows_pool_limit). If such a heap has more memory
+ * than the limit, the pool returns all held blocks, after a wait for the queues that use them, and
+ * the heap returns idle segments.
  *
  * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
  * @param limit_bytes  bytes; 0: no limit
@@ -723,14 +729,13 @@ gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 
 /**
- * Stores how much memory a pool can have. These are the bytes of the device, the free ones, those
- * that the pool has taken, and the most that it can have now. A program can choose the size of its
- * tiles by them. Other processes take memory at any time, so a request may still fail
- * (tarn_error_is_no_memory()).
+ * Stores how much memory a pool can have. TarnBudget describes the numbers. With them, a program
+ * can choose the size of its tiles. Other processes may take memory at any time, so a request may
+ * still fail (tarn_error_is_no_memory()).
  *
- * The bytes of a device are from CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of
- * the context's device with the least memory if it has several. Of OpenCL's drivers AMD's say how
- * much is free (cl_amd_device_attribute_query).
+ * For CUDA, device_bytes and free_bytes are those of cuMemGetInfo. For OpenCL, device_bytes is
+ * CL_DEVICE_GLOBAL_MEM_SIZE; if the context has several devices, it is that of the device with the
+ * least memory. Of the OpenCL drivers, only AMD's tell free_bytes (cl_amd_device_attribute_query).
  *
  * @param pool    a pool; any thread may call it
  * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.
@@ -743,29 +748,29 @@ void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 gboolean tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error);
 
 /**
- * Charges memory that the program allocates itself to a pool's limit. The pool then has as many
- * bytes less for its blocks. If the limit leaves no room, the pool frees held blocks, the largest
- * first, or calls its reclaim functions, as tarn_pool_allocate() does. The caller allocates
- * the memory itself, by clCreateBuffer for example, after charging it, and calls
- * tarn_pool_uncharge() when it has freed the memory, or could not allocate it. In a pool without a
- * limit the bytes count as soon as tarn_pool_set_limit_bytes() sets one. They are not part of
- * TarnPoolStats: tarn_pool_get_charged_bytes() gets them. A heap that follows the pool's limit
- * (TarnHeapOptions.follows_pool_limit) gets as much less memory too.
+ * Charges memory that the program allocates itself to a pool's limit. The pool then has fewer bytes
+ * for its blocks. If the limit leaves no room, the pool frees held blocks, the largest first, or
+ * calls its reclaim functions, as tarn_pool_allocate() does. After the charge, the caller allocates
+ * the memory itself, by clCreateBuffer for example. It calls tarn_pool_uncharge() when it has freed
+ * the memory, or could not allocate it. In a pool without a limit, the bytes count as soon as
+ * tarn_pool_set_limit_bytes() sets one. Charged bytes are not part of TarnPoolStats:
+ * tarn_pool_get_charged_bytes() gets them. They also reduce the limit of a heap that follows the
+ * pool's limit (TarnHeapOptions.follows_pool_limit).
  *
  * @param pool   a pool; any thread may call it. The caller keeps a reference until it has
  *               uncharged the bytes.
  * @param bytes  bytes to add to the charge; 0: nothing is done
  * @param error  return location, or NULL: TARN_ERROR_LIMIT if the pool's limit leaves no room, even
- *               after reclaim functions were asked; TARN_ERROR_INVALID_SIZE if a size cannot count
- *               so many bytes; TARN_ERROR_FORKED in a child of fork ()
+ *               after the reclaim functions were called; TARN_ERROR_INVALID_SIZE if the sum of the
+ *               pool's bytes would overflow; TARN_ERROR_FORKED in a child of fork ()
  * @return TRUE, or FALSE with @p error set and nothing charged
  * @since 0.1
  */
 gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);
 
 /**
- * Takes back what tarn_pool_charge() counted. Requests that wait for room within the limit look
- * again.
+ * Subtracts bytes from those that tarn_pool_charge() has charged. Requests that wait for room
+ * within the limit try again.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param bytes  bytes to take off the charge, at most tarn_pool_get_charged_bytes(); more is a
@@ -775,10 +780,11 @@ gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);
 void tarn_pool_uncharge (TarnPool *pool, gsize bytes);
 
 /**
- * Gets the bytes that count within a pool's limit beside its blocks.
+ * Gets the bytes that are charged to a pool. They count within its limit, in addition to its
+ * blocks.
  *
  * @param pool  a pool; any thread may call it
- * @return bytes: what tarn_pool_charge() added, less what tarn_pool_uncharge() took back
+ * @return bytes of tarn_pool_charge(), less those of tarn_pool_uncharge()
  * @since 0.1
  */
 gsize tarn_pool_get_charged_bytes (TarnPool *pool);
@@ -788,17 +794,17 @@ gsize tarn_pool_get_charged_bytes (TarnPool *pool);
  * set the number.
  *
  * @param pool  a pool; any thread may call it
- * @return bytes; 0 and G_MAXSIZE as TarnPoolOptions.hold_bytes has them
+ * @return bytes; 0 and G_MAXSIZE mean the same as in TarnPoolOptions.hold_bytes
  * @since 0.1
  */
 gsize tarn_pool_get_hold_bytes (TarnPool *pool);
 
 /**
  * Sets the most bytes that a pool holds from now on. It changes TarnPoolOptions.hold_bytes. If the
- * pool holds more, it frees blocks at once: those that nobody uses, the oldest first, and if these
- * are not enough the largest others, for which the call waits as tarn_pool_trim() does. Threads
- * give up what they keep for themselves, and begin anew. A pool that tarn_pool_stop_holding() was
- * called for goes on to hold nothing.
+ * pool holds more, it frees blocks at once: first blocks that no command uses, the oldest first. If
+ * these are not enough, it frees the largest of the others, and waits for their commands as
+ * tarn_pool_trim() does. The caches of all threads are emptied. After tarn_pool_stop_holding(), the
+ * pool still holds nothing.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param hold_bytes  bytes. 0: no bound, except over a heap, where the pool holds little;
@@ -808,42 +814,43 @@ gsize tarn_pool_get_hold_bytes (TarnPool *pool);
 void tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes);
 
 /**
- * A function that may name another pool for a request. Several threads may call it at once. Tarn
- * holds no lock then, so it may call any function of either pool. It must not request memory of @p
- * pool for the same queue, because that would call it again.
+ * A function that may choose another pool for a request. Several threads may call it at once. Tarn
+ * holds no lock during the call, so the function may call any function of both pools. But it must
+ * not request memory from @p pool for the same queue, because this would call the function again.
  *
- * @param pool       the pool that was asked
+ * @param pool       the pool from which the program requests memory
  * @param queue      the queue of the request, alive during the call; never NULL
  * @param user_data  as given to tarn_pool_set_redirect_func()
- * @param error      return location for why the request fails, if it does
- * @return (transfer full): the pool that serves the request; or NULL: @p pool does, unless @p error
- *         is set
+ * @param error      return location: set it to make the request fail
+ * @return (transfer full): the pool that serves the request; or NULL: @p pool serves it, unless
+ *         @p error is set
  * @since 0.1
  */
 typedef TarnPool *(*TarnPoolRedirectFunc) (TarnPool *pool, gpointer queue, gpointer user_data,
                                            GError **error);
 
 /**
- * Sets the function that may name another pool for requests of queues. It is for backends: those
- * that have memory apart for some commands, such as a graph's. tarn_cuda_pool_begin_graph() sets
+ * Sets the function that may choose another pool for a queue's requests. It is for backends with
+ * separate memory for some commands, such as those of a graph. tarn_cuda_pool_begin_graph() sets
  * one, and tarn_cuda_pool_end_graph() removes it.
  *
- * The function is asked before any memory is looked for, by tarn_pool_allocate_ordered() and its
- * like. A block of the other pool is that pool's: it is counted, recorded and freed there, and what
- * the allocator of tarn_block_get_allocator() offers is that pool's as well. tarn_pool_find() of @p
- * pool finds it if both pools have TARN_POOL_FINDABLE, and the other one serves no third pool; then
- * the other one keeps a reference on @p pool.
+ * tarn_pool_allocate_ordered() and similar functions call the function before they look for memory.
+ * A block from the other pool belongs to that pool: it is counted, recorded and freed there, and
+ * tarn_block_get_allocator() returns that pool's direct allocator. tarn_pool_find() of @p pool
+ * finds the block if both pools have TARN_POOL_FINDABLE and the other pool serves no third pool. In
+ * that case the other pool keeps a reference on @p pool.
  *
- * While there is a function, requests and frees of the pool take a slower way. Requests that began
- * before this returns may be served without it.
+ * While a function is set, requests and frees of the pool are slower. Requests that began before
+ * this call returned may be served without the function.
  *
  * @param pool       a pool; any thread may call it, but not from within @p func
- * @param func       nullable: every request is the pool's own again
+ * @param func       nullable: NULL removes the function, so that the pool serves all its requests
+ *                   again
  * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
  *                   unless the function is removed.
- * @param destroy    nullable; called with @p user_data once another function was set, or the pool's
- *                   last reference is gone, and no call of @p func is running. In a child of fork
- *                   () nothing is set, and it is not called.
+ * @param destroy    nullable; called with @p user_data when no call of @p func is running any more,
+ *                   after another function was set or the pool's last reference was dropped. In a
+ *                   child of fork () nothing is set, and @p destroy is not called.
  * @since 0.1
  */
 void tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpointer user_data,
@@ -860,21 +867,21 @@ void tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpo
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 
 /**
- * Gets the size that is allocated for every size of a bin. It is the largest of them.
+ * Gets the size of the blocks of a bin. It is the largest size that belongs to the bin.
  *
  * @param pool  a pool; any thread may call it
  * @param bin   a bin's number
- * @return bytes; 0 for a number that no size has
+ * @return bytes; 0 for a number that is no bin's
  * @since 0.1
  */
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 
 /**
- * A function that frees memory when a pool has run out of it. It frees blocks of @p pool or of
- * another pool, for instance. It is called with no lock held, possibly by several threads at once.
- * What it allocates itself never asks reclaim functions again. It must return, not leave by
- * pthread_exit (), longjmp () or cancellation: the request that it is asked for would never end,
- * and others may wait for it.
+ * A function that frees memory when a pool has run out of it, such as blocks of @p pool or of
+ * another pool. Tarn holds no lock during the call. Several threads may call it at once. Requests
+ * that it makes itself call no reclaim functions. It must return. If a thread leaves it by
+ * pthread_exit (), longjmp () or cancellation, the request never ends, and other threads may wait
+ * for it for ever.
  *
  * @param pool       the pool that ran out
  * @param wanted     bytes that could not be allocated
@@ -885,31 +892,30 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 typedef gboolean (*TarnReclaimFunc) (TarnPool *pool, gsize wanted, gpointer user_data);
 
 /**
- * Adds a function that is asked to free memory when memory has run out. It is asked when the
- * upstream allocator is out of memory, after the allocator's own reclaim function and the functions
- * added before; and where a request would exceed the pool's limit, after the functions added
- * before.
+ * Adds a function that frees memory when a pool has run out of it. The pool calls its functions, in
+ * the order in which they were added, in two cases: if the upstream allocator is out of memory,
+ * after that allocator's own reclaim function; and if a request would exceed the pool's limit.
  *
  * @param pool       a pool; any thread may call it
- * @param func       the function to ask; any thread that allocates may call it
+ * @param func       the function; any thread that allocates may call it
  * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
  *                   unless the function is removed.
- * @param destroy    nullable; called with @p user_data once @p func was removed, or the pool's last
- *                   reference is gone, and no call of it is running
- * @return the function's number, never 0, but in a child of fork (), where nothing is added and
- *         @p destroy is not called
+ * @param destroy    nullable; called with @p user_data when no call of @p func is running any more,
+ *                   after @p func was removed or the pool's last reference was dropped
+ * @return the function's number, which is never 0. In a child of fork () it is 0: nothing is added,
+ *         and @p destroy is not called.
  * @since 0.1
  */
 guint tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_data,
                                   GDestroyNotify destroy);
 
 /**
- * Removes a reclaim function from a pool. A call of it that another thread is in may still be
- * running afterwards; none begins.
+ * Removes a reclaim function from a pool. A call of the function in another thread may still be
+ * running afterwards. No new call begins.
  *
  * @param pool  a pool; any thread may call it, also from inside a reclaim function
  * @param id    the number that tarn_pool_add_reclaim_func() returned
- * @return FALSE if the pool has no such function, or not any more, and in a child of fork ()
+ * @return FALSE if the pool does not have this function (any more), and in a child of fork ()
  * @since 0.1
  */
 gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
@@ -923,8 +929,8 @@ gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 
 /**
- * Makes a group of pools that return held blocks for one another. It is for pools whose memory is
- * one device's, whatever allocators they are over: see tarn_pool_set_reclaim_group().
+ * Makes a group of pools that return held blocks for one another. It is for pools of one device,
+ * even if they have different allocators: see tarn_pool_set_reclaim_group().
  *
  * @return (transfer full): a group without pools, which any thread may use
  * @since 0.1
@@ -949,17 +955,17 @@ TarnReclaimGroup *tarn_reclaim_group_ref (TarnReclaimGroup *group);
 void tarn_reclaim_group_unref (TarnReclaimGroup *group);
 
 /**
- * Puts a pool in a reclaim group, in place of the one it was in. When a pool runs out of memory and
- * holds no block any more, the other pools of its group return held blocks, the one that holds most
- * first, and its largest blocks first, until the request succeeds or no pool holds a block. Reclaim
- * functions of other pools are not asked, and limits are each pool's own.
+ * Puts a pool in a reclaim group, and removes it from its previous one. When a pool has run out of
+ * memory and holds no blocks, the other pools of its group return held blocks, until the request
+ * succeeds or no pool holds a block. The pool that holds most bytes begins, with its largest
+ * blocks. Reclaim functions of other pools are not called. Each pool keeps its own limit.
  *
- * Put pools in one group if memory that one returns is room for another, as on one device: OpenCL
- * buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its group
- * with its last reference.
+ * Put pools in one group if another pool can use the memory that one returns. For example, put
+ * pools of OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU in one group.
+ * A pool leaves its group when its last reference is dropped.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
- * @param group  nullable: none from now on; the pool keeps a reference
+ * @param group  nullable: NULL: no group from now on; the pool keeps a reference
  * @since 0.1
  */
 void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);
@@ -968,8 +974,8 @@ void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);
  * Gets the group of pools that return held blocks for a pool.
  *
  * @param pool  a pool; any thread may call it
- * @return (transfer full): what tarn_pool_set_reclaim_group() set, for tarn_reclaim_group_unref(),
- *         or NULL: there is none, or this is a child of fork ()
+ * @return (transfer full): the group, for tarn_reclaim_group_unref(); NULL if the pool is in no
+ *         group, and in a child of fork ()
  * @since 0.1
  */
 TarnReclaimGroup *tarn_pool_get_reclaim_group (TarnPool *pool) G_GNUC_WARN_UNUSED_RESULT;

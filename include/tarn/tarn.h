@@ -5,18 +5,18 @@
  * @file
  * Everything of libtarn: the headers of the core.
  *
- * - tarn/pool.h: pools, their options and counters, groups of pools
- * - tarn/heap.h: heaps, which split and join memory
+ * - tarn/pool.h: pools, their options and counters, reclaim groups
+ * - tarn/heap.h: heaps, which split and merge memory
  * - tarn/allocator.h: allocators, and the functions of a backend
- * - tarn/block.h: memory in use
- * - tarn/memo.h: results that are kept for a context, a queue, a device
- * - tarn/snapshot.h: what memory there is at one moment, and who has it
- * - tarn/trace.h: recordings of what memory does
- * - tarn/selection.h: devices that are chosen by a text
- * - tarn/local-memory.h: bank conflicts
- * - tarn/clock.h: another clock than the system's
- * - tarn/debug.h: what a program does wrong with memory
- * - tarn/error.h: errors
+ * - tarn/block.h: blocks, which are memory in use
+ * - tarn/memo.h: memos, which cache results for a context, a queue or a device
+ * - tarn/snapshot.h: snapshots of all blocks, pools and heaps at one moment
+ * - tarn/trace.h: recordings of requests, frees and other events
+ * - tarn/selection.h: choice of devices by a text
+ * - tarn/local-memory.h: bank conflicts of local memory
+ * - tarn/clock.h: a clock instead of the system's
+ * - tarn/debug.h: detection of mistakes in the use of memory
+ * - tarn/error.h: error codes
  * - tarn/version.h: versions
  */
 
