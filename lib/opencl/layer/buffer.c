@@ -175,6 +175,7 @@ void
 _tarn_layer_buffer_commands_done (LayerBuffer *self)
 {
   LAYER_AUTO LayerContext *context = NULL;
+  gsize size = self->size;
   guint n = __atomic_fetch_sub (&self->waits, 1, __ATOMIC_ACQ_REL);
 
   g_assert (n > 0);
@@ -182,6 +183,7 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
     return;
   context = _tarn_layer_ref (self->context);
   destroy (self);
+  __atomic_fetch_sub (&context->pending_bytes, size, __ATOMIC_RELAXED);
   n = __atomic_fetch_sub (&context->pending, 1, __ATOMIC_ACQ_REL);
   g_assert (n > 0);
 }
@@ -225,6 +227,7 @@ destroy_after_commands (LayerBuffer *self)
       = self->callbacks != NULL || __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE);
   G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self);
 
+  __atomic_add_fetch (&self->context->pending_bytes, self->size, __ATOMIC_RELAXED);
   __atomic_add_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
   __atomic_store_n (&self->waits, 1, __ATOMIC_RELEASE);
   for (guint i = 0; i < self->n_uses; i++)

@@ -375,10 +375,25 @@ next_queue (LayerContext *self)
  * poll asks the driver about commands, which may take longer than the rest of an allocation. */
 #define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
+/* The limits up to which released buffers may wait for their commands without a poll: their number
+ * and their total size in bytes.  A call of clFinish () often ends these waits, and then the layer
+ * asks the driver about none of these commands. */
+#define MAX_UNPOLLED 1000
+#define MAX_UNPOLLED_BYTES ((gsize) 4 << 20)
+
+/* Returns TRUE if so many released buffers, or so many bytes of them, wait for commands that the
+ * layer should ask the driver whether the commands are done. */
+static gboolean
+has_many_pending (LayerContext *self)
+{
+  return __atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) > MAX_UNPOLLED
+         || __atomic_load_n (&self->pending_bytes, __ATOMIC_RELAXED) > MAX_UNPOLLED_BYTES;
+}
+
 void
 _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now)
 {
-  if (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0
+  if (!has_many_pending (self)
       || now - __atomic_load_n (&self->polled_at, __ATOMIC_RELAXED) < POLL_EVERY)
     return;
   __atomic_store_n (&self->polled_at, now, __ATOMIC_RELAXED);

@@ -404,6 +404,7 @@ struct _LayerContext
   guint spare_images;    /* number of the driver's images that the pool of images caches */
   gint64 polled_at;      /* monotonic time of the last poll by _tarn_layer_context_poll_if_due () */
   guint pending;         /* number of released buffers that wait for commands */
+  gsize pending_bytes;   /* the total size of these buffers */
   guint n_users;  /* number of allocators that use the context, plus 1 for the context itself until
                      its record is freed */
   gboolean ended; /* TRUE if the program has released the context */
@@ -463,8 +464,8 @@ cl_event _tarn_layer_context_begin_await (LayerContext *self);
 void _tarn_layer_context_end_await (LayerContext *self);
 
 /* These functions poll one or two of the context's queues (ask the driver which commands are done)
- * if released buffers wait for commands.  _tarn_layer_context_poll_if_due () does nothing if it has
- * polled less than 0.1 ms ago.  @now: monotonic time. */
+ * if released buffers wait for commands.  _tarn_layer_context_poll_if_due () polls only if many of
+ * them wait (has_many_pending ()), and at most every 0.1 ms.  @now: monotonic time. */
 void _tarn_layer_context_poll (LayerContext *self);
 void _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now);
 

@@ -497,7 +497,7 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
  * block's size, together with the sub-buffer that the layer has kept for the block.  If the block
  * returned to the heap instead, the heap would merge it with its neighbours, and later split the
  * memory mostly at other places.  At those places the driver would have to make new sub-buffers. */
-#define HELD_BYTES ((gsize) 32 << 20)
+#define HELD_BYTES ((gsize) 64 << 20)
 
 TarnPool *
 _tarn_layer_pool_new (LayerSource *source)

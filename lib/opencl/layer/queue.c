@@ -14,7 +14,7 @@
 /* The limits at which a queue gets a new marker.  They hold for the uses (records of commands of
  * released buffers) that come after the queue's last marker: MANY_WAITS is their number, and
  * MANY_BYTES the total size of their buffers. */
-#define MANY_WAITS 16
+#define MANY_WAITS 64
 #define MANY_BYTES ((gsize) 16 << 20)
 
 /* The record of a marker on a queue. */
