@@ -43,7 +43,7 @@ typedef union
 } TarnMemory;
 
 /**
- * The functions of a backend, from which tarn_allocator_new() makes an allocator. Tarn calls them
+ * The functions of a backend. tarn_allocator_new() makes an allocator from them. Tarn calls them
  * from any thread, several at a time, and holds no lock then, except for backing_stays(). They may
  * call Tarn, even the pool or heap that called them. Such a call never waits for a thread that may
  * be waiting for it. Instead it fails: a request fails if it could succeed only after another

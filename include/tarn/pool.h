@@ -877,7 +877,7 @@ guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 
 /**
- * A function that frees memory when a pool has run out of it, such as blocks of @p pool or of
+ * A function that frees memory when a pool has run out of it. It may free blocks of @p pool or of
  * another pool. Tarn holds no lock during the call. Several threads may call it at once. Requests
  * that it makes itself call no reclaim functions. It must return. If a thread leaves it by
  * pthread_exit (), longjmp () or cancellation, the request never ends, and other threads may wait

@@ -381,8 +381,8 @@ next_queue (LayerContext *self)
 #define MAX_UNPOLLED 1000
 #define MAX_UNPOLLED_BYTES ((gsize) 4 << 20)
 
-/* Returns TRUE if so many released buffers, or so many bytes of them, wait for commands that the
- * layer should ask the driver whether the commands are done. */
+/* Returns TRUE if the released buffers that wait for commands exceed a limit in number or in size.
+ * Then the layer should ask the driver whether the commands are done. */
 static gboolean
 has_many_pending (LayerContext *self)
 {
