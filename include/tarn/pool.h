@@ -114,7 +114,8 @@ typedef struct
    *
    * TARN_LIMIT in the environment is a limit for each new pool: a number of bytes, such as 8G, or a
    * share of the device's memory, such as 80%. The lower one of limit_bytes and TARN_LIMIT counts.
-   * Pools of host memory ignore a share. tarn_pool_set_limit_bytes() replaces both.
+   * Pools of host memory ignore a share. tarn_pool_set_limit_bytes() replaces limit_bytes, and the
+   * limit of TARN_LIMIT stays.
    */
   gsize limit_bytes;
 
@@ -704,7 +705,8 @@ TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 guint64 tarn_pool_get_generation (TarnPool *pool);
 
 /**
- * Gets the limit of a pool. tarn_pool_set_limit_bytes(), or else TarnPoolOptions, has set it.
+ * Gets the limit of a pool. tarn_pool_set_limit_bytes(), or else TarnPoolOptions, has set it, or
+ * TARN_LIMIT, if that is lower.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes; 0: no limit
@@ -723,7 +725,7 @@ gsize tarn_pool_get_limit_bytes (TarnPool *pool);
  * the heap returns idle segments.
  *
  * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
- * @param limit_bytes  bytes; 0: no limit
+ * @param limit_bytes  bytes; 0: no limit. If TARN_LIMIT sets a lower limit, that one counts.
  * @since 0.1
  */
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);

@@ -48,7 +48,7 @@ gboolean tarn_snapshot_write (const gchar *path, GError **error);
  *
  * @param number  a signal that has no handler, such as SIGUSR2; ignored if @p path is NULL
  * @param path    the file: %p is the process ID, %n the number of the snapshot, from 1 on. NULL:
- *                the library releases its signal, which has its default effect again.
+ *                the library releases its signal, which again has the effect that it had before.
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if there is no such signal,
  *                or it cannot be handled, or it has a handler; G_THREAD_ERROR; TARN_ERROR_FORKED in
  *                a child of fork ()

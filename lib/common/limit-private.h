@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads memory limits from environment variables. */
+ * Memory limits: reads them from environment variables, and combines two of them. */
 
 #ifndef TARN_LIMIT_PRIVATE_H
 #define TARN_LIMIT_PRIVATE_H
@@ -11,6 +11,15 @@
 #include <tarn/error.h>
 
 #include "common/shorten-private.h"
+
+/* Returns the lower of two limits in bytes, of which 0 means no limit. */
+static inline gsize
+_tarn_limit_get_lower (gsize one, gsize other)
+{
+  if (one == 0 || other == 0)
+    return MAX (one, other);
+  return MIN (one, other);
+}
 
 /* Reads the unit that follows a number of bytes: K, M, G or T, which may be written as KiB, MiB,
  * GiB or TiB.  Returns the unit's factor, 1 if there is no unit, or 0 if the unit is unknown. */

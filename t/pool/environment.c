@@ -64,10 +64,28 @@ assert_limit (gboolean is_host, gsize own, gsize expected)
   g_assert_cmpuint (tarn_pool_get_limit_bytes (pool), ==, expected);
 }
 
+/* The program sets a limit after the pool was made.  The lower one still counts. */
+static void
+assert_limit_set_later (gsize own, gsize expected)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (GError) error = NULL;
+
+  options.limit_bytes = 5000;
+  pool = pool_new (FALSE, &options, &error);
+  g_assert_no_error (error);
+  tarn_pool_set_limit_bytes (pool, own);
+  g_assert_cmpuint (tarn_pool_get_limit_bytes (pool), ==, expected);
+}
+
 /* The lower limit counts, whoever says it. */
 static void
 run_bytes (void)
 {
+  assert_limit_set_later (0, 2 << 20);
+  assert_limit_set_later (3 << 20, 2 << 20);
+  assert_limit_set_later (6000, 6000);
   assert_limit (FALSE, 0, 2 << 20);
   assert_limit (TRUE, 0, 2 << 20);
   assert_limit (FALSE, 5000, 5000);

@@ -94,6 +94,46 @@ test_signal (void)
   signal (SIGUSR2, SIG_DFL);
 }
 
+static void
+assert_handler (void (*handler) (gint))
+{
+  struct sigaction action;
+
+  g_assert_cmpint (sigaction (SIGUSR2, NULL, &action), ==, 0);
+  g_assert_true (action.sa_handler == handler);
+}
+
+/* Afterwards the signal has the effect that it had before: here the process ignores it. */
+static void
+test_ignored (void)
+{
+  g_autoptr (GError) error = NULL;
+
+  signal (SIGUSR2, SIG_IGN);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_assert_true (tarn_snapshot_on_signal (SIGUSR2, "unused", &error));
+      g_assert_no_error (error);
+    }
+  g_assert_true (tarn_snapshot_on_signal (0, NULL, &error));
+  g_assert_no_error (error);
+  assert_handler (SIG_IGN);
+  signal (SIGUSR2, SIG_DFL);
+}
+
+/* The program installs a handler of its own for the signal that the library handles. */
+static void
+test_other_handler (void)
+{
+  g_assert_true (tarn_snapshot_on_signal (SIGUSR2, "unused", NULL));
+  signal (SIGUSR2, handle);
+  assert_refuses (SIGUSR2, "has a handler already");
+  assert_handler (handle);
+  g_assert_true (tarn_snapshot_on_signal (0, NULL, NULL));
+  assert_handler (handle);
+  signal (SIGUSR2, SIG_DFL);
+}
+
 static gint has_changed; /* atomic */
 
 static gpointer
@@ -137,5 +177,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/snapshot/signal", test_signal);
   g_test_add_func ("/core/snapshot/signal/change", test_change);
+  g_test_add_func ("/core/snapshot/signal/ignored", test_ignored);
+  g_test_add_func ("/core/snapshot/signal/other-handler", test_other_handler);
   return g_test_run ();
 }

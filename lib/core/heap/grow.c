@@ -7,6 +7,7 @@
  * TarnHeap.is_changing.  That thread calls upstream without the heap's lock. */
 
 #include "base/duty-private.h"
+#include "common/limit-private.h"
 #include "heap/heap-private.h"
 
 /* Returns TRUE if the calling thread may wait until another thread has added or removed segments.
@@ -57,9 +58,7 @@ _tarn_heap_end_change (TarnHeap *heap)
 gsize
 _tarn_heap_get_limit (const TarnHeap *heap)
 {
-  if (heap->limit_bytes == 0 || heap->pool_limit == 0)
-    return MAX (heap->limit_bytes, heap->pool_limit);
-  return MIN (heap->limit_bytes, heap->pool_limit);
+  return _tarn_limit_get_lower (heap->limit_bytes, heap->pool_limit);
 }
 
 /* Returns TRUE if the heap may get @size more bytes from upstream within its limit.  If the heap

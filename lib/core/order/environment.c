@@ -52,21 +52,16 @@ read_limit (TarnAllocator *upstream, gsize *limit, GError **error)
 }
 
 gboolean
-_tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options, GError **error)
+_tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options, gsize *user_limit,
+                             GError **error)
 {
   static TarnOnce once = TARN_ONCE_INIT;
-  gsize limit;
 
   _tarn_once (&once, read_settings);
   if (settings.prints_stats)
     options->flags |= TARN_POOL_PRINTS_STATS;
-  if (settings.limit == NULL)
-    return TRUE;
-  if (!read_limit (upstream, &limit, error))
-    return FALSE;
-  if (limit != 0 && (options->limit_bytes == 0 || limit < options->limit_bytes))
-    options->limit_bytes = limit;
-  return TRUE;
+  *user_limit = 0;
+  return settings.limit == NULL || read_limit (upstream, user_limit, error);
 }
 
 /* The counters of pools */

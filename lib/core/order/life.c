@@ -14,6 +14,7 @@
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
+#include "common/limit-private.h"
 #include "common/struct-private.h"
 #include "debug/debug-private.h"
 #include "order/order-private.h"
@@ -182,6 +183,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   TarnDebugSettings debug;
   gboolean is_watched;
+  gsize user_limit;
   TarnPool *pool;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -208,8 +210,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
   if (!_tarn_debug_read (known.debug, &debug, error)
-      || !_tarn_pool_read_environment (upstream, &known, error))
+      || !_tarn_pool_read_environment (upstream, &known, &user_limit, error))
     return NULL;
+  known.limit_bytes = _tarn_limit_get_lower (known.limit_bytes, user_limit);
 
   upstream = _tarn_debug_stand_on (upstream, known.name, &debug);
   pool = _tarn_aligned_new0 (TarnPool);
@@ -234,6 +237,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_pool_init_hold (pool, &known);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit.bytes = known.limit_bytes;
+  pool->limit.user_bytes = user_limit;
   pool->limit.ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
   _tarn_pool_init_caches (pool);
   _tarn_mutex_init (&pool->lock);

@@ -234,9 +234,10 @@ _tarn_pool_is_redirected (const TarnPool *pool)
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-/* environment.c: reads settings from the environment, and prints the counters of pools. */
+/* environment.c: reads settings from the environment, and prints the counters of pools.  Sets
+ * *user_limit to the limit that TARN_LIMIT sets for a pool over @upstream, or to 0. */
 gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options,
-                                      GError **error);
+                                      gsize *user_limit, GError **error);
 void _tarn_pool_print_stats (TarnPool *pool);
 void _tarn_pool_print_stats_at_exit (void);
 /* hold.c */

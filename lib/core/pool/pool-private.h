@@ -171,7 +171,9 @@ typedef struct
  *     ceiling_bytes >= bytes, or ceiling_bytes is G_MAXSIZE if there is no limit */
 typedef struct
 {
-  gsize bytes; /* the limit; 0: there is none */
+  gsize bytes;      /* the limit; 0: there is none */
+  gsize user_bytes; /* constant: the limit that TARN_LIMIT sets, which @bytes never exceeds; 0: none
+                     */
   /* The limit that the pool enforces now.  It is higher than @bytes if the program has lowered the
    * limit below the bytes that the pool had, or if the pool could not return blocks to upstream.
    * It stays higher until a request fits within @bytes again. */

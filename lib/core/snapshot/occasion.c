@@ -67,7 +67,8 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
  * the thread. */
 static struct
 {
-  gint number; /* the signal; 0 if there is none */
+  gint number;             /* the signal; 0 if there is none */
+  struct sigaction former; /* the signal's effect before the library handled it */
   gchar *pattern;
   GThread *thread;
   gboolean is_ending; /* atomic */
@@ -114,6 +115,26 @@ run (gpointer data)
   return NULL;
 }
 
+/* Returns TRUE if the library's handler handles a signal.  @action: the effect of the signal. */
+static gboolean
+is_ours (const struct sigaction *action)
+{
+  return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == handle_signal;
+}
+
+/* Gives a signal the effect that it had before the library handled it: the default effect, or none.
+ * Does nothing if the library's handler does not handle the signal, because the program has
+ * installed another one since then. */
+static void
+restore_effect (gint number)
+{
+  struct sigaction present;
+
+  _tarn_assert_locked (&watch_lock);
+  if (sigaction (number, NULL, &present) == 0 && is_ours (&present))
+    sigaction (number, &watch.former, NULL);
+}
+
 /* Returns TRUE if a signal has no handler, or if its handler is the library's.  Otherwise returns
  * FALSE with an error. */
 static gboolean
@@ -122,10 +143,10 @@ is_free (gint number, GError **error)
   struct sigaction action;
 
   _tarn_assert_locked (&watch_lock);
-  if (number != 0 && number == watch.number)
-    return TRUE;
   if (sigaction (number, NULL, &action) != 0)
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%d is no signal", number);
+  else if (is_ours (&action))
+    return TRUE;
   else if (action.sa_flags & SA_SIGINFO
            || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
@@ -142,13 +163,11 @@ is_free (gint number, GError **error)
 static void
 end_watch (gint next)
 {
-  struct sigaction usual = { .sa_handler = SIG_DFL };
-
   _tarn_assert_locked (&watch_lock);
   if (watch.number == 0)
     return;
   if (watch.number != next)
-    sigaction (watch.number, &usual, NULL);
+    restore_effect (watch.number);
   __atomic_store_n (&watch.is_ending, TRUE, __ATOMIC_RELEASE);
   sem_post (&wake_up);
   g_thread_join (watch.thread);
@@ -159,7 +178,7 @@ end_watch (gint next)
 static gboolean
 begin_watch (gint number, const gchar *path, GError **error)
 {
-  struct sigaction ours = { .sa_handler = handle_signal, .sa_flags = SA_RESTART };
+  struct sigaction ours = { .sa_handler = handle_signal, .sa_flags = SA_RESTART }, before;
 
   _tarn_assert_locked (&watch_lock);
   while (sem_trywait (&wake_up) == 0)
@@ -170,14 +189,17 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      /* If the new signal is the old one, end_watch () left the handler installed.  Remove it. */
-      sigaction (number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+      restore_effect (number); /* end_watch () left the handler installed if this was its signal */
       return FALSE;
     }
   watch.number = number;
   sigemptyset (&ours.sa_mask);
-  if (sigaction (number, &ours, NULL) == 0)
-    return TRUE;
+  if (sigaction (number, &ours, &before) == 0)
+    {
+      if (!is_ours (&before))
+        watch.former = before;
+      return TRUE;
+    }
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "signal %d (%s): %s", number,
                g_strsignal (number), g_strerror (errno));
   end_watch (0);

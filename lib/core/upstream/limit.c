@@ -29,6 +29,7 @@
  * bytes in use and the request's bytes together do not exceed the limit. */
 
 #include "base/fork-private.h"
+#include "common/limit-private.h"
 #include "debug/debug-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
@@ -447,6 +448,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 
   if (_tarn_forked ())
     return;
+  limit_bytes = _tarn_limit_get_lower (limit_bytes, pool->limit.user_bytes);
   TARN_EVENT (limit, TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
   _tarn_mutex_lock (&pool->lock);
   was_open = _tarn_pool_close (pool);
