@@ -114,9 +114,9 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Allows read sections again.  Does not allow them if no threads use read sections, or while
- * allocations are traced, because traced allocations need the heap's lock.  Also updates the bounds
- * that threads in read sections read.  Does nothing if read sections are allowed already. */
+/* Allows read sections again, and updates the bounds that threads in read sections read.  Does
+ * neither if no threads use read sections, or if they are allowed already.  Does not allow them
+ * while allocations are traced, because traced allocations need the heap's lock. */
 static void
 open_door (TarnHeap *heap)
 {
@@ -124,9 +124,11 @@ open_door (TarnHeap *heap)
     return;
   heap->max_unchecked
       = heap->growth->suits == NULL ? G_MAXSIZE : _tarn_heap_get_max_unchecked (heap);
+  if (!heap->has_visitors)
+    return;
   heap->event_bytes = MAX (EVENT_STEP, heap->stats.peak_used_bytes / EVENT_SHARE);
   heap->room_bytes = _tarn_heap_get_room (heap);
-  if (heap->has_visitors && !_tarn_follows ())
+  if (!_tarn_follows ())
     _tarn_door_open (&heap->door);
 }
 

@@ -248,10 +248,8 @@ make (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
   if (handle == NULL)
     return NULL;
   LAYER_COUNT (sub_buffers);
-  made = g_new0 (LayerSub, 1);
-  made->place = *place;
-  made->handle = handle;
-  made->by_age.data = made;
+  made = g_new (LayerSub, 1); /* g_new0 () takes longer */
+  *made = (LayerSub){ .place = *place, .handle = handle, .by_age.data = made };
   add (context, made);
   if (_tarn_layer_ask_flags (context, place->asked, &made->flags) == CL_SUCCESS)
     return made;
