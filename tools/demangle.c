@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest symbol that is demangled.  A damaged file may have longer ones; functions hardly ever
- * have. */
+/* Longest symbol that is demangled.  Functions hardly ever have longer ones, but a damaged file
+ * may. */
 #define MAX_LENGTH 2000
 
 /* __cxa_demangle () of the C++ ABI, section 3.4.  It returns memory from malloc (). */
 typedef char *(*Demangle) (const char *symbol, char *buffer, size_t *size, int *status);
 
-/* Finds the demangler.  The library is opened on the first call and stays open.  Returns NULL if
- * there is none. */
+/* Finds the demangler in C++'s library.  Opens the library on the first call, and keeps it open.
+ * Returns NULL if the library is not installed. */
 static Demangle
 find_function (void)
 {

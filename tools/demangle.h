@@ -8,8 +8,8 @@
 
 #include <glib.h>
 
-/* Gets the name that a symbol has in C++.  Returns the symbol itself if it has none, or if C++'s
- * library is not installed.  Free it with g_free (). */
+/* Gets the name that a symbol has in C++.  Returns the symbol itself if the symbol has no such
+ * name, or if C++'s library is not installed.  Free it with g_free (). */
 gchar *demangle (const gchar *symbol);
 
 #endif

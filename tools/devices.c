@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Selects devices of all kinds at once.  Each library selects among devices of its own kind only,
- * and would refuse "*:h200" if its kind has none. */
+ * Selects devices of all kinds at once.  Each of Tarn's libraries selects only devices of its own
+ * kind.  A library would refuse "*:h200" if no device of its kind matches. */
 
 #include <config.h>
 
@@ -22,19 +22,20 @@
 
 /* All platforms and devices of the machine.
  *
- * Invariant: platforms, devices and choices have the same length.  devices and choices of a
- * platform have the same length, and are in the order of the devices' places; a place without a
- * usable device is NULL. */
+ * Invariant: platforms, devices and choices have one element for each platform.  The arrays in
+ * devices and choices have one element for each place of a device, in order.  A place without a
+ * usable device is NULL in devices. */
 typedef struct
 {
   GArray *platforms;  /* TarnSelectionPlatforms */
   GPtrArray *devices; /* for each platform a GPtrArray of Devices */
-  GPtrArray *choices; /* for each platform a GArray of TarnSelectionDevices; their texts are the
-                         Devices' */
+  GPtrArray *choices; /* for each platform a GArray of TarnSelectionDevices; the Devices and names
+                         own their texts */
   GPtrArray *names;   /* the platforms' strings */
 } Everything;
 
-/* Frees a device.  It may be NULL: one that was taken, or was never there. */
+/* Frees a device.  @data is NULL if the place never had a usable device, or if the device was moved
+ * to another array. */
 static void
 device_free (gpointer data)
 {
@@ -85,8 +86,8 @@ add_platform (Everything *everything, const gchar *kind, gchar *name, gchar *ven
   g_ptr_array_add (everything->names, vendor);
 }
 
-/* Adds a device at its place in a platform, and takes it over.  Places may be empty: libraries
- * leave out devices without a name, and the others keep their places. */
+/* Adds a device at its place in a platform, and takes it over.  Some places stay empty: libraries
+ * leave out devices without a name, but the other devices keep their places. */
 static void G_GNUC_UNUSED
 add_device (Everything *everything, guint platform, guint place, Device *device,
             const gchar *vendor)
@@ -122,7 +123,8 @@ get_platform_string (cl_platform_id platform, cl_platform_info info)
   return text;
 }
 
-/* Adds all platforms, even those without devices: a platform's number is its place among all. */
+/* Adds all OpenCL platforms.  Also adds those without devices, because a platform's number is its
+ * place among all platforms. */
 static void
 add_opencl_platforms (Everything *everything)
 {
@@ -284,7 +286,7 @@ devices_select (const gchar *selection, GError **error)
 /* Explanations */
 
 #ifdef HAVE_OPENCL
-/* Explains why OpenCL has no device.  Returns NULL if it has one. */
+/* Explains why OpenCL has no device.  Returns NULL if OpenCL has a device. */
 static gchar *
 explain_opencl (void)
 {
@@ -322,7 +324,7 @@ explain_opencl (void)
 #endif
 
 #ifdef HAVE_CUDA
-/* Explains why CUDA has no device.  Returns NULL if it has one. */
+/* Explains why CUDA has no device.  Returns NULL if CUDA has a device. */
 static gchar *
 explain_cuda (void)
 {

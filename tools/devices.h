@@ -10,22 +10,23 @@
 
 /* A device.
  *
- * Invariant: exactly one of opencl and cuda is set; owner keeps it alive. */
+ * Invariant: exactly one of opencl and cuda is not NULL. */
 typedef struct
 {
   const gchar *kind; /* "opencl" or "cuda" */
-  gchar *place;      /* "0:1", "cuda:0": selects it in this environment */
-  gchar *selector;   /* selects it even after devices were added or removed */
+  gchar *place;      /* "0:1", "cuda:0": selects the device in this environment */
+  gchar *selector;   /* selects the device even after devices were added or removed */
   gchar *name;
   gchar *platform;
   gchar *uuid, *pci;    /* nullable */
-  gconstpointer opencl; /* its TarnOpenclDevice; NULL for other kinds */
-  gconstpointer cuda;   /* its TarnCudaDevice; NULL for other kinds */
-  GPtrArray *owner;     /* the array that has it */
+  gconstpointer opencl; /* the TarnOpenclDevice; NULL for other kinds */
+  gconstpointer cuda;   /* the TarnCudaDevice; NULL for other kinds */
+  GPtrArray *owner;     /* the array that contains opencl or cuda, and keeps it alive */
 } Device;
 
-/* Lists the devices that a text selects, each once.  NULL: the text is from the environment.
- * Returns an array of Devices, or NULL with an error that names --select or the variable. */
+/* Lists the devices that @selection selects, each once.  If @selection is NULL, an environment
+ * variable selects the devices.  Returns an array of Devices.  Returns NULL with an error that
+ * names --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
 /* Explains on standard error why a kind has no device: no driver, no platform, or platforms without

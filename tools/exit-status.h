@@ -1,6 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * Exit statuses of a program that runs another one, as of env(1) and timeout(1). */
+ * Exit statuses of a program that runs another program, the same as those of env(1) and timeout(1).
+ */
 
 #ifndef EXIT_STATUS_H
 #define EXIT_STATUS_H

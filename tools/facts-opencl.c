@@ -33,7 +33,7 @@ typedef enum
   QUERY_ULONG,
   QUERY_SIZE,
   QUERY_BOOL,
-  QUERY_BITS /* a cl_uint, shown in bytes */
+  QUERY_BITS /* a cl_uint in bits, shown in bytes */
 } QueryType;
 
 /* A query of clGetDeviceInfo (), and the fact that it gives. */
@@ -379,7 +379,8 @@ add_quirks (Collector *collector)
     }
 }
 
-/* Adds measurements of local memory, whose values are otherwise guessed. */
+/* Measures local memory, and adds the results.  Without measuring, some of these facts are only
+ * guesses. */
 static void
 add_measured (Collector *collector)
 {

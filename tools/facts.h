@@ -10,10 +10,10 @@
 
 typedef enum
 {
-  FACT_NONE, /* the device does not have it, or it is unknown */
+  FACT_NONE, /* no value: the device has nothing to report, or the value is unknown */
   FACT_TEXT,
   FACT_NUMBER,
-  FACT_BYTES, /* a number as well */
+  FACT_BYTES, /* a number of bytes */
   FACT_REAL,
   FACT_BOOLEAN
 } FactType;
@@ -34,7 +34,7 @@ typedef struct
       is_unsupported; /* the error says that the device cannot tell, not that the driver failed */
 } Fact;
 
-/* Collects the facts, section by section; with @measure also those that are measured, which takes
+/* Collects the facts, section by section.  If @measure, also measures some facts, which takes
  * seconds.  Free the array with g_ptr_array_unref (). */
 GPtrArray *facts_collect (const Device *device, gboolean measure);
 

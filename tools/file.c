@@ -52,8 +52,8 @@ file_check_writable (const gchar *option, const gchar *path, GError **error)
   return TRUE;
 }
 
-/* Writes without a temporary file: to a pipe or terminal, or into a folder in which no file can be
- * created. */
+/* Writes a file without a temporary file.  This is for pipes and terminals, and for folders in
+ * which no file can be created. */
 static gboolean
 write_in_place (const gchar *path, const gchar *text, GError **error)
 {
@@ -76,7 +76,7 @@ write_in_place (const gchar *path, const gchar *text, GError **error)
 gboolean
 file_write (const gchar *path, const gchar *text, GError **error)
 {
-  g_autofree gchar *target = realpath (path, NULL); /* NULL: there is no file yet */
+  g_autofree gchar *target = realpath (path, NULL); /* NULL: the file does not exist yet */
   g_autofree gchar *folder = g_path_get_dirname (target != NULL ? target : path);
   struct stat info;
   gint mode = 0666;

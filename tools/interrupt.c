@@ -10,7 +10,7 @@
 
 static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
 
-static gboolean is_ignored[G_N_ELEMENTS (numbers)]; /* from the start */
+static gboolean is_ignored[G_N_ELEMENTS (numbers)]; /* when the program began */
 static gint latest;                                 /* 0: none */
 
 void

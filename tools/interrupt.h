@@ -8,12 +8,13 @@
 
 #include <glib.h>
 
-/* Remembers which signals are ignored from the start.  Call it before any driver: LLVM, which many
- * of them use, catches signals even if they are ignored. */
+/* Remembers the signals that are ignored when the program begins.  Call it before any driver is
+ * loaded: many drivers use LLVM, which catches signals even if they are ignored. */
 void interrupt_init (void);
 
-/* Catches the signals: each ends an iteration of the default main context.  Signals that were
- * ignored from the start stay ignored, as nohup(1) expects.  Ignores SIGPIPE as well. */
+/* Catches SIGINT, SIGTERM and SIGHUP.  Each signal ends an iteration of the default main context.
+ * Signals that were ignored when the program began stay ignored, as nohup(1) expects.  Also ignores
+ * SIGPIPE. */
 void interrupt_watch (void);
 
 /* Gets the signal that came last, or 0. */

@@ -8,7 +8,8 @@
 
 #include <tarn/opencl.h>
 
-/* Gets an OpenCL function.  Call it only if OpenCL is there, as it is if there is a device. */
+/* Gets an OpenCL function, or aborts if OpenCL is not installed.  OpenCL is installed if there is a
+ * device. */
 #define OPENCL(name) ((__typeof__ (&(name))) opencl_find (#name))
 
 static inline gpointer

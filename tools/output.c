@@ -12,8 +12,9 @@
 
 static const gchar *name;
 
-/* Ends the program if standard output failed.  Being registered first, it runs last at exit, also
- * when GLib exits after --help.  It uses _exit () because it may run inside exit (). */
+/* Ends the program if standard output failed.  This exit handler is the first to be registered, so
+ * it runs last, also when GLib exits after --help.  It calls _exit () because it may run inside
+ * exit (). */
 static void
 check_output (void)
 {

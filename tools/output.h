@@ -8,9 +8,10 @@
 
 #include <glib.h>
 
-/* Guards standard output: ends the program with status 1 and a message that names it if standard
- * output is closed now, or if not everything was written at the end.  Call it first in main (),
- * before a driver opens a file with the number of a closed one. */
+/* Guards standard output.  Ends the program with status 1 and a message that begins with @program
+ * if standard output is closed now, or if not everything was written at the end.  Call it first in
+ * main ().  Otherwise a driver may open a file that gets the number of the closed standard
+ * output. */
 void output_guard (const gchar *program);
 
 #endif

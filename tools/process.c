@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Runs a process with sources in the default main loop: for its two pipes, its end and its next
- * deadline.  The process ends by whichever comes first: its own end, a deadline, or too much
- * output.  Then the rest of its group is killed, because a child that still holds the pipes would
+ * deadline.  The run is over when the process exits, reaches a deadline, or has printed too much.
+ * Then the rest of its process group is killed, because a child that still holds the pipes would
  * keep the tool waiting. */
 
 #include "process.h"
@@ -17,7 +17,7 @@
 #include <sys/prctl.h>
 #endif
 
-/* Seconds between SIGTERM and SIGKILL, and between SIGKILL and giving the process up. */
+/* Seconds between SIGTERM and SIGKILL, and between SIGKILL and PROCESS_STUCK. */
 #define GRACE 2
 #define PATIENCE 5
 
@@ -100,7 +100,7 @@ count_lines (const gchar *bytes, gssize length)
   return n;
 }
 
-/* Reads once from a pipe.  Returns FALSE if there is nothing more to read now. */
+/* Reads once from a pipe.  Returns FALSE if the pipe has nothing more to read now, or is closed. */
 static gboolean
 pipe_read (Pipe *pipe)
 {
@@ -136,7 +136,7 @@ on_readable (gint fd, GIOCondition condition, gpointer data)
   (void) fd;
   (void) condition;
   pipe_read (pipe);
-  return G_SOURCE_CONTINUE; /* the source is removed already if the pipe was closed */
+  return G_SOURCE_CONTINUE; /* if the pipe was closed, its source is removed already */
 }
 
 /* Reads the rest of the output from the pipes.  The number of reads is limited: a process that has
@@ -165,9 +165,9 @@ finish (Process *process, ProcessEnd end, gint code)
   g_free (process);
 }
 
-/* Handles the end of the process: kills the rest of its group, and reads the rest of its output.
- * The group's number is still its own if a process is left in it.  If none is, the kernel would
- * have to reuse the number between waitpid () and kill (). */
+/* Handles the end of the process: kills the rest of its process group, and reads the rest of its
+ * output.  While a process is left in the group, the group keeps its number.  If none is left,
+ * another group would have to get the number between waitpid () and kill (). */
 static void
 on_end (GPid pid, gint status, gpointer data)
 {

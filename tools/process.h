@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs a program in its own process group, with a time limit.  When the program ends, all of its
- * group is killed.  Only if the tool itself is killed with SIGKILL may parts of the group go on. */
+ * Runs a program in its own process group, with a time limit.  When the program ends, its whole
+ * group is killed.  Parts of the group may go on only if the tool itself is killed with SIGKILL. */
 
 #ifndef PROCESS_H
 #define PROCESS_H
@@ -20,8 +20,8 @@ typedef enum
   PROCESS_STUCK           /* timed out, and cannot be killed: a driver may hang in the kernel */
 } ProcessEnd;
 
-/* Most bytes and lines of standard output, and of standard error.  A program that prints in a loop
- * must not fill the memory, and a short line takes many times its length. */
+/* Most bytes and lines of standard output, and of standard error.  Without a limit, a program that
+ * prints in a loop would fill the memory.  A short line takes many times its bytes in memory. */
 #define PROCESS_MAX_OUTPUT (16 << 20)
 #define PROCESS_MAX_LINES 250000
 
@@ -31,15 +31,15 @@ typedef struct
   /* Gets bytes of standard output or standard error, @seconds after the start. */
   void (*output) (gpointer user_data, gboolean is_error, const gchar *bytes, gsize length,
                   gdouble seconds);
-  /* Gets the end, after all output.  It is the last call. */
+  /* Gets the end of the process, after all output.  No callback is called after this one. */
   void (*ended) (gpointer user_data, ProcessEnd end, gint code, gdouble seconds);
 } ProcessFuncs;
 
 typedef struct _Process Process;
 
-/* Starts a program with its arguments.  It is looked for in PATH if its name has no slash.  Its
- * standard input is empty; callbacks run in the default main context.  @timeout is in seconds; 0:
- * none.  The Process is valid until funcs->ended was called. */
+/* Starts a program with its arguments.  Searches PATH for the program if its name has no slash.
+ * The program's standard input is empty.  Callbacks run in the default main context.  @timeout is
+ * in seconds; 0: none.  The Process is valid until funcs->ended was called. */
 Process *process_start (gchar **arguments, gchar **environment, gdouble timeout,
                         const ProcessFuncs *funcs, gpointer user_data, GError **error);
 

@@ -5,7 +5,7 @@
 
 #include "read.h"
 
-/* Sets the error for a text that is too long.  It names the line at the limit. */
+/* Sets the error for a text that is too long.  The error names the line at the limit. */
 static void
 refuse_length (const GByteArray *text, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Prints TAP version 13, which every prove reads.  The points of a run are indented: readers of
- * version 13 skip them, those of version 14 read them as a subtest. */
+ * Prints TAP version 13, which every version of prove reads.  The points of a run are indented.
+ * Readers of version 13 skip indented points; readers of version 14 read them as a subtest. */
 
 #include "report.h"
 
@@ -64,14 +64,14 @@ print_lines (Report *report, const Run *run)
       const TapPoint *point = line->point;
 
       n += point != NULL;
-      /* The run's own point comes last.  Its standard error comes before it. */
+      /* The run's own point comes last, after the run's standard error. */
       if (shows_all && i + 1 == run->tap->lines->len && run->errors->len > 0)
         print_errors (indent, run);
       if (point == NULL && shows_all)
         print_comment (indent, line->text);
       else if (point != NULL)
         print_point (report, indent, point->is_ok, report->is_flat ? ++report->n_top : n,
-                     /* a point for a run has its name already */
+                     /* the run's own point has the run's name already */
                      g_str_has_prefix (point->description, name) ? "" : prefix, point->description,
                      point->directive);
     }

@@ -47,8 +47,8 @@ on_output (gpointer data, gboolean is_error, const gchar *bytes, gsize length, g
 }
 
 /* Tells whether a failed point explains how the run ended, so that one cause is reported once.
- * When a test fails, g_test prints "not ok" and "Bail out!"  and aborts, and the points planned
- * after it are missing. */
+ * When a test fails, g_test prints "not ok" and "Bail out!", and aborts.  Then the points planned
+ * after the test are missing. */
 static gboolean
 is_explained (const Run *run, ProcessEnd end, gint code)
 {
@@ -68,8 +68,8 @@ describe_signal (gint number)
   return g_strdup_printf ("killed by signal %d (%s)", number, name != NULL ? name : "unknown");
 }
 
-/* Finds what went wrong with the run itself, and takes over @broken.  Returns NULL if nothing
- * did. */
+/* Finds a problem with the run itself, and takes over @broken.  Returns NULL if there is no
+ * problem. */
 static gchar *
 find_problem (const Run *run, ProcessEnd end, gint code, gdouble seconds, gchar *broken)
 {
@@ -124,8 +124,8 @@ on_ended (gpointer data, ProcessEnd end, gint code, gdouble seconds)
   finish (run, find_problem (run, end, code, seconds, broken), seconds);
 }
 
-/* Gets an environment that selects the device alone: for Tarn's tests, and for PyOpenCL's or
- * PyCUDA's. */
+/* Gets an environment that selects only @device, for Tarn's tests and for tests with PyOpenCL or
+ * PyCUDA. */
 static GStrv
 environment_for (const Device *device)
 {

@@ -19,7 +19,7 @@ struct _Run
 {
   const gchar *program; /* as on the command line */
   const gchar *path;    /* the file that is executed */
-  const Device *device; /* NULL: there is none, and the run is skipped */
+  const Device *device; /* NULL: there is no device, and the run is skipped */
   gchar *name;          /* "t/opencl/opencl.t on 0:0" */
 
   Process *process; /* while it runs */
@@ -28,7 +28,7 @@ struct _Run
   GString *errors;  /* standard error */
   GDateTime *start; /* NULL before the start */
   gdouble seconds;
-  gchar *problem; /* with the run itself, such as a crash; nullable */
+  gchar *problem; /* the problem with the run itself, such as a crash; nullable */
   void (*ended) (Run *run, gpointer user_data);
   gpointer user_data;
 };

@@ -65,7 +65,7 @@ add_text (Tap *tap, const gchar *text)
   g_ptr_array_add (tap->lines, line);
 }
 
-/* Notes a fault of the output.  Only the first one is kept. */
+/* Notes an error in the TAP that was read.  Keeps only the first error. */
 static void G_GNUC_PRINTF (2, 3) set_broken (Tap *tap, const gchar *format, ...)
 {
   va_list args;
@@ -87,7 +87,7 @@ tap_add_point (Tap *tap, gboolean is_ok, gchar *description, gchar *directive, g
   point->result = is_ok ? TAP_PASSED : TAP_FAILED;
   if (directive != NULL)
     point->result = g_ascii_strncasecmp (directive, "todo", 4) == 0 ? TAP_PASSED : TAP_SKIPPED;
-  /* "not ok # SKIP" has no meaning, so it counts as a failure, which must not be lost. */
+  /* "not ok # SKIP" has no meaning.  It counts as a failure, so that no failure is lost. */
   if (point->result == TAP_SKIPPED && !is_ok)
     point->result = TAP_FAILED;
   point->description = description;
@@ -111,7 +111,8 @@ matches (GRegex **regex, const gchar *pattern, const gchar *text, GMatchInfo **m
   return g_regex_match (*regex, text, 0, match);
 }
 
-/* Cuts off the directive at the end of @text, and returns it.  Returns NULL if there is none. */
+/* Cuts off the directive at the end of @text, and returns it.  Returns NULL if @text has no
+ * directive. */
 static gchar *
 take_directive (gchar *text)
 {
@@ -128,7 +129,7 @@ take_directive (gchar *text)
   return g_strchomp (directive);
 }
 
-/* Reads a number.  One that does not fit becomes G_MAXUINT. */
+/* Reads a number.  A number that does not fit becomes G_MAXUINT. */
 static guint
 to_number (const gchar *digits)
 {
@@ -136,7 +137,7 @@ to_number (const gchar *digits)
 }
 
 /* Reads a point, "ok 1 - description # SKIP reason", in which all but "ok" may be missing.  Returns
- * FALSE if the line is none. */
+ * FALSE if the line is no point. */
 static gboolean
 read_point (Tap *tap, const gchar *line, gdouble seconds)
 {

@@ -20,15 +20,15 @@ typedef enum
 typedef struct
 {
   TapResult result;
-  gboolean is_ok;     /* it says "ok", not "not ok"; its directive does not matter */
+  gboolean is_ok;     /* the point begins with "ok", not "not ok"; its directive does not matter */
   gchar *description; /* without its number; may be empty */
   gchar *directive;   /* "SKIP reason" or "TODO reason"; nullable */
   gdouble seconds;    /* since the previous point, or the start */
 } TapPoint;
 
-/* A line: a point, or the text of another one.
+/* A line: a point, or the text of a line that is no point.
  *
- * Invariant: exactly one of the two is NULL. */
+ * Invariant: exactly one of point and text is NULL. */
 typedef struct
 {
   TapPoint *point; /* nullable */
@@ -48,17 +48,17 @@ typedef struct
   guint planned;      /* points, if has_plan */
   gchar *skip_reason; /* reason of a plan "1..0 # SKIP reason"; nullable */
   gchar *bail_out;    /* nullable; may be empty */
-  gchar *broken;      /* the first fault, except a wrong number in the plan; nullable */
+  gchar *broken;      /* the first error in the TAP, except a wrong number in the plan; nullable */
   GString *pending;   /* the start of a line whose end has not come yet */
-  gdouble seconds;    /* time of the last point */
+  gdouble seconds;    /* seconds from the start to the last point */
 } Tap;
 
 Tap *tap_new (void);
 void tap_free (Tap *tap);
 /* Reads output that came @seconds after the start. */
 void tap_feed (Tap *tap, const gchar *bytes, gsize length, gdouble seconds);
-/* Ends reading.  Returns a fault of the output, which includes a wrong number in the plan, or NULL.
- * Free it with g_free (). */
+/* Ends reading.  Returns an error in the TAP, such as a wrong number in the plan.  Returns NULL if
+ * there is no error.  Free it with g_free (). */
 gchar *tap_end (Tap *tap, gdouble seconds);
 /* Counts a point that the program did not print.  Takes over @description. */
 void tap_add_point (Tap *tap, gboolean is_ok, gchar *description, gchar *directive,

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures the cost of allocations for each selected device and kind of memory: the driver's, and
- * those of a pool over it.  The yardstick is malloc (64) + free in the same run. */
+ * Measures the cost of allocations for each selected device and kind of memory: allocations by the
+ * driver, and by a pool over the driver.  The yardstick is malloc (64) + free in the same run. */
 
 #include <config.h>
 
@@ -24,7 +24,7 @@
 
 #define EXIT_USAGE 2
 
-/* A kind of memory of a device, in the order in which they are measured. */
+/* A target: a kind of memory of a device. */
 typedef struct
 {
   const Kind *kind;
@@ -107,7 +107,7 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
 static Report
     report; /* static, because the thread that waits for signals uses it until the process ends */
 
-/* Ends this program with a signal, as if it had not been blocked. */
+/* Ends this program with a signal that was blocked. */
 static void
 die_of (gint number)
 {
@@ -129,8 +129,8 @@ end_and_die (gpointer number)
   return NULL;
 }
 
-/* How long a signal waits for the end of the report.  A reader of standard output that has stopped
- * would block the thread that prints, which has the lock.  A second signal ends the wait. */
+/* The time that a signal waits for the end of the report.  If the reader of standard output has
+ * stopped, the thread that prints is blocked and holds the lock.  A second signal ends the wait. */
 static const struct timespec patience = { 5, 0 };
 
 /* Waits for a signal, in a thread of its own, and ends this program. */
@@ -144,7 +144,7 @@ wait_for_signal (gpointer data)
   if (sigwait (signals, &number) != 0)
     return NULL;
   ending = g_thread_try_new ("end", end_and_die, GINT_TO_POINTER (number), NULL);
-  if (ending == NULL) /* the report stays without its end: this thread must not wait for the lock */
+  if (ending == NULL) /* no end of the report: this thread must not wait for the lock */
     die_of (number);
   g_thread_unref (ending);
   second = sigtimedwait (signals, NULL, &patience);
@@ -152,10 +152,12 @@ wait_for_signal (gpointer data)
   return NULL;
 }
 
-/* Starts the thread that waits for signals.  Returns FALSE with an error if it cannot be created.
- * Call it before any driver, so that signals are blocked in all threads of the driver and do not
- * reach its handlers (LLVM has some).  A signal that was ignored from the start stays ignored, as
- * nohup(1) expects. */
+/* Starts the thread that waits for signals.  Returns FALSE with an error if the thread cannot be
+ * created.
+ *
+ * Call it before any driver is loaded.  Then signals are blocked in all threads of the driver, and
+ * do not reach its handlers (LLVM has some).  A signal that was ignored when the program began
+ * stays ignored, as nohup(1) expects. */
 static gboolean
 watch_signals (GError **error)
 {
@@ -244,8 +246,8 @@ run (const Options *options, GError **error)
   return measure_devices (options, devices);
 }
 
-/* Hides the message that a pool is over a deferred allocator, which was asked for.  Others, such as
- * those about TARN_TRACE, are shown. */
+/* Hides the message that a pool is over a deferred allocator, because the user asked for that.
+ * Shows other messages, such as those about TARN_TRACE. */
 static void
 ignore_deferred (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {

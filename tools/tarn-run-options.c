@@ -36,7 +36,7 @@ options_run_every (const Options *options)
   return options->every || options->every_calls != NULL;
 }
 
-/* Checks the options for a single run: it takes none that are only for --every. */
+/* Checks the options for a single run.  Refuses options that are only for --every. */
 static gboolean
 check_single (const Options *options, GError **error)
 {
@@ -58,7 +58,8 @@ check_numbers (const EverySettings *each, GError **error)
     return refuse (error, "--jobs %d: must be at least 1", each->jobs);
   if (each->max != NOT_GIVEN && each->max < 1)
     return refuse (error, "--max %d: must be at least 1", each->max);
-  /* The limit, 11 days in seconds, fits into milliseconds.  The comparison refuses NaN, too. */
+  /* The limit is 11 days, which fits into milliseconds.  This form of the comparison also refuses
+   * NaN. */
   if (each->timeout != NOT_GIVEN && !(each->timeout >= 0 && each->timeout <= 1e6))
     return refuse (error, "--timeout %g: must be from 0 to 1000000", each->timeout);
   return TRUE;
@@ -102,8 +103,7 @@ check_names (const gchar *text, GError **error)
   return TRUE;
 }
 
-/* Completes the settings of --every: with defaults, and with options that are not only for
- * --every. */
+/* Completes the settings of --every: with defaults, and with options that single runs have, too. */
 static gboolean
 complete_every (Options *options, GError **error)
 {
@@ -164,7 +164,7 @@ check_options (Options *options, GError **error)
       || !(options_run_every (options) ? check_every (options, error)
                                        : check_single (options, error)))
     return FALSE;
-  /* Only the syntax is checked.  The layer computes the share of each device's memory. */
+  /* Checks only the syntax.  The layer computes a limit that is a share of each device's memory. */
   return options->limit == NULL
          || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);
 }
@@ -210,7 +210,7 @@ describe_options (Options *options)
 
   g_option_context_set_summary (
       context, "Runs an OpenCL program on a pool. Exit status: its own, or 125-127 as env(1).");
-  /* GLib's own --help would print and exit before the output is guarded. */
+  /* GLib's own --help would print and exit before output_guard () is called. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_set_strict_posix (context, TRUE);
   g_option_context_add_main_entries (context, entries, NULL);
@@ -235,7 +235,7 @@ options_print_about (Options *options)
   g_autoptr (GOptionContext) context = describe_options (options);
   g_autofree gchar *help = NULL;
 
-  output_guard (PROGRAM); /* only here: a program may be run with its output closed */
+  output_guard (PROGRAM); /* not in main (): a program may be run with standard output closed */
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);

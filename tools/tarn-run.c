@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Runs an unmodified OpenCL program with buffers from a pool.  It asks the OpenCL loader, through
- * the environment, to put libtarn-layer.so before the driver; then it waits for the program, and
- * says so if no buffer was from the pool.
+ * the environment, to put libtarn-layer.so before the driver.  Then it waits for the program.  It
+ * prints a message if no buffer was from the pool.
  *
- * tarn-run behaves as if the program had been started without it.  A terminal's signals reach both;
- * a signal to tarn-run alone is passed on to the program; it stops when the program stops, and ends
- * as the program ended. */
+ * tarn-run behaves as if the program had been started without it.  A terminal's signals reach both
+ * tarn-run and the program.  A signal that is sent to tarn-run alone is passed on to the program.
+ * tarn-run stops when the program stops, and ends as the program ended. */
 
 #include <config.h>
 
@@ -32,7 +32,8 @@
 
 #define LAYER "libtarn-layer.so"
 
-/* The file that the layer reports to, in a folder of its own.  Both are NULL if there is none. */
+/* The report: a file in its own folder, to which the layer writes.  Both names are NULL if there is
+ * no report. */
 typedef struct
 {
   gchar *folder;
@@ -43,10 +44,10 @@ typedef struct
 typedef struct
 {
   guint n_loaded;       /* processes that loaded the layer */
-  guint n_ended;        /* those that ended in order, so that their buffers are known */
-  guint64 made, images; /* buffers and images that these created */
+  guint n_ended;        /* processes that ended in order, so that their buffers are known */
+  guint64 made, images; /* buffers and images that these processes created */
   guint64 served;       /* buffers and images from the pool */
-  GHashTable *reasons;  /* why buffers were not from the pool -> guint64 *: how many */
+  GHashTable *reasons;  /* why buffers were not from the pool -> guint64 *: number of buffers */
 } Findings;
 
 /* The program's process. */
@@ -70,7 +71,8 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
 
 /* The layer */
 
-/* Gets the path of the layer in the build tree, if tarn-run is in its tools or tools/.libs. */
+/* Gets the path of the layer in the build tree, for a tarn-run in its folder tools or tools/.libs.
+ * Returns NULL if the folder of tarn-run has another name. */
 static gchar *
 find_built_layer (void)
 {
@@ -115,8 +117,8 @@ names_layer (const gchar *layers)
 }
 
 /* Adds the layer to OPENCL_LAYERS.  If the list already has Tarn's layer, for example from another
- * tarn-run, that one is used: two would make pools of pools.  Returns FALSE if the path cannot be
- * added. */
+ * tarn-run, adds nothing: with two layers, a pool would be over another pool.  Returns FALSE if the
+ * path cannot be added. */
 static gboolean
 set_layers (const gchar *layer)
 {
@@ -161,7 +163,8 @@ set_settings (const Options *options)
     g_setenv ("TARN_DEBUG", options->debug, TRUE);
   if (options->trace != NULL)
     {
-      /* The program may change its folder before it creates its first buffer. */
+      /* The path is made absolute, because the program may change its folder before its first
+       * buffer. */
       g_autofree gchar *path = g_canonicalize_filename (options->trace, NULL);
 
       g_setenv ("TARN_TRACE", path, TRUE);
@@ -178,7 +181,7 @@ has_pool (void)
 /* The report */
 
 /* Creates the report.  The layer writes only to a file that exists, so a process that outlives
- * tarn-run does not create one. */
+ * tarn-run creates no file. */
 static gboolean
 make_file (const gchar *path)
 {
@@ -188,8 +191,8 @@ make_file (const gchar *path)
 }
 
 /* Creates the report in a folder with mode 0700, so that no other user can replace it.  Inside
- * another tarn-run, the layer keeps reporting to the outer one, which would otherwise say that it
- * saw nothing. */
+ * another tarn-run, creates no report: the layer keeps reporting to the outer tarn-run, which would
+ * otherwise say that it saw nothing. */
 static void
 report_open (Report *report)
 {
@@ -260,7 +263,7 @@ read_line (const gchar *line, Findings *findings)
     }
 }
 
-/* Reads the report.  Returns FALSE if there is none. */
+/* Reads the report.  Returns FALSE if there is no report. */
 static gboolean
 report_read (const Report *report, Findings *findings)
 {
@@ -303,8 +306,8 @@ describe_reasons (const Findings *findings)
   return g_string_free (all, FALSE);
 }
 
-/* Explains why no buffer was from the pool.  Says nothing if a process was killed or still runs,
- * because its buffers are unknown. */
+/* Explains why no buffer was from the pool.  Prints nothing if a process was killed or still runs,
+ * because that process's buffers are unknown. */
 static void
 explain (const gchar *program, const Findings *findings)
 {
@@ -326,14 +329,14 @@ explain (const gchar *program, const Findings *findings)
 
 /* The program */
 
-/* The signals that are passed on.  SIGSTOP and SIGKILL cannot be caught.  The program gets a
- * terminal's SIGTTIN and SIGTTOU itself, and tarn-run must not stop before the program does, so
- * these are blocked, too. */
+/* The signals that are passed on to the program.  SIGSTOP and SIGKILL cannot be caught.  SIGTTIN
+ * and SIGTTOU are here to be blocked: the terminal sends them to the program itself, and tarn-run
+ * must not stop before the program does. */
 static const gint passed_on[]
     = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU };
 
-/* Blocks signals, which child_wait () then takes one by one.  SIGPIPE is blocked for good: messages
- * that nobody reads are no reason to end. */
+/* Blocks the signals that child_wait () takes one by one.  Also blocks SIGPIPE, for good: tarn-run
+ * must not end because nobody reads its messages. */
 static void
 block_signals (sigset_t *awaited, sigset_t *before)
 {
@@ -346,7 +349,7 @@ block_signals (sigset_t *awaited, sigset_t *before)
   blocked = *awaited;
   sigaddset (&blocked, SIGPIPE);
   sigprocmask (SIG_BLOCK, &blocked, before);
-  /* If SIGCHLD were ignored, as the caller may have set it, the program's end would be lost. */
+  /* The caller may have set SIGCHLD to be ignored.  Then the program's end would be lost. */
   signal (SIGCHLD, SIG_DFL);
 }
 
@@ -365,8 +368,8 @@ become_program (gchar **program, const sigset_t *mask, gint pipe_end)
   _exit (EXIT_NOT_EXECUTED);
 }
 
-/* Reads the child's errno from the pipe.  Returns 0 if execvp () succeeded, which closed the other
- * end. */
+/* Reads the child's errno from the pipe.  Returns 0 if execvp () succeeded, because it closed the
+ * child's end of the pipe. */
 static gint
 read_error (gint pipe_end)
 {
@@ -380,7 +383,7 @@ read_error (gint pipe_end)
   return n == sizeof code ? code : 0;
 }
 
-/* Starts the program.  Returns FALSE, after a message, if there is no process for it. */
+/* Starts the program.  Returns FALSE, after a message, if a process cannot be created. */
 static gboolean
 child_start (Child *child, gchar **program, const sigset_t *mask)
 {
@@ -403,16 +406,16 @@ child_start (Child *child, gchar **program, const sigset_t *mask)
   return FALSE;
 }
 
-/* Tells whether a signal was sent to the whole process group, and so to the program, too: by the
- * terminal.  When the terminal goes away, the kernel sends SIGHUP to the session's leader alone. */
+/* Tells whether the terminal sent a signal to the whole process group, and so to the program, too.
+ * When the terminal goes away, the kernel sends SIGHUP only to the leader of the session. */
 static gboolean
 is_for_all (const siginfo_t *info)
 {
   return info->si_code > 0 && (info->si_signo != SIGHUP || getsid (0) != getpid ());
 }
 
-/* Stops as the program has stopped, so that the shell sees it.  When tarn-run continues, so does
- * the program, in case SIGCONT was sent to tarn-run alone. */
+/* Stops tarn-run when the program has stopped, so that the shell sees it.  When tarn-run continues,
+ * continues the program, too, because SIGCONT may have been sent to tarn-run alone. */
 static void
 stop_with (const Child *child)
 {
@@ -420,7 +423,8 @@ stop_with (const Child *child)
   kill (child->pid, SIGCONT);
 }
 
-/* Gets the program's state, and stops if it has stopped.  Returns FALSE if it has ended. */
+/* Gets the state of the program, and stops tarn-run if the program has stopped.  Returns FALSE if
+ * the program has ended. */
 static gboolean
 update_state (Child *child)
 {

@@ -42,8 +42,8 @@ typedef struct
 
 /* All runs of the command line.
  *
- * Invariant: each run is in exactly one of waiting, running and done, between iterations of the
- * main loop.  No two of the running ones are on the same hardware. */
+ * Invariant, between iterations of the main loop: each run is in exactly one of waiting, running
+ * and done.  No two elements of running are on the same hardware. */
 typedef struct
 {
   const Options *options;
@@ -70,7 +70,8 @@ check_options (const Options *options, GError **error)
 {
   if (options->jobs < 1)
     return refuse (error, "--jobs %d: must be at least 1", options->jobs);
-  /* The limit, 11 days in seconds, fits into milliseconds.  The comparison refuses NaN, too. */
+  /* The limit is 11 days, which fits into milliseconds.  This form of the comparison also refuses
+   * NaN. */
   if (!(options->timeout >= 0 && options->timeout <= 1e6))
     return refuse (error, "--timeout %g: must be from 0 to 1000000", options->timeout);
   if (!options->list && options->programs == NULL)
@@ -204,8 +205,8 @@ is_busy (const Session *session, const Device *device)
   return FALSE;
 }
 
-/* Takes the first run that waits for an idle device.  Two programs at once on one device would take
- * memory from each other.  Returns NULL if there is none. */
+/* Takes the first waiting run whose device is idle, because two programs at once on one device
+ * would take memory from each other.  Returns NULL if there is no such run. */
 static Run *
 take_next (Session *session)
 {
@@ -270,8 +271,8 @@ die_of_signal (const Session *session)
   interrupt_die ();
 }
 
-/* Checks standard output.  Returns FALSE, after killing all programs, if it cannot be written;
- * output_guard () reports that at the end. */
+/* Checks standard output.  If it cannot be written, kills all programs and returns FALSE.
+ * output_guard () reports the failure at the end. */
 static gboolean
 check_output (const Session *session)
 {
@@ -286,7 +287,7 @@ check_output (const Session *session)
 static gboolean
 run_all (Session *session)
 {
-  interrupt_watch (); /* check_output () notices a pipe that nobody reads */
+  interrupt_watch (); /* check_output () finds out if nobody reads standard output */
 
   report_begin (&session->report);
   start_runs (session);
@@ -408,7 +409,7 @@ main (gint argc, gchar **argv)
 
   output_guard (PROGRAM);
   interrupt_init ();
-  /* If SIGCHLD were ignored, as the caller may have set it, exit statuses would be lost. */
+  /* The caller may have set SIGCHLD to be ignored.  Then exit statuses would be lost. */
   signal (SIGCHLD, SIG_DFL);
   text_set_locale ();
   g_set_prgname (PROGRAM);

@@ -79,7 +79,8 @@ describe_options (Options *options)
   };
   GOptionContext *context = g_option_context_new ("FILE");
 
-  /* The text without libdw has no line of its own, because the help would not fit a screen. */
+  /* The remark about libdw has no line of its own: with one more line, the help would not fit a
+   * screen. */
   g_option_context_set_summary (
       context,
       debug_info_is_supported ()
@@ -87,7 +88,8 @@ describe_options (Options *options)
           : "Sums up, prints or converts a recorded trace. Without libdw: no function names.");
   g_option_context_set_description (
       context, "Exit status: 0, 1 if a file cannot be read or written, 2 for wrong usage.");
-  /* GLib's own --help adds a section for one more option, and would not fit a screen. */
+  /* GLib's own --help adds a section for one more option.  With it, the help would not fit a
+   * screen. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_add_main_entries (context, entries, NULL);
   return context;
@@ -145,7 +147,7 @@ check_files (const Options *options, GError **error)
   return check_output (options, error);
 }
 
-/* Checks options that exclude each other: each one has an effect, or is refused. */
+/* Refuses options that exclude each other, so that no option is given without an effect. */
 static gboolean
 check_options (const Options *options, const Filter *filter, GError **error)
 {
@@ -258,7 +260,7 @@ show (const Options *options, const Filter *filter, GError **error)
   return print_recording (options, &output, error) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Converts a snapshot of PyTorch's.  The option --object has the number of a device.  Opens the
+/* Converts a snapshot of PyTorch's.  The value of --object is the number of a device.  Opens the
  * output last, so that an error leaves an existing file as it is. */
 static gint
 convert_snapshot (const Options *options, const Filter *filter, GError **error)

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a page of a recorded trace or a snapshot, which a browser shows without a server: which
- * memory was in use when, and for what. */
+ * Makes a page of a recorded trace or a snapshot.  The page shows the memory that was in use at
+ * each time, and its purpose.  A browser shows the page without a server. */
 
 #include <config.h>
 

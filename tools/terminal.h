@@ -15,7 +15,7 @@ gboolean terminal_shows_progress (void);
 /* Shows @text as the progress line; NULL erases it.  Does nothing if progress is not shown. */
 void terminal_set_progress (const gchar *text);
 
-/* Gets the width of a terminal in characters.  Returns 0 if the file descriptor is none. */
+/* Gets the width of a terminal in characters.  Returns 0 if @fd is no terminal. */
 guint terminal_get_columns (gint fd);
 
 /* Tells whether output to a file descriptor may have colour: it is a terminal, and NO_COLOR is not

@@ -8,8 +8,8 @@
 #include <locale.h>
 #include <stdarg.h>
 
-/* Tells whether a character is printable.  Characters that XML 1.0 cannot have are not (section
- * 2.2). */
+/* Tells whether a character is printable.  Characters that XML 1.0 does not allow (section 2.2)
+ * count as not printable. */
 static gboolean
 is_printable (gunichar c)
 {

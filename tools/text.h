@@ -12,7 +12,7 @@
  * written out, as in "\x1b", so that no terminal acts on them.  Free it with g_free (). */
 gchar *text_make_printable (const gchar *text, gssize length);
 
-/* Sets the locale: the user's characters, but numbers as in C, "1.5". */
+/* Sets the locale: the user's character encoding, but numbers as in C, such as "1.5". */
 void text_set_locale (void);
 
 /* Writes a message to standard error, and makes it printable: file names and drivers' texts in it

@@ -52,7 +52,7 @@ alternative_free (Alternative *self)
   g_free (self);
 }
 
-/* Values; these functions return FALSE if the text is wrong */
+/* Parsing values.  The functions return FALSE if the text is wrong */
 
 static gboolean
 parse_number (const gchar *text, gint most, gint *number)
@@ -230,7 +230,8 @@ is_over_heap (const Recorded *recorded, const RecordedObject *pool)
   return upstream != NULL && upstream->object_class == TARN_TRACE_HEAP;
 }
 
-/* Leading bits matter only to pools without heaps, and growth only to heaps. */
+/* Returns FALSE if the recording has no object that the alternative would change.  Leading bits
+ * matter only to pools that are not over a heap, and growth matters only to heaps. */
 gboolean
 alternative_applies (const Alternative *self, const Recorded *recorded)
 {

@@ -8,26 +8,28 @@
 
 #include "recorded.h"
 
-/* An alternative.  A field that changes nothing stands for the program's own value.
+/* An alternative: changes to the program's pools and heaps.  A field without a change stands for
+ * the program's own value.
  *
- * Invariant: not both has_heaps and has_no_heaps; has_no_pools implies has_no_heaps. */
+ * Invariant: has_heaps and has_no_heaps are not both TRUE; has_no_pools implies has_no_heaps. */
 typedef struct
 {
   gchar *label;          /* as on the command line; NULL: as recorded */
   gboolean has_heaps;    /* adds a heap below pools that have none */
-  gboolean has_no_heaps; /* puts pools directly over the backend */
+  gboolean has_no_heaps; /* puts pools over the backend, without heaps */
   gboolean has_no_pools;
-  gint leading_bits;   /* -1: the program's */
-  gint cache_blocks;   /* for each thread; -1: the program's */
-  gsize limit_bytes;   /* for each pool; 0: the program's */
+  gint leading_bits;   /* -1: keeps the program's value */
+  gint cache_blocks;   /* for each thread; -1: keeps the program's value */
+  gsize limit_bytes;   /* for each pool; 0: keeps the program's limit */
   gdouble limit_share; /* as a share of each pool's peak of managed bytes; 0: none */
   gboolean holds_nothing;
-  gsize hold_bytes;   /* as in TarnPoolOptions; 0: the program's */
-  gsize growth_bytes; /* 0: the program's */
+  gsize hold_bytes;   /* TarnPoolOptions.hold_bytes; 0: keeps the program's value */
+  gsize growth_bytes; /* growth of heaps; 0: keeps the program's value */
 } Alternative;
 
 /* Parses a list such as "heap,leading-bits=3+hold=0".  NULL and "all" stand for the default list.
- * Returns an array of Alternatives, or NULL with an error that names the wrong part. */
+ * Returns an array of Alternatives.  Returns NULL with an error that names the wrong part of the
+ * list. */
 GPtrArray *alternatives_parse (const gchar *list, GError **error);
 
 /* Creates an alternative that changes nothing, or only adds a heap below each pool if
@@ -36,10 +38,10 @@ Alternative *alternative_new_as_recorded (gboolean has_heaps);
 Alternative *alternative_copy_with_heaps (const Alternative *self);
 void alternative_free (Alternative *self);
 
-/* Tells whether it replaces the limits that the program set. */
+/* Tells whether the alternative replaces the limits that the program set. */
 gboolean alternative_has_limit (const Alternative *self);
 
-/* Tells whether it changes anything in the program. */
+/* Tells whether the alternative changes any object of the recording. */
 gboolean alternative_applies (const Alternative *self, const Recorded *recorded);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Alternative, alternative_free)

@@ -13,15 +13,15 @@
 #define WIDTH 760
 #define HEIGHT 340 /* one chart */
 #define LEFT 90
-#define RIGHT 180 /* has the legend */
+#define RIGHT 180 /* with the legend */
 #define TOP 40
 #define BOTTOM 55
 #define LEGEND_STEP 20
 #define CAPTION 60
 #define CAPTION_STEP 18
-#define CAP 3    /* half of a bar's end */
-#define DODGE 3  /* between the marks of two lines at the same place */
-#define INSET 20 /* at both ends of an axis with marks */
+#define CAP 3    /* half the length of the line at each end of a bar */
+#define DODGE 3  /* between the marks that two lines have at the same place */
+#define INSET 20 /* free space at both ends of the x axis if the chart has marks */
 #define LABEL 16 /* a label's height with its margin */
 
 #define MAX_TICKS 80
@@ -47,11 +47,11 @@ static const gchar style[]
 
 /* An axis.
  *
- * Invariant, after axis_round (): min < max; min > 0 if base is not 0. */
+ * Invariant, after axis_round () has rounded it: min < max; min > 0 if base is not 0. */
 typedef struct
 {
   gdouble min, max;
-  guint base;          /* the logarithm's; 0: the axis is linear */
+  guint base;          /* base of the logarithm; 0: the axis is linear */
   gdouble first, last; /* pixels */
   gdouble inset;       /* pixels that are left free at both ends */
 } Axis;
@@ -203,7 +203,7 @@ round_up (gdouble value, guint base)
   return value <= down * (1 + 1e-9) ? down : down * step;
 }
 
-/* Rounds both ends to ticks, so that the axis ends with a number. */
+/* Rounds the ends of an axis to ticks, so that each end has a number. */
 static void
 axis_round (Axis *axis)
 {
@@ -243,8 +243,8 @@ axis_of (const Chart *chart, gboolean is_x)
   return axis;
 }
 
-/* Tells whether there is room for a label at @factor times a power of ten.  An axis has labels at
- * all factors, at 1, 2 and 5, or only at 1. */
+/* Tells whether the ticks at @factor times each power of ten have labels.  If there is room, all
+ * factors have labels; else 1, 2 and 5 have labels; else only 1 has labels. */
 static gboolean
 has_room (const Axis *axis, guint factor)
 {
@@ -327,8 +327,8 @@ append_axes (GString *svg, const Chart *chart, const Axis *x, const Axis *y)
 
 /* Lines */
 
-/* Gets the place of a point.  Marks are shifted, so that those of several lines at the same place
- * stand side by side. */
+/* Gets the place of a point on the x axis.  Shifts the marks of each line, so that several lines'
+ * marks at the same place stand side by side. */
 static gdouble
 point_place (const Chart *chart, guint index, const ChartPoint *point, const Axis *x)
 {

@@ -14,7 +14,7 @@
 typedef struct
 {
   gdouble x, y;
-  gdouble low, high; /* the spread of y; both are y if there is none */
+  gdouble low, high; /* the ends of the spread of y; without a spread both are y */
 } ChartPoint;
 
 /* A line. */

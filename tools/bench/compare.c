@@ -59,8 +59,8 @@ compare_counters (WhatIf *self, const RecordedObject *object, const Counter *cou
                       counters[i].replayed);
 }
 
-/* Compares numbers of requests, which are counted from events.  A program that was killed has
- * recorded no counters. */
+/* Compares the numbers of requests.  The recording's numbers were counted from its events, because
+ * a program that was killed has recorded no counters. */
 static void
 compare_requests (WhatIf *self, const RecordedObject *object, const TarnPoolStats *stats)
 {
@@ -122,8 +122,8 @@ compare_heap (WhatIf *self, const RecordedObject *object, const TarnHeapStats *s
     compare_counters (self, object, in_the_end, G_N_ELEMENTS (in_the_end));
 }
 
-/* Tells whether the recording has all requests of a pool.  It has not if the pool had blocks
- * before, or has counted more requests than were recorded. */
+/* Tells whether the recording has all requests of a pool.  Some are missing if the pool had blocks
+ * before recording began, or if its counters are larger than the number of recorded requests. */
 static gboolean
 is_whole (const RecordedObject *object)
 {

@@ -31,8 +31,8 @@ meter_add (Meter *meter, gsize size)
     ;
 }
 
-/* Makes up addresses.  Each memory has its own, with a gap to the next one, so that neighbours are
- * never taken for one. */
+/* Makes up addresses for new memory.  Leaves a gap behind the memory, so that two neighbours are
+ * never taken for one memory. */
 static guint64
 take_addresses (Counter *counter, gsize size)
 {

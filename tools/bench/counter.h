@@ -10,7 +10,7 @@
 
 #include "simulated-queues.h"
 
-/* The bytes of all counters that share it.
+/* A meter: the bytes of all counters that share it.
  *
  * Invariant, between calls: used <= peak. */
 typedef struct
@@ -22,20 +22,20 @@ typedef struct
 /* Options of a counter. */
 typedef struct
 {
-  gsize budget;                /* bytes; 0: no limit */
-  gsize granularity;           /* bytes of virtual memory; 0: it has sub-buffers instead */
-  gsize part_alignment;        /* 0: the default */
-  gboolean releases_parts;     /* sub-buffers must be released, as in OpenCL */
-  gboolean frees_in_order;     /* memory may be freed while queues use it */
-  gboolean has_queues;         /* it has simulated queues */
-  Meter *meter;                /* nullable; the caller's, and lives longer */
-  SimulatedQueues *all_queues; /* each event is recorded on all of these; nullable */
+  gsize budget;            /* bytes; 0: no limit */
+  gsize granularity;       /* bytes of virtual memory; 0: sub-buffers instead of virtual memory */
+  gsize part_alignment;    /* 0: the default */
+  gboolean releases_parts; /* sub-buffers must be released, as in OpenCL */
+  gboolean frees_in_order; /* memory may be freed while queues use it */
+  gboolean has_queues;     /* the counter has simulated queues */
+  Meter *meter;            /* nullable; the caller owns it, and frees it after the counter */
+  SimulatedQueues *all_queues; /* event_record_all records an event on all of these; nullable */
 } CounterOptions;
 
 /* The granularity of virtual memory on most devices. */
 #define COUNTER_GRANULARITY ((gsize) 2 << 20)
 
-/* Sets the bytes that a counter has from now on; 0: no limit. */
+/* Changes the budget of a counter; 0: no limit. */
 void counter_set_budget (TarnAllocator *counter, gsize budget);
 
 /* Creates a counter. */

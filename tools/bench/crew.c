@@ -13,9 +13,9 @@
 typedef struct
 {
   const Job *job;
-  pthread_mutex_t lock;      /* held until all threads were created, or one could not be */
-  gboolean is_off;           /* one could not be created: all end */
-  pthread_barrier_t barrier; /* for all threads and the one that stops them */
+  pthread_mutex_t lock;      /* held until all threads were created, or one could not be created */
+  gboolean is_off;           /* a thread could not be created, so all threads end */
+  pthread_barrier_t barrier; /* for the crew's threads and the thread that stops them */
   gint stop;                 /* atomic */
 } Crew;
 
@@ -29,7 +29,7 @@ typedef struct
   gsize sizes[N_SIZES];
   guint64 count;
   gint64 start, end;            /* nanoseconds */
-  gchar apart[CACHE_LINE_PAIR]; /* the next one shares no cache line with this one */
+  gchar apart[CACHE_LINE_PAIR]; /* the next Worker shares no cache line with this one */
 } Worker;
 
 gint64
@@ -49,8 +49,8 @@ get_mixed_size (guint i)
   return (gsize) lrint (exp2 (range * i / (N_MIXED_SIZES - 1)) * MIN_MIXED_SIZE);
 }
 
-/* Fills in the sizes that a thread takes in turn.  Mixed sizes are shuffled again and again, in
- * another order for each thread, but the same in every run. */
+/* Fills in the sizes that a thread takes in turn.  Mixed sizes are shuffled in groups of
+ * N_MIXED_SIZES: in another order for each thread, but the same in every run. */
 static void
 fill_sizes (gsize *sizes, Sizes which, guint thread)
 {
@@ -61,7 +61,7 @@ fill_sizes (gsize *sizes, Sizes which, guint thread)
       guint first = i - i % N_MIXED_SIZES;
       guint other = (guint) g_rand_int_range (random, (gint32) first, (gint32) i + 1);
 
-      /* The shuffle of Fisher and Yates, while the array is filled. */
+      /* Shuffles the array (Fisher and Yates) while it is filled. */
       sizes[i] = sizes[other];
       sizes[other] = which == SIZES_ONE ? ONE_SIZE : get_mixed_size (i - first);
     }
@@ -84,7 +84,8 @@ crew_get_window_peak (const Job *job, guint thread)
   return peak;
 }
 
-/* Runs a loop once through all sizes.  One call is enough for a driver. */
+/* Runs a loop once through all sizes, to fill pools and caches.  For a driver, one allocation is
+ * enough. */
 static void
 warm_up (Worker *worker, Loop loop)
 {
@@ -100,7 +101,7 @@ warm_up (Worker *worker, Loop loop)
   lane->next = 0;
 }
 
-/* Waits until all threads were created.  Returns FALSE if one could not be. */
+/* Waits until all threads were created.  Returns FALSE if a thread could not be created. */
 static gboolean
 await_others (Crew *crew)
 {
@@ -134,8 +135,9 @@ run_worker (gpointer data)
   return NULL;
 }
 
-/* Chooses the number of allocations between two looks at the clock.  A slow driver makes one; with
- * mixed sizes all are made, so that each size has its share. */
+/* Chooses the number of allocations between two looks at the stop flag.  For a driver, which is
+ * slow, it is 1 if all blocks have one size.  Otherwise it is N_MIXED_SIZES, so that each size has
+ * its share. */
 static guint
 choose_chunk (const Job *job)
 {
@@ -161,8 +163,8 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   fill_sizes (worker->sizes, job->sizes, index);
 }
 
-/* Computes the result.  The time is from the first start to the last end, because a thread that had
- * no processor at the end stops later and does more. */
+/* Computes the result.  The time is from the first start to the last end.  A thread that had no
+ * processor at the end stops later, and its later blocks count, too. */
 static gboolean
 sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
 {
@@ -190,7 +192,7 @@ sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
   return TRUE;
 }
 
-/* Starts the threads.  Returns FALSE with an error if one cannot be created; then the others
+/* Starts the threads.  If a thread cannot be created, returns FALSE with an error, and the others
  * end. */
 static gboolean
 start_workers (Crew *crew, Worker *workers, Ring *rings, GError **error)

@@ -9,7 +9,7 @@
 #include "kinds.h"
 #include "loops.h"
 
-/* The sizes of blocks. */
+/* The choice of block sizes. */
 typedef enum
 {
   SIZES_ONE,  /* ONE_SIZE */
@@ -19,7 +19,7 @@ typedef enum
 #define ONE_SIZE ((gsize) 64 << 10)
 #define N_MIXED_SIZES 64
 #define MIN_MIXED_SIZE ((gsize) 256)
-#define MAX_MIXED_SIZE ((gsize) 4 << 20) /* fills no device */
+#define MAX_MIXED_SIZE ((gsize) 4 << 20) /* small enough that blocks do not fill a device */
 
 /* A job: the loop that is measured. */
 typedef struct
@@ -27,17 +27,17 @@ typedef struct
   const Source *source;
   TarnPool *pool; /* NULL if the subject is not a pool */
   Subject subject;
-  Pattern pattern; /* PATTERN_PRODUCE: of every other thread; the next one consumes */
+  Pattern pattern; /* PATTERN_PRODUCE: threads 0, 2, ... produce, and the next one consumes */
   Sizes sizes;
   guint n_threads;
   gdouble seconds;
-  gboolean has_one_queue; /* all threads share it */
+  gboolean has_one_queue; /* all threads share one queue */
 } Job;
 
 /* Runs a job; call it in the thread that opened the source.  Every thread first runs its loop once,
  * to fill pools and caches.  Then all start together, and stop after job->seconds.  Stores the
- * nanoseconds of one block as seen by a thread, or by a pair of threads if one allocates and the
- * other frees. */
+ * nanoseconds that a thread takes for one block.  If one thread allocates a block and another one
+ * frees it, the two count as one thread. */
 gboolean crew_run (const Job *job, gdouble *ns, GError **error);
 
 /* Computes the most bytes that a thread has in its window. */

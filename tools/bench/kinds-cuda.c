@@ -1,23 +1,23 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures CUDA's kinds of memory, in the device's primary context, and the driver's own pool
- * (cuMemAllocAsync) for comparison.  Tarn does not use that pool, so its functions are looked up
- * here. */
+ * Measures CUDA's kinds of memory, in the device's primary context.  For comparison, also measures
+ * the driver's own pool (cuMemAllocAsync) without Tarn.  Tarn does not export the driver's
+ * functions, so they are looked up here. */
 
 #include <dlfcn.h>
 #include <tarn/cuda.h>
 
 #include "kinds-private.h"
 
-/* Driver functions that Tarn does not use */
+/* Driver functions that this file calls */
 
 /* X (name, "symbol", arguments) */
 #define STREAM_FUNCTIONS(X)                                                                        \
   X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \
   X (cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))
 
-/* Drivers before CUDA 11.2 do not have those of memory. */
+/* Drivers before CUDA 11.2 do not have the functions for memory pools. */
 #define POOL_FUNCTIONS(X)                                                                          \
   X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
   X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
@@ -42,8 +42,8 @@ static struct
 #undef X
 } cuda;
 
-/* Opens the driver's library.  Tarn has a context by now, so the library is open already and stays
- * open. */
+/* Opens the driver's library.  Tarn has opened the library already, because Tarn has a context.  So
+ * the library stays open. */
 static gpointer
 open_library (void)
 {
@@ -126,7 +126,7 @@ handle_close (gpointer handle)
   tarn_cuda_context_release (handle);
 }
 
-/* Creates a stream.  The context is current in the thread that opened it. */
+/* Creates a stream in the current context.  Call it in the thread that opened the device. */
 static gpointer
 stream_new (gpointer unused, GError **error)
 {
@@ -170,7 +170,7 @@ make_cuda_managed (gpointer handle, GError **error)
 
 /* The driver's pool */
 
-/* Allocates on the default stream, as free_async () frees. */
+/* Allocates on the default stream.  free_async () frees on the same stream. */
 static gboolean
 allocate_async (gpointer unused, gsize size, TarnMemory *memory, GError **error)
 {
@@ -204,8 +204,8 @@ enter_cuda_async (gpointer handle)
   cuda.cuCtxSetCurrent (handle);
 }
 
-/* Creates an allocator over the driver's pool, which is set to cache freed memory, as Tarn's pools
- * do. */
+/* Creates an allocator over the driver's own pool.  Sets that pool to keep freed memory, as Tarn's
+ * pools do. */
 TarnAllocator *
 make_cuda_async (gpointer handle, GError **error)
 {
@@ -214,7 +214,7 @@ make_cuda_async (gpointer handle, GError **error)
   CUmemoryPool pool = NULL;
   CUdevice device;
 
-  (void) handle; /* the context is current here */
+  (void) handle; /* not needed: the context is current in this thread */
   if (!load_pool_functions (error)
       || !check_status (cuda.cuCtxGetDevice (&device), "cuCtxGetDevice", error)
       || !check_status (cuda.cuDeviceGetDefaultMemPool (&pool, device), "cuDeviceGetDefaultMemPool",

@@ -23,7 +23,7 @@ handle_free (gpointer data)
   if (handle->queue != NULL)
     {
       OPENCL (clFinish)
-      (handle->queue); /* allocations may still be on their way to the device */
+      (handle->queue); /* allocations may not have reached the device yet */
       OPENCL (clReleaseCommandQueue) (handle->queue);
     }
   if (handle->context != NULL)
@@ -46,7 +46,7 @@ handle_open (const Device *device, gpointer *handle, GError **error)
   const cl_context_properties properties[]
       = { CL_CONTEXT_PLATFORM, (cl_context_properties) found->platform, 0 };
   cl_int status;
-  Handle *opened = *handle = g_new0 (Handle, 1); /* source_close () frees it if a call fails */
+  Handle *opened = *handle = g_new0 (Handle, 1); /* if a call fails, source_close () frees it */
 
   opened->device = found->device;
   opened->context = OPENCL (clCreateContext) (properties, 1, &found->device, NULL, NULL, &status);

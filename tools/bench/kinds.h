@@ -18,7 +18,7 @@ typedef struct
   /* Opens a device, and stores the handle for make (). */
   gboolean (*open) (const Device *device, gpointer *handle, GError **error);
   void (*close) (gpointer handle);
-  /* Creates an in-order queue, on which nothing is ever put; call it in the thread that called open
+  /* Creates an in-order queue, which never gets work.  Call it in the thread that called open
    * (). */
   gpointer (*queue_new) (gpointer handle, GError **error);
   void (*queue_free) (gpointer handle, gpointer queue);
@@ -28,10 +28,10 @@ typedef struct
 typedef struct
 {
   const gchar *name;
-  const Backend *backend; /* NULL: it needs no device */
+  const Backend *backend; /* NULL: the kind needs no device */
   TarnAllocator *(*make) (gpointer handle, GError **error);
   void (*enter) (gpointer handle); /* nullable: called in each thread before it allocates */
-  gboolean is_pool;  /* the driver's own pool, which is measured without Tarn's over it */
+  gboolean is_pool;  /* the driver's own pool, which is measured without a pool of Tarn's */
   gboolean has_heap; /* a heap is between the pool and the driver */
 } Kind;
 
@@ -39,30 +39,31 @@ typedef struct
 typedef struct
 {
   const Kind *kind;
-  const Device *device; /* NULL: it needs none */
+  const Device *device; /* NULL: the kind needs no device */
   gpointer handle;
   TarnAllocator *driver;
   TarnAllocator *allocator;   /* the upstream of pools: the driver, or a heap */
   GPtrArray *queues;          /* the queues that were needed so far */
-  SimulatedQueues *simulated; /* for memory that needs no device; NULL: it has no queues */
+  SimulatedQueues *simulated; /* for kinds that need no device; NULL: no queues */
 } Source;
 
 extern const Kind kinds[];
 extern const gsize n_kinds;
 
 /* Opens a source.  Returns NULL with TARN_ERROR_NOT_SUPPORTED if the device or the driver has no
- * such memory, or with another error.  If @has_queues, memory that needs no device has simulated
- * queues, which are @lag steps late. */
+ * such memory, or with another error.  If @has_queues, a kind that needs no device gets simulated
+ * queues, which are @lag steps behind the host. */
 Source *source_open (const Kind *kind, const Device *device, gboolean has_queues, guint64 lag,
                      GError **error);
 void source_close (Source *source);
-/* Gets the place of its device, or "none". */
+/* Gets the place of the source's device.  Returns "none" if it has no device. */
 const gchar *source_get_place (const Source *source);
 
-/* Creates another, empty allocator for pools; or references the driver, if the kind has no heap. */
+/* Creates another, empty heap for pools.  If the kind has no heap, references the driver's
+ * allocator instead. */
 TarnAllocator *source_make_allocator (const Source *source, GError **error);
 
-/* Gets the queue of an index, which the source owns: the same one each time.  Call it in the thread
+/* Gets a queue by its index, the same queue each time.  The source owns it.  Call it in the thread
  * that opened the source. */
 gpointer source_get_queue (const Source *source, guint index, GError **error);
 

@@ -21,8 +21,8 @@ take_malloc (Lane *lane, gsize size, TarnMemory *memory)
   gpointer block = malloc (64);
 
   (void) lane;
-  /* Makes the compiler look up the size, as for other subjects, and keeps it from removing the
-   * allocation. */
+  /* This statement makes the compiler look up the size, as it must for other subjects.  It also
+   * keeps the compiler from removing the allocation. */
   __asm__ volatile("" : "+r"(block) : "r"(size) : "memory");
   memory->pointer = block;
   return TRUE;
@@ -207,7 +207,8 @@ DEFINE_LOOPS (malloc, FALSE)
 DEFINE_LOOPS (pool, TRUE)
 DEFINE_LOOPS (ordered, TRUE)
 
-/* Drivers need the size to free a block, and only do_pairs () keeps it. */
+/* Runs PATTERN_PAIRS with a driver.  A driver needs the size to free a block, and the other
+ * patterns do not keep the size. */
 static guint64
 pairs_of_driver (Lane *lane)
 {

@@ -28,12 +28,12 @@ typedef enum
   PATTERN_PAIRS,   /* frees each block before the next one is allocated */
   PATTERN_WINDOW,  /* frees the oldest of WINDOW_BLOCKS before the next one is allocated */
   PATTERN_ROUNDS,  /* allocates ROUND_BLOCKS, frees them, and returns them to the driver */
-  PATTERN_PRODUCE, /* puts blocks into the ring, and NULL at the end */
-  PATTERN_CONSUME, /* takes blocks from the ring and frees them, until NULL comes */
+  PATTERN_PRODUCE, /* puts blocks into the lane's ring, and NULL at the end */
+  PATTERN_CONSUME, /* takes blocks from the lane's ring and frees them, until NULL comes */
   N_PATTERNS
 } Pattern;
 
-#define N_SIZES 1024 /* a loop takes them in turn; a power of two */
+#define N_SIZES 1024 /* sizes that a loop takes in turn; a power of two */
 #define WINDOW_BLOCKS 64
 #define ROUND_BLOCKS 16
 
@@ -43,20 +43,20 @@ typedef struct
   TarnPool *pool;
   gpointer queue;        /* for SUBJECT_ORDERED */
   TarnAllocator *driver; /* for SUBJECT_DRIVER */
-  const gsize *sizes;    /* N_SIZES of them */
+  const gsize *sizes;    /* N_SIZES elements */
   guint chunk;           /* allocations between two looks at stop */
   const gint *stop;      /* atomic */
   Ring *ring;
   TarnMemory window[WINDOW_BLOCKS]; /* all zero bytes at first */
   guint next;                       /* index of the next size */
-  GError *error;                    /* the one that ended the loop; nullable */
+  GError *error;                    /* the error that ended the loop; nullable */
 } Lane;
 
-/* Runs until stop is set, or an error occurs.  Returns the number of blocks that it allocated, or
- * consumed. */
+/* Runs a pattern until lane->stop is set, or an error occurs.  Returns the number of blocks that it
+ * allocated, or consumed. */
 typedef guint64 (*Loop) (Lane *lane);
 
-/* The loops; NULL for those that do not exist. */
+/* The loops.  NULL stands for a pattern that a subject does not have. */
 extern const Loop loops[N_PATTERNS][N_SUBJECTS];
 
 /* Frees the blocks in the window. */

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* Reads the model from /proc/cpuinfo.  Returns NULL if it has none. */
+/* Reads the model of the processor from /proc/cpuinfo.  Returns NULL if the file does not have
+ * it. */
 static gchar *
 read_model (void)
 {

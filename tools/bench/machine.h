@@ -8,8 +8,9 @@
 
 #include <glib.h>
 
-/* Describes the machine, as in "Intel(R) Core(TM) i5-9500, 6 processors".  If the kernel does not
- * name the model, uname(2) does, as in "aarch64, 64 processors".  Free it with g_free (). */
+/* Describes the machine, as in "Intel(R) Core(TM) i5-9500, 6 processors".  If /proc/cpuinfo does
+ * not name the model, takes the machine's type from uname(2), as in "aarch64, 64 processors".  Free
+ * it with g_free (). */
 gchar *machine_describe (void);
 
 #endif

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures the host memory that a pool needs for each block.  It asks malloc () for its bytes while
- * there are many blocks, over an allocator that needs no host memory itself. */
+ * Measures the host memory that a pool needs for each block.  Asks malloc () how many bytes are
+ * allocated while the pool has many blocks.  The allocator below the pool needs no host memory. */
 
 #include <config.h>
 
@@ -24,13 +24,13 @@ get_host_bytes (gdouble *bytes, GError **error)
 #else
   (void) bytes;
 #endif
-  /* For example, a sanitizer's malloc () does not count. */
+  /* Some malloc () functions, such as a sanitizer's, do not count their bytes. */
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                "the C library does not count its allocations");
   return FALSE;
 }
 
-/* Stores the bytes of one block in use, and of one that is held. */
+/* Stores the host bytes for a block in use, and for a held block. */
 static gboolean
 weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
 {

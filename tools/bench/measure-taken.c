@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Measures the memory that threads take from the driver while each keeps a window of live blocks.
- * It is compared with the most that all threads together have in use at a moment, and with the sum
- * of each thread's own peak.  The heap's moves after the first repetition are counted as well. */
+ * Compares it with the most bytes that all threads together have in use at a moment, and with the
+ * sum of each thread's own peak.  Also counts the heap's moves after the first repetition. */
 
 #include "measures.h"
 
-/* The rows of a number of threads. */
+/* The rows of results for one number of threads. */
 typedef struct
 {
   Result *of_use, *of_peaks, *moves; /* moves is NULL without a heap */
@@ -94,7 +94,8 @@ fail_rows (const Rows *rows, GError *error)
   result_fail (rows->of_peaks, error);
 }
 
-/* Measures a number of threads, on a new allocator: other measures leave memory in theirs. */
+/* Measures one number of threads.  Uses a new allocator, because other measures leave memory in the
+ * source's allocator. */
 static void
 measure_threads (const Bench *bench, const Source *source, const Measure *measure, guint n_threads)
 {

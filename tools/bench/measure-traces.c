@@ -7,13 +7,13 @@
 #include "measures.h"
 #include "replay.h"
 
-#define MAX_POINTS 1000 /* kept of a trace, for a plot */
+#define MAX_POINTS 1000 /* points that are kept of a trace, for a plot */
 
 typedef void (*TraceFunc) (const Bench *bench, const Source *source, const Measure *measure,
                            const Trace *trace);
 
-/* Measures each trace.  Made-up traces need more memory than a device may have, so they are only
- * for memory that needs no device. */
+/* Measures each trace.  Measures made-up traces only on memory that needs no device, because they
+ * need more memory than a device may have. */
 static void
 for_each_trace (const Bench *bench, const Source *source, const Measure *measure, TraceFunc func)
 {
@@ -29,7 +29,7 @@ for_each_trace (const Bench *bench, const Source *source, const Measure *measure
     }
 }
 
-/* Memory of the driver, which the heap has, or the pool if there is no heap */
+/* Memory that the driver has given to the heap, or to the pool if there is no heap */
 
 static gsize
 get_bytes (const Replay *replay)
@@ -53,7 +53,7 @@ get_peak_bytes (const Replay *replay)
   return pool.peak_managed_bytes;
 }
 
-/* Counts calls of the driver for memory.  A segment that was mapped anew counts as one. */
+/* Counts the driver calls for memory.  Each move of a segment counts as one call. */
 static guint64
 get_calls (const Replay *replay)
 {
@@ -68,8 +68,8 @@ get_calls (const Replay *replay)
 
 /* Overhead */
 
-/* Adds a point.  Of all points in a stretch of the trace, the one with the most managed bytes is
- * kept. */
+/* Adds a point.  Keeps only one point of each stretch of the trace: the one with the most managed
+ * bytes. */
 static void
 add_point (GArray *points, TracePoint point, guint index, guint n_events)
 {
@@ -94,7 +94,8 @@ typedef struct
   gdouble active; /* bytes */
 } Bytes;
 
-/* Counts bytes after an event: active ones by the trace, managed ones by the pool. */
+/* Adds a point with the bytes after an event.  The active bytes are computed from the trace; the
+ * managed bytes are those of the heap or pool. */
 static void
 count_bytes (const Replay *replay, guint i, gpointer data)
 {

@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Measures recordings: how much memory the program's pools took as they were, and would take with
- * changes.  Counters come from a replay in the recorded order; times come from separate replays. */
+ * Measures recordings: how much memory the program's pools took, and how much they would take with
+ * each alternative.  Counters come from a replay in the recorded order; times come from separate
+ * replays. */
 
 #include <math.h>
 
@@ -12,7 +13,7 @@
 #include "recorded-replay.h"
 #include "what-if.h"
 
-#define MAX_TIMED_NS ((gint64) 1000000000) /* after which no other repetition begins */
+#define MAX_TIMED_NS ((gint64) 1000000000) /* after this time no further repetition begins */
 
 /* A recording that is replayed on a kind of memory. */
 typedef struct
@@ -93,8 +94,8 @@ keep_peaks (const Rebuilt *rebuilt, gsize *peaks)
     peaks[i] = rebuilt->objects[i].pool_stats.peak_managed_bytes;
 }
 
-/* Tells whether an alternative changes nothing, so that its counters must be the recording's.  A
- * kind with a heap may change nothing, too. */
+/* Tells whether a replay changes nothing, so that its counters must equal the recording's.  A
+ * kind's own heap changes nothing if each recorded pool has a heap already. */
 static gboolean
 is_as_recorded (const Trial *trial, const Alternative *alternative)
 {
@@ -102,8 +103,8 @@ is_as_recorded (const Trial *trial, const Alternative *alternative)
          && !(alternative->has_heaps && alternative_applies (alternative, trial->recorded));
 }
 
-/* Replays with blocks traced, as they were while the program was recorded.  So counters are
- * exact. */
+/* Replays with blocks traced, because they were traced in the recorded program.  This makes the
+ * counters exact. */
 static gboolean
 replay_traced (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
 {
@@ -149,7 +150,8 @@ fill_row (const Trial *trial, const Alternative *alternative)
     row->error = g_strdup (error->message);
 }
 
-/* Tries all alternatives.  A kind with a heap adds one below each pool in all of them. */
+/* Tries the program as recorded, and then all alternatives.  If the kind has a heap, each of them
+ * also gets a heap below each pool. */
 static void
 try_all (const Trial *trial)
 {

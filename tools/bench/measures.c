@@ -154,8 +154,8 @@ compute_hit_share (const Cost *cost)
   return served > 0 ? (gdouble) without_driver / (gdouble) served : (gdouble) NAN;
 }
 
-/* Measures all rows.  Their repetitions alternate, so that a gain compares values that were
- * measured under the same conditions. */
+/* Measures all rows.  Repeats the rows in turn, so that a gain compares values that were measured
+ * under the same conditions. */
 static void
 measure_cost (const Bench *bench, const Source *source, const Measure *measure)
 {

@@ -27,11 +27,11 @@ typedef struct
   const GPtrArray *read_traces;  /* Traces for every kind */
   const GPtrArray *recordings;   /* Recordeds for every kind */
   const GPtrArray *alternatives; /* Alternatives for the recordings; nullable */
-  gboolean has_all_alternatives; /* also those that change nothing */
+  gboolean has_all_alternatives; /* tries also alternatives that change nothing */
   gboolean has_queues;    /* each thread has a queue; traces have their own queues and threads */
   gboolean has_one_queue; /* all threads share one queue */
   guint64 lag;            /* steps by which simulated queues are late */
-  Results *results;       /* those of the current measure */
+  Results *results;       /* results of the current measure */
   Report *report;         /* takes the results */
   const gchar *step;      /* for the line of progress */
 } Bench;
@@ -41,9 +41,9 @@ typedef struct _Measure Measure;
 /* A measure. */
 struct _Measure
 {
-  const gchar *name; /* several may share one, and are selected together */
+  const gchar *name; /* several measures may share a name, which selects all of them */
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
-  gboolean needs_pool;    /* a pool of Tarn's */
+  gboolean needs_pool;    /* needs a pool of Tarn's */
   gboolean needs_counter; /* only for memory that needs no device */
 
   /* For measures that a crew runs */
@@ -65,7 +65,7 @@ void bench_show_progress (const Bench *bench, guint repetition);
 /* Prints the results of the current measure, which are complete, and empties bench->results. */
 void bench_hand_over (const Bench *bench);
 
-/* Run a measure and add its results; in measure-*.c */
+/* Run a measure and add its results.  Each is in a file measure-*.c. */
 void measure_recovery (const Bench *bench, const Source *source, const Measure *measure);
 void measure_memory (const Bench *bench, const Source *source, const Measure *measure);
 void measure_taken (const Bench *bench, const Source *source, const Measure *measure);

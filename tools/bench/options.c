@@ -10,7 +10,7 @@
 #include "../file.h"
 #include "trace.h"
 
-#define HEAP "+heap" /* behind the name of a kind */
+#define HEAP "+heap" /* ends the name of a kind with a heap */
 #define MAX_THREADS 256
 #define MAX_DEFAULT_THREADS 16
 #define MAX_SECONDS 3600
@@ -162,7 +162,7 @@ parse_threads (const gchar *list, GError **error)
 
 /* The rest */
 
-/* Checks that a replay can create all threads and queues of a trace. */
+/* Refuses a trace with more threads or queues than a replay can create. */
 static gboolean
 check_trace (const gchar *name, const Trace *trace, GError **error)
 {
@@ -236,7 +236,8 @@ check_recordings (const Options *options, GError **error)
   return refuse (error, "--what-if: no --trace is a recording, which TARN_TRACE makes");
 }
 
-/* Weaves the traces if --weave was given.  The woven trace has the threads and queues of all. */
+/* Weaves the traces if --weave was given.  Then checks the woven trace, which has the threads and
+ * queues of all traces. */
 static gboolean
 weave_if_asked (Options *options, GError **error)
 {
@@ -258,7 +259,7 @@ check_numbers (const Options *options, GError **error)
 {
   if (options->late < 0)
     return refuse (error, "--late %" G_GINT64_FORMAT ": must not be negative", options->late);
-  /* The comparison refuses NaN, too. */
+  /* This form of the comparison also refuses NaN. */
   if (!(options->seconds > 0 && options->seconds <= MAX_SECONDS))
     return refuse (error, "--seconds %g: must be more than 0, and at most %d", options->seconds,
                    MAX_SECONDS);

@@ -21,7 +21,7 @@ typedef struct
   gboolean queues, one_queue, weave;
   gint64 late;
   gboolean what_if;
-  gchar *what_if_list; /* NULL: without a list */
+  gchar *what_if_list; /* NULL: --what-if has no list */
   gchar *plot;         /* a file; nullable */
   gboolean json, csv, version;
   gchar **surplus;
@@ -30,7 +30,7 @@ typedef struct
   gboolean *has_kind;      /* for each of kinds[] */
   gboolean *has_measure;   /* for each of measures[] */
   GArray *threads;         /* guints */
-  GPtrArray *traces;       /* the Traces that were read; with --weave one that has them all */
+  GPtrArray *traces;       /* the Traces that were read; with --weave only the woven trace */
   GPtrArray *recordings;   /* Recordeds */
   GPtrArray *alternatives; /* Alternatives; NULL: none */
 } Options;

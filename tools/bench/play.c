@@ -18,15 +18,15 @@ typedef struct
   const Play *play;
   Player *players;
 
-  /* If all run at the same time */
+  /* For threads that run at the same time */
   pthread_barrier_t barrier;
 
-  /* In turns; the thread whose turn it is holds the lock */
+  /* For threads that take turns; the thread whose turn it is holds the lock */
   pthread_mutex_t lock;
   pthread_cond_t over;
   guint next; /* step */
   gboolean is_over;
-  GThread *ended; /* a thread that is about to end, for which the next one waits; nullable */
+  GThread *ended; /* about to end; the thread of the next turn joins it; nullable */
 
   gboolean has_failed; /* atomic */
 } Stage;
@@ -38,10 +38,10 @@ struct _Player
   guint index;
   GThread *thread;              /* NULL: it was joined */
   guint last;                   /* its last step */
-  pthread_cond_t turn;          /* it is this one's turn, or the play is over; with the lock */
+  pthread_cond_t turn;          /* with the lock: this thread's turn, or the play is over */
   GArray *steps;                /* guints: its own steps, if all run at the same time */
   gint64 start, end;            /* nanoseconds */
-  gchar apart[CACHE_LINE_PAIR]; /* the next one shares no cache line with this one */
+  gchar apart[CACHE_LINE_PAIR]; /* the next Player shares no cache line with this one */
 };
 
 static guint
@@ -98,8 +98,8 @@ stage_clear (Stage *stage)
   pthread_mutex_destroy (&stage->lock);
 }
 
-/* Starts the threads.  They wait for the lock, so that each sees all others.  If one cannot be
- * created, the play is over before its first step. */
+/* Starts the threads.  Holds the lock meanwhile, so that no thread begins before all are created.
+ * If a thread cannot be created, the play is over before its first step. */
 static void
 start_threads (Stage *stage, GThreadFunc func, GError **error)
 {
@@ -119,7 +119,7 @@ start_threads (Stage *stage, GThreadFunc func, GError **error)
   pthread_mutex_unlock (&stage->lock);
 }
 
-/* Waits until all threads were created.  Returns FALSE if one could not be. */
+/* Waits until all threads were created.  Returns FALSE if a thread could not be created. */
 static gboolean
 await_start (Stage *stage)
 {
@@ -151,8 +151,8 @@ find_last_steps (Stage *stage)
     stage->players[get_thread (stage, i)].last = i;
 }
 
-/* Waits until the thread of the previous turn has ended, if it ends: blocks in its cache are then
- * available to others. */
+/* Joins the thread of the previous turn if it is about to end.  Then the blocks in its thread cache
+ * are available to other threads. */
 static void
 join_ended (Stage *stage)
 {
@@ -178,7 +178,7 @@ take_turn (Stage *stage, guint index)
     }
 }
 
-/* Tells whether this thread has made its last step, and the play goes on. */
+/* Tells whether a thread must end: it has made its last step, and the play goes on. */
 static gboolean
 has_to_end (const Player *player)
 {
@@ -219,7 +219,8 @@ play_in_turn (gpointer data)
   return NULL;
 }
 
-/* Waits until the play is over.  Until then threads are joined by other threads. */
+/* Waits until the play is over.  Until then, a thread that ends is joined by the thread of the next
+ * turn. */
 static void
 await_end (Stage *stage)
 {
@@ -244,7 +245,7 @@ play_in_turns (const Play *play, GError **error)
   return is_done;
 }
 
-/* At the same time */
+/* Threads that run at the same time */
 
 static gpointer
 play_all (gpointer data)

@@ -10,7 +10,8 @@
 #include "chart.h"
 #include "machine.h"
 
-/* Tells whether a row is drawn as a cost: a time of threads beside the yardstick. */
+/* Tells whether a row is drawn as a cost.  Costs are rows that have a yardstick, except replays of
+ * traces. */
 static gboolean
 is_cost (const Result *row)
 {
@@ -36,7 +37,8 @@ is_same_source (const Result *left, const Result *right)
   return left->kind == right->kind && g_str_equal (left->device, right->device);
 }
 
-/* Names the line of a row.  The driver has two, for different sizes. */
+/* Names the line of a row.  The measure "driver" has two lines, with different block sizes, so
+ * their names include the size. */
 static gchar *
 name_line (const Result *row)
 {
@@ -45,7 +47,7 @@ name_line (const Result *row)
              : g_strdup (row->measure);
 }
 
-/* Adds a cost.  A logarithmic axis has no place for 0. */
+/* Adds a cost, at least 0.1 ns: a logarithmic axis has no place for 0. */
 static void
 add_cost (ChartLine *line, guint threads, const Spread *ns)
 {
@@ -53,8 +55,8 @@ add_cost (ChartLine *line, guint threads, const Spread *ns)
                          MAX (ns->max, 0.1));
 }
 
-/* Adds the yardstick of one measure, the first with several numbers of threads: malloc () costs the
- * same in all. */
+/* Adds the yardstick of one measure, because malloc () costs the same in all.  Takes the first
+ * measure other than "driver", which has only one number of threads. */
 static void
 add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
 {
@@ -115,7 +117,7 @@ add_costs (GPtrArray *charts, const GPtrArray *rows)
     }
 }
 
-/* A unit.  The one with the shortest numbers is chosen. */
+/* A unit.  choose_unit () chooses the unit with the shortest numbers. */
 typedef struct
 {
   gdouble scale;

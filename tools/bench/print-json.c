@@ -174,7 +174,7 @@ print_element (JsonBuilder *builder, gboolean is_first)
   printf ("%s\n    %s", is_first ? "" : ",", indented);
 }
 
-/* Begins the document, whose object and array stay open. */
+/* Begins the document.  Leaves its object and the array of results open. */
 static void
 begin (const PrintHead *head)
 {

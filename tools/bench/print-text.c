@@ -20,14 +20,14 @@ format_number (gdouble value)
   return g_strdup_printf ("%.*f", fabs (value) < 9.995 ? 2 : fabs (value) < 99.95 ? 1 : 0, value);
 }
 
-/* Lines of 80 columns, with heads that explain themselves. */
+/* The lines of the table, each of 80 columns. */
 #define HEAD                                                                                       \
   "                                                           times speed-up of\n"                 \
   "measure  threads blocks        median     min     max unit  malloc  pool malloc\n"
 #define CELLS "%-8s %7u %-12s "
 #define VALUES "%7s %7s %7s %-5s %7s %5s %6s\n"
 
-/* Chooses the unit of times: the one in which the median is short. */
+/* Chooses ns, us or ms as the unit of a time, so that the median has few digits. */
 static const gchar *
 choose_scale (const Result *result, gdouble *scale)
 {
@@ -64,7 +64,7 @@ print_error (const Result *result)
 static void
 print_cells (const Result *result)
 {
-  /* A trace's name may be long, and have characters of several bytes. */
+  /* A trace's name may be long, so only its first 12 characters are printed. */
   g_autofree gchar *parameter
       = g_utf8_substring (result->parameter, 0, MIN (g_utf8_strlen (result->parameter, -1), 12));
 

@@ -11,7 +11,7 @@
 #include "print.h"
 
 #define MIB ((gdouble) (1 << 20))
-#define CELLS "%-18s %8s %8s %6s %6s %6s %7s %6s %7s\n" /* columns of 80 */
+#define CELLS "%-18s %8s %8s %6s %6s %6s %7s %6s %7s\n" /* 80 columns */
 
 /* Formats a share, as in "12.3 %", "100 %", or "-" for NaN. */
 static gchar *

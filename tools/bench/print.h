@@ -18,11 +18,12 @@ typedef struct
   gboolean has_tables_only; /* only recordings are measured */
 } PrintHead;
 
-/* A format of output.  The functions print the beginning, each row and table, and the end. */
+/* A format of output.  The functions print the beginning, each row and table, and the end.  @last
+ * is the previous row. */
 typedef struct
 {
   void (*begin) (const PrintHead *head);
-  void (*row) (const PrintHead *head, const Result *row, const Result *last /* NULL: the first */);
+  void (*row) (const PrintHead *head, const Result *row, const Result *last /* NULL: none */);
   void (*table) (const PrintHead *head, const WhatIf *table, gboolean is_first);
   void (*end) (const PrintHead *head, const Results *results);
 } Printer;

@@ -13,8 +13,8 @@ get_recorded (const Rebuilt *self, guint i)
 
 /* Backends */
 
-/* Computes the bytes that a recorded backend had, from a request that it refused.  Returns 0 if it
- * refused none, or had not always the same room. */
+/* Computes the budget of a recorded backend: one byte less than the fewest bytes in all that it
+ * refused.  Returns 0 if the backend refused no request, or if its room varied. */
 static gsize
 get_budget (const RecordedObject *object)
 {
@@ -91,8 +91,8 @@ get_limit (const Rebuilt *self, const RecordedObject *object, guint i)
   return (gsize) recorded_get_option (object, TARN_TRACE_LIMIT_BYTES, 0);
 }
 
-/* Gets a pool's options.  Leading bits of a pool over a heap are not the program's choice, so they
- * are not taken. */
+/* Gets a pool's options.  Leaves out the recorded leading bits of a pool over a heap, because the
+ * program did not choose them. */
 static TarnPoolOptions
 get_pool_options (const Rebuilt *self, const RecordedObject *object, guint i)
 {
@@ -162,7 +162,7 @@ make_object (Rebuilt *self, guint i, GError **error)
       make_backend (self, made, object);
       return TRUE;
     }
-  if (below == &alone) /* events were lost */
+  if (below == &alone) /* the upstream is unknown, because events were lost */
     make_backend (self, &alone, &unknown);
   if (object->object_class == TARN_TRACE_POOL)
     is_made = make_pool (self, i, below, error);
@@ -326,7 +326,8 @@ rebuilt_get_bytes (const Rebuilt *self)
   return bytes;
 }
 
-/* Tells whether an object is over a heap or a pool, which counts the same calls of the driver. */
+/* Tells whether an object is over a heap or a pool.  Such an upstream counts the object's driver
+ * calls, too. */
 static gboolean
 is_over_another (const Rebuilt *self, guint i)
 {

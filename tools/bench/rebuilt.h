@@ -11,16 +11,17 @@
 #include "counter.h"
 #include "kinds.h"
 
-/* A rebuilt object: it stands for a recorded one. */
+/* A rebuilt object, which stands for a recorded object. */
 typedef struct
 {
-  TarnAllocator *allocator; /* serves requests if there is no pool; a pool's upstream */
+  TarnAllocator *allocator; /* the pool's upstream; if there is no pool, serves requests itself */
   TarnPool *pool;           /* nullable */
-  TarnAllocator *heap;      /* the heap that it is, or that a pool has for itself; nullable */
-  gboolean is_made;         /* it was made; it may have ended since */
-  gboolean is_backend;      /* blocks come from the backend itself, which does not count */
+  TarnAllocator *heap; /* the object itself if it is a heap, or the heap that was added below the
+                          pool; nullable */
+  gboolean is_made;    /* the object was created; it may have ended since */
+  gboolean is_backend; /* blocks come from the backend itself, which has no counters */
 
-  /* Set when it has ended, or all have */
+  /* Set when the object ends, or when all objects are counted */
   TarnPoolStats pool_stats;
   TarnHeapStats heap_stats;
 } RebuiltObject;
@@ -32,36 +33,36 @@ typedef struct
   const Source *source;
   const Alternative *alternative;
   const gsize *peaks;         /* each pool's peak of managed bytes, as recorded; nullable */
-  RebuiltObject *objects;     /* by the index of the recorded one */
-  gpointer *queues;           /* by number, from 1 */
+  RebuiltObject *objects;     /* by the index of the recorded object */
+  gpointer *queues;           /* by the number of the queue, from 1 */
   SimulatedQueues *simulated; /* NULL: queues are the device's */
   Meter *meter;               /* NULL: memory is the device's */
 } Rebuilt;
 
-/* Initialises without making objects.  Clear it even if this fails.  Limits that are shares refer
- * to @peaks; without them (NULL), such limits are not set. */
+/* Initialises without making objects.  Call rebuilt_clear () even if it fails.  Limits that are
+ * shares are computed from @peaks.  If @peaks is NULL, such limits are not set. */
 gboolean rebuilt_init (Rebuilt *self, const Recorded *recorded, const Source *source,
                        const Alternative *alternative, const gsize *peaks, GError **error);
 void rebuilt_clear (Rebuilt *self);
 
-/* Makes an object, and its upstreams first, unless they were made before. */
+/* Makes an object if it was not made before, and its upstreams first. */
 gboolean rebuilt_make (Rebuilt *self, guint object, GError **error);
 gboolean rebuilt_make_all (Rebuilt *self, GError **error);
 
-/* Sets the budget of a counter whose backend had not always the same room. */
+/* Sets the budget of a backend's counter, if the backend's room varied. */
 void rebuilt_set_room (Rebuilt *self, const Room *room);
 
-/* Keeps the counters of an object, and releases it. */
+/* Saves the counters of an object, and releases the object. */
 void rebuilt_end (Rebuilt *self, guint object);
-/* Keeps the counters of all objects that are left. */
+/* Saves the counters of all objects that are left. */
 void rebuilt_count (Rebuilt *self);
 
-/* Gets the current bytes of the backend, without blocks that come from the backend itself if there
- * is no meter. */
+/* Gets the current bytes of the backend.  If there is no meter, leaves out blocks that come from
+ * the backend itself. */
 gsize rebuilt_get_bytes (const Rebuilt *self);
 
-/* Counts calls of the backend for memory, and moves of segments, of objects whose counters are
- * kept.  Blocks that come from the backend itself are not counted. */
+/* Counts the backend calls for memory and the moves of segments, from the saved counters.  Leaves
+ * out blocks that come from the backend itself. */
 guint64 rebuilt_get_calls (const Rebuilt *self);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Rebuilt, rebuilt_clear)

@@ -17,7 +17,8 @@ typedef struct
   GPtrArray *blocks;        /* by object: tables of KnownBlocks by their numbers; NULL: none */
   GHashTable *threads, *queues;
   RecordedQueues *progress;
-  gboolean has_waited[RECORDED_MAX_THREADS]; /* each thread, since its last step */
+  gboolean has_waited[RECORDED_MAX_THREADS]; /* for each thread: a queue or the host has waited
+                                                since the thread's last step */
 } Reader;
 
 /* Sets an error, and returns FALSE. */

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Finds out how far queues were in a recorded program.  When a block of one queue serves another
- * one without a wait, its own queue must have completed an event that was recorded after the block
- * was freed.  The first such event is assumed. */
+ * Finds out how much of its work a queue had completed at a step of a recorded program.  If a freed
+ * block of one queue serves another queue without a wait, its own queue must have completed an
+ * event that was recorded after the free.  The first such event is assumed. */
 
 #include "recorded.h"
 
@@ -11,7 +11,7 @@
 struct _RecordedQueues
 {
   GPtrArray
-      *marks; /* by queue: arrays of guint32, steps at which events were recorded; NULL: none */
+      *marks; /* by queue: arrays of guint32: steps that had begun at each event; NULL: no event */
 };
 
 static void

@@ -11,13 +11,13 @@
 #include "ring.h"
 
 #define NS_PER_US 1000
-#define STEPS_AT_A_TIME 65536 /* between lines of progress */
+#define STEPS_AT_A_TIME 65536 /* between two updates of the progress line */
 
-static gchar failed_request; /* only its address is used */
+static gchar failed_request; /* never read: FAILED is its address */
 #define FAILED ((gpointer) &failed_request)
 
-/* The library's clock during a replay, in microseconds.  It starts late enough that a time of 0 in
- * the library is long ago. */
+/* The library's clock during a replay, in microseconds.  It starts at one hour, because the library
+ * takes a time of 0 for long ago. */
 #define FIRST_TIME G_TIME_SPAN_HOUR
 static gint64 replay_time;
 
@@ -45,7 +45,7 @@ has_failed (const RecordedReplay *self)
   return __atomic_load_n (&self->has_failed, __ATOMIC_ACQUIRE);
 }
 
-/* Ends the replay with an error of the backend other than out of memory.  Takes over @error. */
+/* Ends the replay with an error, and takes over @error.  Keeps only the first error. */
 static gboolean
 fail (RecordedReplay *self, GError *error)
 {
@@ -159,7 +159,8 @@ allocate (RecordedReplay *self, const Step *step)
   return TRUE;
 }
 
-/* Waits for a block, which another thread may allocate.  Returns NULL if a thread has failed. */
+/* Waits until a block is allocated, perhaps by another thread.  Returns NULL if a thread has
+ * failed. */
 static gpointer
 await_block (const RecordedReplay *self, const Step *step)
 {
@@ -188,8 +189,8 @@ free_block (RecordedReplay *self, const Step *step)
   return TRUE;
 }
 
-/* Uses a block on a queue.  When threads run at the same time, another one may be freeing a shared
- * block, so that is left out. */
+/* Uses a block on a queue.  If threads run at the same time, leaves out blocks that several threads
+ * share, because another thread may be freeing the block. */
 static gboolean
 use_block (RecordedReplay *self, const Step *step)
 {
@@ -263,8 +264,8 @@ make_step (RecordedReplay *self, const Step *step)
 
 /* In the recorded order */
 
-/* Sets the library's clock to the time of a step.  Requests were recorded after they were served,
- * other steps before they were made; so a request gets the time of the thread's previous step. */
+/* Sets the library's clock to the time of a step.  Unlike other steps, requests were recorded after
+ * they were served.  So a request gets the time of the thread's previous step. */
 static void
 set_time (RecordedReplay *self, const Step *step)
 {
@@ -279,7 +280,7 @@ set_time (RecordedReplay *self, const Step *step)
     *latest = time;
 }
 
-/* Advances simulated queues as far as they were in the recording. */
+/* Advances the simulated queues as far as the recorded queues were at step @i. */
 static void
 apply_reaches (RecordedReplay *self, guint i)
 {
@@ -363,7 +364,7 @@ begin (RecordedReplay *self, Rebuilt *rebuilt)
   self->blocks = g_new0 (gpointer, MAX (rebuilt->recorded->n_blocks, 1));
 }
 
-/* Passes on the error of a step.  If the threads could not be made, @error is set already. */
+/* Passes on the error of a step.  If a thread could not be created, @error is set already. */
 static gboolean
 hand_over_error (RecordedReplay *self, GError **error)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Replays the steps of a recorded program, with a thread for each of its threads.  If a request
- * fails that did not fail in the program, all steps of its block are left out.  If one succeeds
- * that failed in the program, its block is freed at once. */
+ * Replays the steps of a recorded program, with one thread for each thread of the program.  If a
+ * request fails that was served in the program, all steps of its block are left out.  If a request
+ * is served that failed in the program, its block is freed at once. */
 
 #ifndef RECORDED_REPLAY_H
 #define RECORDED_REPLAY_H
@@ -18,17 +18,18 @@ typedef struct
   Rebuilt *rebuilt;
   gboolean is_timed;   /* counts nothing, and keeps objects until the end */
   gboolean has_failed; /* set after error; atomic */
-  gpointer *blocks;    /* by block; NULL: not allocated yet; FAILED: it failed, or was freed */
+  gpointer *blocks;    /* by Step.block; NULL: not allocated yet; FAILED: the request failed, or the
+                          block was freed */
   GError *error;       /* the error of the thread that failed first; nullable */
 
   /* Only in the recorded order */
   gint64 *times; /* microseconds: the time of each thread's latest step; 0: none yet */
   guint next_reach, next_room;
-  guint64 n_failures;        /* requests that failed */
-  guint64 n_backend_blocks;  /* requests that the backend itself served */
-  gsize backend_bytes;       /* bytes of such blocks in use; not needed with a meter */
+  guint64 n_failures;       /* requests that failed */
+  guint64 n_backend_blocks; /* requests that the backend itself served */
+  gsize backend_bytes; /* bytes in use of blocks from the backend itself; not needed with a meter */
   gsize active, peak_active; /* requested bytes of blocks in use */
-  gsize peak;                /* bytes of the backend */
+  gsize peak;                /* most bytes of the backend so far */
   gsize active_at_peak;
 } RecordedReplay;
 

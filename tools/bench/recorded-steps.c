@@ -14,16 +14,17 @@
 typedef struct
 {
   guint64 number;           /* the recording's */
-  guint32 block;            /* Step.block of its latest request */
+  guint32 block;            /* Step.block of the latest request */
   guint32 allocated, freed; /* steps */
-  guint16 thread;           /* that allocated it */
-  guint16 queue;            /* the last one that is recorded to use it */
+  guint16 thread;           /* the thread that allocated the block */
+  guint16 queue;            /* the last queue that used the block, as recorded */
   gboolean is_active;
 } KnownBlock;
 
 /* Threads and queues */
 
-/* Gets the index of a number among those that were seen so far, from 0.  Adds a new one. */
+/* Gets the index of a number.  Indices count from 0, in the order in which numbers first appear.
+ * Adds a new number. */
 static guint
 get_place (GHashTable *places, guint64 number)
 {
@@ -101,7 +102,8 @@ get_blocks (const Reader *reader, guint object)
   return blocks->pdata[object];
 }
 
-/* Notes how far a block's queue was when another queue got the block without a wait. */
+/* Notes how much work the queue of a block had completed when another queue got the block without a
+ * wait. */
 static void
 note_reach (Reader *reader, const KnownBlock *known, const Step *step)
 {
@@ -223,8 +225,8 @@ set_room (Reader *reader, guint index, guint64 bytes)
   g_array_append_val (reader->recorded->rooms, room);
 }
 
-/* Reads a call of a backend, to find out how much room it had.  It is recorded before the step that
- * it was made for. */
+/* Reads a call of a backend, to find out how many bytes the backend could allocate.  The call was
+ * recorded before the step that made it. */
 static void
 read_call (Reader *reader, const RecordedEvent *event, guint index)
 {

@@ -101,7 +101,7 @@ add_object (Reader *reader, guint64 number)
   return object;
 }
 
-/* Refuses options that no backend and no heap has: they would abort this program. */
+/* Refuses options that no backend and no heap can have, because Tarn would abort this program. */
 static gboolean
 check_options (const RecordedObject *object, GError **error)
 {
@@ -130,7 +130,7 @@ describe_object (Reader *reader, const RecordedEvent *event, GError **error)
   RecordedObject *object;
 
   if (index != RECORDED_NONE)
-    return TRUE; /* the first description stays */
+    return TRUE; /* the first description of an object counts */
   if (reader->recorded->objects->len == RECORDED_MAX_OBJECTS)
     return recorded_refuse (error, "it has more than %d pools, heaps and allocators",
                             RECORDED_MAX_OBJECTS);
@@ -217,7 +217,7 @@ recorded_recognizes (const gchar *path)
 
   if (file != NULL)
     fclose (file);
-  /* A snapshot is JSON, not CSV: recorded_read () explains what it is. */
+  /* A snapshot is JSON, not CSV.  recorded_read () refuses it with an explanation. */
   return start[0] == '{' || (n == length && memcmp (start, TARN_TRACE_MAGIC, length) == 0);
 }
 

@@ -17,7 +17,7 @@
 #define RECORDED_N_PROPERTIES (TARN_TRACE_UPSTREAM_FREES + 1)
 #define RECORDED_NONE G_MAXUINT32
 
-/* Numbers by their TarnTraceProperty. */
+/* Numbers of an object, with a TarnTraceProperty as index. */
 typedef struct
 {
   guint64 number[RECORDED_N_PROPERTIES];
@@ -31,16 +31,16 @@ typedef struct
   TarnTraceClass object_class;    /* 0: unknown, taken for an allocator */
   guint upstream;                 /* index of an earlier object; RECORDED_NONE: none */
   gchar *name;                    /* such as "cuda-device"; nullable */
-  RecordedNumbers options;        /* with which it was created */
-  RecordedNumbers counters;       /* the last ones */
+  RecordedNumbers options;        /* with which the object was created */
+  RecordedNumbers counters;       /* the last recorded values */
   guint64 hits, misses, failures; /* counted from events */
   guint64 n_skipped;              /* requests that failed with an error that is not replayed */
   gboolean has_ended;
-  gboolean was_there; /* it had blocks before recording began */
+  gboolean was_there; /* the object had blocks before recording began */
 
-  /* An allocator's bytes: allocated, at most allocated, and the fewest that it refused */
+  /* An allocator's bytes: now, at most, and the fewest to which a refused request would have led */
   guint64 given, most_given, least_refused;
-  guint64 room; /* bytes that it has, by its latest calls; 0: it has refused none */
+  guint64 room; /* most bytes that it could allocate, by its latest calls; 0: it has refused none */
 } RecordedObject;
 
 /* The kind of a step. */
@@ -62,19 +62,20 @@ typedef enum
 typedef struct
 {
   guint64 time;  /* nanoseconds */
-  guint64 size;  /* bytes: requested, to keep, or the limit */
+  guint64 size;  /* bytes that are requested, bytes to keep, or a limit */
   guint32 block; /* below n_blocks; RECORDED_NONE: the request failed */
   guint16 object, thread;
   guint16 queue;       /* up to n_queues; 0: none */
   guint8 kind;         /* StepKind */
-  guint8 is_handed_on; /* the block is used by other threads than the one that allocates it */
+  guint8 is_handed_on; /* a thread uses the block that another one allocates */
 } Step;
 
-/* A reach: at a step, a queue has completed everything that was put on it before another step. */
+/* A reach: when a step begins, a queue has completed all work that was put on it within the first
+ * @reached steps. */
 typedef struct
 {
   guint32 step;
-  guint32 reached; /* the other step */
+  guint32 reached; /* at most step */
   guint16 queue;
 } Reach;
 
@@ -88,8 +89,8 @@ typedef struct
 
 /* A recorded program.
  *
- * Invariant: an object's upstream comes before it.  Steps are in the order of their times, reaches
- * and rooms in that of their steps. */
+ * Invariant: an object comes after its upstream.  Steps are in the order of their times.  Reaches
+ * and rooms are in the order of their steps. */
 typedef struct
 {
   gchar *name;
@@ -116,24 +117,24 @@ void recorded_free (Recorded *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recorded, recorded_free)
 
-/* Tells whether a backend had not always the same room: it once allocated more than it refused
- * another time. */
+/* Tells whether a backend's room varied: the backend once allocated more than it refused another
+ * time. */
 gboolean recorded_has_varying_room (const RecordedObject *object);
 
 /* Gets an option.  Returns @otherwise if the recording does not have it. */
 guint64 recorded_get_option (const RecordedObject *object, TarnTraceProperty property,
                              guint64 otherwise);
 
-/* How far queues were, as far as recordings tell; in recorded-queues.c. */
+/* The events of queues, which show how much work a queue had completed; in recorded-queues.c. */
 typedef struct _RecordedQueues RecordedQueues;
 
 RecordedQueues *recorded_queues_new (void);
 void recorded_queues_free (RecordedQueues *self);
-/* Notes that an event was recorded on a queue after @n_steps steps. */
+/* Notes that an event was recorded on a queue when @n_steps steps had begun. */
 void recorded_queues_mark (RecordedQueues *self, guint queue, guint32 n_steps);
-/* Gets the first step, at or after @since, at which an event was recorded on a queue.  If that
- * event is done, the queue is done with everything before step @since.  Returns @since if there is
- * no such event. */
+/* Finds the first event that was recorded on a queue when at least @since steps had begun.  Returns
+ * the number of steps that had begun then.  If that event is complete, all work that was put on the
+ * queue within the first @since steps is complete.  Returns @since if there is no such event. */
 guint32 recorded_queues_get_reached (const RecordedQueues *self, guint queue, guint32 since);
 
 #endif

@@ -103,7 +103,7 @@ make_event (Replay *replay, const TraceEvent *event)
   return event->is_free ? free_block (replay, event) : allocate (replay, event);
 }
 
-/* As a play */
+/* The replay as a play */
 
 static guint
 get_thread (gconstpointer data, guint i)
@@ -131,7 +131,7 @@ get_play (Performance *performance)
   return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance, FALSE };
 }
 
-/* Passes on the error of a step.  If the threads could not be made, @error is set already. */
+/* Passes on the error of a step.  If a thread could not be created, @error is set already. */
 static gboolean
 hand_over_error (Replay *replay, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Replays traces: all events in one thread and without a queue; or with the trace's queues, and a
- * thread for each of its threads.  Nothing is ever put on a queue. */
+ * Replays traces.  Without queues, one thread makes all events.  With queues, the replay has as
+ * many threads and queues as the trace.  The queues never get work. */
 
 #ifndef REPLAY_H
 #define REPLAY_H
@@ -16,14 +16,14 @@ typedef struct
   const Trace *trace;
   const Source *source;
   gboolean has_queues;      /* has the trace's queues and threads */
-  TarnAllocator *allocator; /* its own; NULL: malloc (64) in its place */
+  TarnAllocator *allocator; /* the replay's own; NULL: malloc (64) serves all requests */
   TarnPool *pool;
-  gpointer *blocks; /* TarnBlocks or malloc's: by slot, or by block if it has queues */
+  gpointer *blocks; /* TarnBlocks or malloc ()'s blocks: by slot; with queues by block */
   gpointer *queues; /* by queue_index */
   GError *error;    /* the error of the thread that failed first; atomic; nullable */
 } Replay;
 
-/* Called after event @i, in the thread that made it. */
+/* A callback, which is called after event @i, in the thread that made the event. */
 typedef void (*ReplayFunc) (const Replay *replay, guint i, gpointer data);
 
 /* Initialises a replay with an empty pool. */
@@ -42,7 +42,7 @@ gboolean replay_in_order (Replay *replay, ReplayFunc func, gpointer data, GError
  * its events in their order, and waits only for blocks that another thread allocates. */
 gboolean replay_time (Replay *replay, gdouble *ns, GError **error);
 
-/* For replays with queues, in replay-threads.c; @ns is for all events. */
+/* Make all events of a replay with queues; in replay-threads.c.  @ns is for all events. */
 gboolean replay_take_turns (Replay *replay, ReplayFunc func, gpointer data, GError **error);
 gboolean replay_together (Replay *replay, gint64 *ns, GError **error);
 

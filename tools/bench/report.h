@@ -20,14 +20,15 @@ typedef struct
   const gchar *plot; /* a file; nullable */
   Results *results;  /* all that was printed */
   gboolean has_ended;
-  gboolean is_plotted; /* the plot was written, or none was needed */
+  gboolean is_plotted; /* FALSE: the plot could not be written */
 } Report;
 
 void report_init (Report *report);
 void report_begin (Report *report, const Printer *printer, const PrintHead *head,
                    const gchar *plot);
 
-/* Prints results, and moves them out of @measured, which belongs to the caller's thread. */
+/* Prints the results in @measured, and moves them to the report.  @measured belongs to the caller's
+ * thread. */
 void report_take (Report *report, Results *measured);
 
 /* Prints the end and draws the plot, once.  Later calls print nothing.  Any thread may call it.

@@ -130,7 +130,8 @@ result_fail (Result *result, GError *error)
   g_error_free (error);
 }
 
-/* Finds the row of one thread that @result is compared with.  Returns NULL if there is none. */
+/* Finds the row of one thread from which the gain of @result is computed.  Returns NULL if there is
+ * none. */
 static const Result *
 find_single (const Results *results, const Result *result)
 {

@@ -12,11 +12,11 @@
 
 /* A row.
  *
- * Invariant: not both has_value and error. */
+ * Invariant: if has_value is TRUE, error is NULL. */
 typedef struct
 {
-  gchar *device; /* its place, or "none" */
-  gchar *name;   /* the device's; nullable */
+  gchar *device; /* the device's place, or "none" */
+  gchar *name;   /* the device's name; nullable */
   const gchar *kind, *measure;
   guint threads;
   gchar *parameter;
@@ -27,15 +27,16 @@ typedef struct
   gdouble ratio;    /* the median of the repetitions' ratios; NAN: none */
   gdouble gain;     /* blocks a second relative to one thread; NAN: not measured */
   gdouble yardstick_gain;
-  gdouble hit_share;       /* after the first repetition; NAN: not counted */
-  gchar *error;            /* why there is no value; nullable */
-  gboolean is_unsupported; /* the error is no failure: the device has no such memory */
+  gdouble hit_share; /* share of requests without a driver call, after the first repetition; NAN:
+                        not counted */
+  gchar *error;      /* why there is no value; nullable */
+  gboolean is_unsupported; /* the error is no failure: the memory is not supported */
 } Result;
 
 /* A moment of a replayed trace. */
 typedef struct
 {
-  gdouble time;            /* nanoseconds since its start */
+  gdouble time;            /* nanoseconds since the start of the trace */
   gdouble managed, active; /* bytes */
 } TracePoint;
 
@@ -61,13 +62,14 @@ typedef struct
 Results *results_new (void);
 void results_free (Results *results);
 
-/* Add a row, or a trace, which the caller fills.  They own it.  Takes over @parameter. */
+/* Add a row, or a trace, for the caller to fill in.  @results owns it.  results_add () takes over
+ * @parameter. */
 Result *results_add (Results *results, const Source *source, const gchar *measure, guint threads,
                      gchar *parameter, const gchar *unit);
 TraceResult *results_add_trace (Results *results, const Source *source, const gchar *name);
 
-/* Adds a row with the error for which a kind of memory could not be measured at all.  Takes over
- * @error. */
+/* Adds a row for a kind of memory that could not be measured at all.  Takes over @error, which says
+ * why. */
 void results_add_failure (Results *results, const Kind *kind, const Device *device, GError *error);
 
 /* Sets the value. */
@@ -81,7 +83,7 @@ void result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, gu
 /* Sets an error, and takes it over. */
 void result_fail (Result *result, GError *error);
 
-/* Computes the gains, when all rows of a measure are there. */
+/* Computes the gains.  Call it when @results has all rows of a measure. */
 void results_compute_gains (Results *results);
 gboolean results_have_errors (const Results *results);
 

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A ring: a bounded lock-free queue from one thread to another.  Each thread keeps the other's
- * position that it saw last, and reads it again only if needed.  The two threads write to different
- * cache lines. */
+ * A ring: a bounded lock-free queue from one thread to another.  Each thread keeps a copy of the
+ * other thread's position.  It reads the position again only if the ring seems to be full or empty.
+ * The two threads write to different cache lines. */
 
 #ifndef RING_H
 #define RING_H

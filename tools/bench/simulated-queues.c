@@ -27,14 +27,14 @@ struct _SimulatedQueues
 typedef struct
 {
   const SimulatedQueues *of;
-  guint64 awaited; /* atomic: the host has seen the end of all work of so many steps */
+  guint64 awaited; /* atomic: the work of this number of first steps is complete */
 } Queue;
 
-/* An event: all earlier work of a queue, or of all queues. */
+/* An event.  It is complete when all earlier work of a queue, or of all queues, is complete. */
 typedef struct
 {
   const SimulatedQueues *of;
-  Queue *queue; /* NULL: all of them */
+  Queue *queue; /* NULL: all queues */
   guint64 step; /* number of steps that had begun */
 } Event;
 

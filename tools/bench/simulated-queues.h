@@ -4,10 +4,10 @@
  * Simulated queues, for memory that needs no device.
  *
  * A step is an allocation or free of a trace, by any thread.  On every queue the device is a fixed
- * number of steps behind the host: the lag.  So work on a queue is done when as many steps have
- * begun after it, or when the host has waited for it or for later work on the same queue.  A queue
- * that waits for another one is not delayed by that.  The simulation is the same in every replay
- * that makes the same steps in the same order. */
+ * number of steps behind the host: the lag.  So work is complete when that many steps have begun
+ * after it.  It is also complete when the host has waited for it, or for later work on the same
+ * queue.  A queue is not delayed when it waits for another queue.  The simulation is the same in
+ * every replay that makes the same steps in the same order. */
 
 #ifndef SIMULATED_QUEUES_H
 #define SIMULATED_QUEUES_H
@@ -25,7 +25,8 @@ void simulated_queues_free (SimulatedQueues *queues);
 /* Adds an in-order queue, which @queues owns. */
 gpointer simulated_queues_add (SimulatedQueues *queues);
 
-/* Begins a replay by @n_threads threads.  No event of an earlier replay may be left. */
+/* Begins a replay by @n_threads threads.  The caller must have released all events of earlier
+ * replays. */
 void simulated_queues_begin (SimulatedQueues *queues, guint n_threads);
 
 /* Begins a step of a thread. */
@@ -37,8 +38,8 @@ void simulated_queues_reach (gpointer queue, guint64 n_steps);
 /* Records an event on all queues, for TarnAllocatorOps.event_record_all. */
 gpointer simulated_queues_record_all (SimulatedQueues *queues);
 
-/* Sets the functions by which an allocator orders memory on simulated queues.  They ignore its
- * user_data. */
+/* Sets the functions by which an allocator orders memory on simulated queues.  The functions ignore
+ * the allocator's user_data. */
 void simulated_queues_set_ops (TarnAllocatorOps *ops);
 
 #endif

@@ -16,7 +16,7 @@
 #define MIN_LENGTH 16   /* words in a text */
 #define MAX_LENGTH 1024 /* keeps less than a GiB in use */
 #define N_WRITTEN 24    /* words */
-#define WIDTH 512       /* numbers for each word */
+#define WIDTH 512       /* numbers that describe a word */
 #define N_HEADS 4       /* attention heads: each relates every word to every other one */
 #define NUMBER 2        /* bytes */
 #define INDEX 8         /* bytes: the number of a word */
@@ -26,7 +26,7 @@ enum
 {
   LEARNER = 1,
   READER,
-  /* Only a queue: */
+  /* Has a queue, but no thread: */
   SENDER
 };
 
@@ -52,7 +52,7 @@ allocate (Model *model, guint64 queue, gsize size)
   return model->last_id;
 }
 
-/* Frees a block in the learner's thread; @queue is the last that used it. */
+/* Frees a block in the learner's thread; @queue is the last queue that used the block. */
 static void
 free_block (Model *model, guint64 queue, guint64 id)
 {
@@ -79,7 +79,8 @@ go_forward (Model *model, Layer *layer, gsize length)
   free_block (model, LEARNER, wide);
 }
 
-/* Makes the backward pass of a layer.  The gradients of the previous layer are sent by now. */
+/* Makes the backward pass of a layer.  Frees @sent, the gradients of the previous layer, which have
+ * been sent by now. */
 static void
 go_back (Model *model, const Layer *layer, gsize length, guint64 *sent)
 {
@@ -110,7 +111,7 @@ learn (Model *model, gsize length)
   free_block (model, SENDER, sent);
 }
 
-/* Writes a text.  For each word, the data of all words so far is copied into a larger block. */
+/* Writes a text.  For each new word, copies the data of all words so far into a larger block. */
 static void
 write_text (Model *model, gsize length)
 {

@@ -2,14 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * Makes up traces, the same ones in every run.  Except in the model's trace, sizes are spread
- * evenly on a logarithmic scale, and are no powers of two, which a pool's bins round up the most.
- */
+ * evenly on a logarithmic scale.  Sizes are no powers of two, because a pool's bins round powers of
+ * two up the most. */
 
 #include <math.h>
 
 #include "trace.h"
 
-/* The bytes of a thousand blocks and of a pool's cache must fit into a gsize. */
+/* The limits of sizes.  A gsize must hold the bytes of a thousand blocks and of a pool's cache. */
 #define MIN_SIZE 256
 #define MAX_SIZE (sizeof (gsize) > 4 ? 256 << 20 : 8 << 20)
 #define SECONDS_APART 1e-6
@@ -35,8 +35,7 @@ add_event (GArray *events, gboolean is_free, guint64 id, gsize size)
   g_array_append_val (events, event);
 }
 
-/* Makes up repeated steps, such as those of a simulation: each frees at its end what it
- * allocates. */
+/* Makes up repeated steps, such as those of a simulation: each step frees its blocks at its end. */
 static Trace *
 make_steps (void)
 {

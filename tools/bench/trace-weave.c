@@ -50,14 +50,13 @@ join_names (const GPtrArray *traces)
   return g_string_free (text, FALSE);
 }
 
-/* The first numbers of a trace's blocks, threads and queues. */
+/* The first numbers of a trace's blocks, threads and queues in the woven trace. */
 typedef struct
 {
   guint64 block, thread, queue;
 } Numbers;
 
-/* Gets the time of an event in a trace of @length nanoseconds.  @time is its time in a trace of
- * @own nanoseconds. */
+/* Stretches @time, which is in a trace of @own nanoseconds, to a trace of @length nanoseconds. */
 static guint64
 scale_time (guint64 time, guint64 own, guint64 length)
 {
@@ -80,7 +79,7 @@ move_event (const TraceEvent *event, const Trace *trace, guint64 length, const N
                        .is_free = event->is_free };
 
   if (event->is_free && event->queue_index == 0)
-    moved.queue = 0; /* the free names no queue other than the block's */
+    moved.queue = 0; /* a free without a queue is a free on the block's queue */
   return moved;
 }
 

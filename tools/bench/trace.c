@@ -7,7 +7,8 @@
 
 #include <tarn/tarn.h>
 
-/* The state of the check: blocks in use, free slots, and the threads and queues so far. */
+/* The state while events are checked: blocks in use, free slots, and the threads and queues so
+ * far. */
 typedef struct
 {
   GHashTable *live;             /* a block's id -> the TraceEvent that allocates it */
@@ -86,7 +87,7 @@ add_allocation (Trace *trace, State *state, TraceEvent *event, GError **error)
   return TRUE;
 }
 
-/* Adds a free.  Sets its size to the block's. */
+/* Adds a free.  Sets its size to the size of the block. */
 static gboolean
 add_free (State *state, TraceEvent *event, GError **error)
 {
@@ -106,7 +107,8 @@ add_free (State *state, TraceEvent *event, GError **error)
   return TRUE;
 }
 
-/* Gets the index of a number among those that were seen so far, from 0.  Adds a new one. */
+/* Gets the index of a number.  Indices count from 0, in the order in which numbers first appear.
+ * Adds a new number. */
 static guint
 get_place (GHashTable *places, guint64 *number)
 {

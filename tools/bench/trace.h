@@ -12,12 +12,12 @@
 typedef struct
 {
   guint64 time;          /* nanoseconds */
-  guint64 id;            /* the block's, in the file */
-  guint64 size;          /* bytes; in the file only allocations have it */
+  guint64 id;            /* the block's id in the file */
+  guint64 size;          /* bytes; in the file only allocations have a size */
   guint64 thread, queue; /* 0: none */
   guint line;            /* in the file; 0: the trace was made up */
-  guint slot;            /* the block's, unique among blocks in use; below n_slots */
-  guint block;           /* the block's, unique among all blocks; below n_allocations */
+  guint slot;            /* the block's slot, unique among blocks in use; below n_slots */
+  guint block;           /* the block's index, unique among all blocks; below n_allocations */
   guint thread_index;    /* below n_threads */
   guint queue_index;     /* up to n_queues; 0: none */
   gboolean is_free;
@@ -31,7 +31,7 @@ typedef struct
   gchar *name;
   GArray *events; /* TraceEvents, in the order of their times */
   guint n_slots;
-  guint n_threads; /* threads with events; "none" counts as one */
+  guint n_threads; /* threads with events; events without a thread count as one thread */
   guint n_queues;  /* queues that are named */
   guint64 n_allocations;
   guint64 peak_active; /* bytes */
@@ -41,24 +41,25 @@ typedef struct
  * gzip.  An error names the file and the line. */
 Trace *trace_read (const gchar *path, GError **error);
 
-/* Weaves traces into one, as if the programs ran at the same time.  All are stretched to the same
- * length.  Each keeps its own threads and queues; blocks without a queue get one that is the
- * program's own.  An error names the traces. */
+/* Weaves traces into one, as if their programs ran at the same time.  Stretches all traces to the
+ * same length.  Each trace keeps its own threads and queues.  Blocks without a queue get a queue of
+ * their own trace.  An error names the traces. */
 Trace *traces_weave (const GPtrArray *traces, GError **error);
 
 /* Makes up traces: an array of Traces. */
 GPtrArray *traces_make (void);
-Trace *trace_make_model (void); /* one of them */
+Trace *trace_make_model (void); /* the language model's trace, one of these */
 
 void trace_free (Trace *trace);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trace, trace_free)
 
-/* Most bytes that a trace may have in use at a time: no sum overflows. */
+/* Most bytes that a trace may have in use at a time.  The limit keeps sums of bytes from
+ * overflowing. */
 #define TRACE_MAX_ACTIVE (G_MAXINT64 / 4)
 
-/* Creates a trace from events in any order, which it takes over.  Events at the same time stay in
- * their order.  An error names the line. */
+/* Creates a trace, and takes over @events, which may be in any order.  Events at the same time stay
+ * in their order.  An error names the line. */
 Trace *trace_new (const gchar *name, GArray *events, GError **error);
 
 #endif

@@ -17,12 +17,12 @@ typedef struct
   gsize peak_active;  /* requested bytes in use at the peak */
   gdouble ratio;      /* peak_managed / peak_active; NAN: nothing was in use */
   gdouble idle_share; /* the unused share of the backend's bytes at the peak; or NAN */
-  gdouble hit_share;  /* the share of hits among served requests; NAN: there were none */
+  gdouble hit_share;  /* the share of hits among served requests; NAN: no request was served */
   guint64 calls;      /* calls of the backend for memory, and moves of segments */
   guint64 failures;   /* requests that failed */
   gboolean has_time;
   Spread ns;    /* nanoseconds of a step */
-  gchar *error; /* why it could not be tried; nullable */
+  gchar *error; /* why the alternative could not be tried; nullable */
 } WhatIfRow;
 
 /* A difference: a counter whose replayed value is not the recorded one. */
@@ -35,13 +35,13 @@ typedef struct
 /* A table. */
 typedef struct
 {
-  gchar *device; /* its place, or "none" */
-  gchar *name;   /* the device's; nullable */
+  gchar *device; /* the device's place, or "none" */
+  gchar *name;   /* the device's name; nullable */
   const gchar *kind;
   gchar *recording;
   guint n_threads;
   guint n_steps;
-  GPtrArray *rows;        /* WhatIfRows: as recorded, and then the best first */
+  GPtrArray *rows;        /* WhatIfRows: the program as recorded, then the best alternative first */
   guint n_compared;       /* counters that were compared */
   GPtrArray *differences; /* Differences */
   GPtrArray *notes;       /* texts: why counters may differ, or are not compared */
@@ -57,11 +57,11 @@ WhatIfRow *what_if_add (WhatIf *self, const gchar *label);
  * calls.  Alternatives that could not be tried come last. */
 void what_if_sort (WhatIf *self);
 
-/* Tells whether an alternative could not be tried. */
+/* Tells whether any alternative could not be tried. */
 gboolean what_if_has_errors (const WhatIf *self);
 
-/* Compares the counters of a replay as recorded with the recording's, and adds the differences; in
- * compare.c. */
+/* Compares the recording's counters with those of a replay without changes, and adds the
+ * differences; in compare.c. */
 void what_if_compare (WhatIf *self, const Rebuilt *rebuilt);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (WhatIf, what_if_free)

@@ -7,11 +7,12 @@
 
 #include "agreement-private.h"
 
-/* Lines of one kind that are compared if they came in another order.  Each of them may be the one
- * that is expected, so the work grows with the square. */
+/* Most expected lines of one kind that may come in another order.  If there are more, none of them
+ * is compared: each printed line may be the expected one, so the work grows with the square. */
 #define MAX_UNORDERED 2000
 
-/* A decimal that varies by rounding is wrong if it differs by more, relative to the largest. */
+/* A decimal that varied only by rounding may leave the range of the runs by this share of its
+ * largest value. */
 #define SLACK 1e-3
 
 static gboolean
@@ -55,7 +56,7 @@ fits (const Expected *expected, const Line *line)
   return TRUE;
 }
 
-/* Removes the lines that are in a set. */
+/* Removes the lines in @used from @lines. */
 static void
 keep_unused (GPtrArray *lines, GHashTable *used)
 {
@@ -77,9 +78,9 @@ take (gpointer *line, const Expected *expected, GHashTable *used)
   return TRUE;
 }
 
-/* Finds expected lines of one kind, first in their order and then in any, because threads may print
- * in any order.  Removes those that it finds from @expected, adds their lines to @used and sets
- * them to NULL in @lines. */
+/* Finds the printed lines of expected lines: first in their order, and then in any order, because
+ * threads may print in any order.  Removes the expected lines that it finds from @expected.  Adds
+ * their printed lines to @used, and sets them to NULL in @lines. */
 static void
 match (GPtrArray *expected, GPtrArray *lines, GHashTable *used)
 {
@@ -116,8 +117,8 @@ add_all (GPtrArray *array, const GPtrArray *others)
     g_ptr_array_add (array, others->pdata[i]);
 }
 
-/* Finds the expected lines of one kind.  Removes them from @lines, and adds the ones that are not
- * there to @missing. */
+/* Finds the expected lines of one kind among @lines, and removes them from @lines.  Adds the
+ * expected lines that it does not find to @missing. */
 static void
 match_kind (const Agreement *self, ExpectKind kind, GPtrArray *lines, GPtrArray *missing)
 {

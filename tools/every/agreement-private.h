@@ -9,7 +9,7 @@
 #include "agreement.h"
 #include "lines.h"
 
-/* Lines of a run that are compared if output varies: they are all in memory. */
+/* Most lines of a run that are compared if output varies.  All of them are in memory. */
 #define AGREEMENT_MAX_LINES 20000
 
 typedef enum
@@ -21,23 +21,22 @@ typedef enum
 
 /* A number of an expected line.
  *
- * Invariant: min <= max, unless one is NaN.  If text is not NULL, all runs printed it; is_rounded
- * is then FALSE. */
+ * Invariant: min <= max, unless one is NaN.  If text is not NULL, is_rounded is FALSE. */
 typedef struct
 {
-  gchar *text;            /* as each run printed it; NULL: it varies */
-  gboolean is_rounded;    /* it varies as little as rounding does, and is compared so */
+  gchar *text;            /* the number as each run printed it; NULL: it varies */
+  gboolean is_rounded;    /* it varies only by rounding; then its value is compared */
   gboolean rises, falls;  /* from each run to the next */
   gdouble last, min, max; /* in the runs */
 } ExpectNumber;
 
 /* A line that each run has.
  *
- * Invariant: exactly one of key, skeleton and words is set, the one of its kind. */
+ * Invariant: exactly one of key, skeleton and words is not NULL; kind says which one. */
 typedef struct
 {
   ExpectKind kind;
-  guint number;    /* the line's place in the first run, from 1 */
+  guint number;    /* the line number in the first run, from 1 */
   gchar *key;      /* with EXPECT_WHOLE */
   gchar *skeleton; /* with EXPECT_NUMBERS */
   GArray *numbers; /* ExpectNumbers, one for each LINE_NUMBER of the skeleton */
@@ -46,17 +45,17 @@ typedef struct
 
 /* The lines on which several runs agree.
  *
- * Invariant: expected, free_keys and free_skeletons are empty if is_complete or is_too_long; not
- * both are set. */
+ * Invariant: at most one of is_complete and is_too_long is TRUE.  If one is TRUE, expected,
+ * free_keys and free_skeletons are empty. */
 struct _Agreement
 {
-  GPtrArray *first;           /* Lines of the first run */
-  gboolean is_complete;       /* all runs printed the same lines in the same order */
-  gboolean is_too_long;       /* output varies and has too many lines: nothing is compared */
-  gboolean is_open;           /* runs have lines with nothing in common: other lines may come */
-  GPtrArray *expected;        /* Expecteds, in the order of the first run */
-  GHashTable *free_keys;      /* a set of keys whose lines may come any number of times */
-  GHashTable *free_skeletons; /* the same for skeletons */
+  GPtrArray *first;      /* Lines of the first run */
+  gboolean is_complete;  /* all runs printed the same lines in the same order */
+  gboolean is_too_long;  /* output varies and has too many lines: nothing is compared */
+  gboolean is_open;      /* lines of the runs have nothing in common, so any other line may come */
+  GPtrArray *expected;   /* Expecteds, in the order of the first run */
+  GHashTable *free_keys; /* a set of keys whose lines may come any number of times */
+  GHashTable *free_skeletons; /* a set of skeletons whose lines may come any number of times */
 };
 
 /* Orders pointers to Expected by the place of their lines in the first run. */

@@ -2,20 +2,23 @@
  * SPDX-License-Identifier: MIT
  *
  * Learns which lines another run must print.  If all runs print the same, another run must print
- * the same lines in the same order.  If they do not, threads may print in any order, and each line
- * is expected in the strictest of these ways that holds for it:
+ * the same lines in the same order.  Otherwise threads may print in any order, and each line is
+ * expected in the first of these ways that fits it:
  *
  *     whole    the line comes equally often in each run, and so do the lines that differ from it
  *              only in numbers
- *     numbers  lines with the same text between their numbers come equally often: the numbers that
- *              are the same in each run, or nearly the same, are compared
- *     words    each run has equally many lines left: they are compared in their order, and in each
+ *
+ *     numbers  lines with the same text between their numbers come equally often in each run; the
+ *              numbers that are the same in each run, or nearly the same, are compared
+ *
+ *     words    each run has equally many lines left; they are compared in their order, and only by
  *              the words that are the same in each run
  *
  * A line that one run has more often than another is never reported, neither as missing nor as
- * surplus.  Numbers that vary are durations, counts, addresses and process numbers; a run with a
- * fault may print any of them.  The exception is a result that varies only by rounding: it is
- * compared.  Times are not compared even if they were the same (line.h). */
+ * surplus.  Numbers that vary are durations, counts, addresses and process numbers.  They are not
+ * compared, because a run with a fault may print any of them.  The exception is a result that
+ * varies only by rounding, which is compared.  Times are not compared even if they were the same
+ * (line.h). */
 
 #include "agreement.h"
 
@@ -23,7 +26,8 @@
 
 #include "agreement-private.h"
 
-/* Decimals that differ by less, relative to the largest, are one result with other rounding. */
+/* Values of a decimal are one result with different rounding if they differ by less than this share
+ * of the largest value. */
 #define ROUNDING 1e-5
 
 static void
@@ -63,7 +67,7 @@ count_lines (GHashTable *table, const gchar *text)
   return lines != NULL ? lines->len : 0;
 }
 
-/* Counts how often the runs have a text: the least and the greatest number of times. */
+/* Counts how many times each run has a text.  Stores the least and the greatest of these counts. */
 static void
 count_in_runs (const GPtrArray *tables, const gchar *text, guint *min, guint *max)
 {
@@ -137,8 +141,8 @@ add_value (ExpectNumber *number, const LineNumber *value)
   number->is_rounded &= value->is_decimal;
 }
 
-/* Finds out whether the number varies only by rounding.  One that rises or falls from each run to
- * the next is a clock. */
+/* Finds out if a number varies only by rounding.  A number that rises, or falls, from each run to
+ * the next is a clock instead. */
 static void
 end_number (ExpectNumber *number)
 {
@@ -147,8 +151,8 @@ end_number (ExpectNumber *number)
          && number->max - number->min <= ROUNDING * MAX (fabs (number->max), fabs (number->min));
 }
 
-/* Learns the numbers of one line: the one at @place among the lines of its skeleton, in each
- * run. */
+/* Learns the numbers of one line from all runs.  In each run it is the line at @place among the
+ * lines with @skeleton. */
 static GArray *
 learn_line (const GPtrArray *tables, const gchar *skeleton, guint place)
 {
@@ -214,8 +218,8 @@ learn_numbers (Agreement *self, const GPtrArray *runs)
   remove_from_runs (runs, known, line_get_skeleton);
 }
 
-/* Sets the words that differ from the line's to "".  Returns FALSE if the line has another number
- * of words. */
+/* Sets the elements of @words that differ from the words of @line to "".  Returns FALSE if @line
+ * has another number of words. */
 static gboolean
 agree_on_words (gchar **words, const Line *line)
 {

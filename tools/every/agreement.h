@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * The output on which several runs of a program agree; finds where the output of another run
- * differs. */
+ * An agreement: the output that several runs of a program have in common.  It finds where the
+ * output of another run differs. */
 
 #ifndef AGREEMENT_H
 #define AGREEMENT_H
@@ -14,7 +14,7 @@ typedef struct _Agreement Agreement;
 Agreement *agreement_new (const GPtrArray *outputs);
 void agreement_free (Agreement *agreement);
 
-/* Tells whether all runs printed the same, except for times. */
+/* Tells whether all runs printed the same output, except for times. */
 gboolean agreement_is_complete (const Agreement *agreement);
 
 /* Describes how much of the output is compared.  Returns NULL if the output does not vary.  Free it

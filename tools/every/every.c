@@ -1,12 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * First the program runs twice without a fault ("good runs").  They show which calls there are, and
- * whether the program prints the same each time.  If its output varies, more good runs follow; they
- * also follow before output is called wrong for the first time.
+ * First the program runs twice without a fault ("good runs").  These runs show which calls the
+ * program makes, and if it prints the same each time.  If its output varies, more good runs follow.
+ * More good runs also follow before a trial's output is called wrong for the first time.
  *
- * Then each call fails in a run of its own (a trial), in a fixed order: the first call of each
- * name, the second call of each name, and so on.  So the first few trials are of all sorts. */
+ * Then each call fails in a run of its own (a trial).  The order is fixed: the first call of each
+ * name, then the second call of each name, and so on.  So the first few trials cover all names. */
 
 #include "every.h"
 
@@ -27,10 +27,10 @@
 #include "verdict.h"
 
 #define MAX_ERROR_LINES 8  /* shown of a failed program's standard error */
-#define MAX_FOUND_LINES 30 /* the same if it has stacks that TARN_DEBUG found */
+#define MAX_FOUND_LINES 30 /* the same if TARN_DEBUG found mistakes or leaks */
 
-/* Numbers of good runs: at first; if output varies or a trial's output seems to be wrong; if it
- * varies and seems to be wrong. */
+/* Numbers of good runs.  FEW_GOOD is the number at first.  MORE_GOOD is for output that varies, or
+ * a trial's output that seems to be wrong.  MOST_GOOD is for both at once. */
 #define FEW_GOOD 2
 #define MORE_GOOD 5
 #define MOST_GOOD 10
@@ -38,14 +38,14 @@
 /* All trials of a program.
  *
  * Invariant: n_printed <= n_started <= trials->len.  Trials before n_printed are freed and NULL.
- * Those that run are from n_printed on and before n_started; n_running counts them and a good
- * run. */
+ * Running trials are from n_printed on and before n_started.  n_running counts the running trials
+ * and a running good run. */
 typedef struct
 {
   const EverySettings *settings;
   gchar *folder;        /* has the reports */
   GPtrArray *good;      /* Trials: the good runs */
-  Agreement *agreement; /* on the output of good runs; NULL before they have run */
+  Agreement *agreement; /* learned from the output of good runs; NULL before these have run */
   gboolean is_over;     /* standard output is closed: nobody reads the results */
   Verdict verdict;
   GPtrArray *trials; /* Trials in the order in which they are printed; NULL when printed */
@@ -87,9 +87,9 @@ remove_requests (GList *names)
   return g_list_delete_link (names, link);
 }
 
-/* Lists the names of the calls that can fail, in their order: those of the command line, or else
- * all.  Requests of the layer's own pool are left out, because they are not the program's.  The
- * names are borrowed. */
+/* Lists the names of the calls that can fail, sorted by their rank: the names on the command line,
+ * or else all names.  Leaves out requests to the layer's own pool, because they are not the
+ * program's.  The names are borrowed. */
 static GList *
 list_calls (const Session *session)
 {
@@ -105,8 +105,8 @@ list_calls (const Session *session)
   return g_list_sort (names, compare_ranks);
 }
 
-/* Tells whether all later calls fail as well.  A pool whose request fails once retries, so the
- * program sees only requests that fail for ever. */
+/* Tells whether all later calls of the name fail, too.  A pool retries a request that fails once.
+ * So the program sees a failed request only if all later ones fail. */
 static gboolean
 fails_for_ever (const Session *session, const gchar *call)
 {
@@ -339,7 +339,7 @@ wait_for_more (Session *session)
     die_of_signal (session);
   if (!ferror (stdout))
     return TRUE;
-  kill_all (session); /* output_guard () reports it at the end */
+  kill_all (session); /* output_guard () reports the failure at the end */
   return FALSE;
 }
 
@@ -386,8 +386,8 @@ learn (Session *session)
   session->agreement = agreement_new (outputs);
 }
 
-/* Runs the program until there are @n good runs.  Returns EXIT_SUCCESS, or tarn-run's exit status
- * if one of them is not well. */
+/* Runs the program until there are @n good runs.  Returns EXIT_SUCCESS.  If one of these runs has a
+ * problem, returns the exit status for tarn-run. */
 static gint
 run_good (Session *session, guint n)
 {
@@ -428,7 +428,7 @@ begin (Session *session)
 }
 
 /* Learns from more good runs, because a trial's output seems to be wrong.  Returns FALSE if there
- * are enough of them already, or if one of them is not well. */
+ * are enough good runs already, or if a new one has a problem. */
 static gboolean
 learn_more (Session *session)
 {
@@ -474,7 +474,7 @@ find_difference (Session *session, Trial *trial)
   while (trial->difference != NULL && learn_more (session));
 }
 
-/* Prints the trials that are done, up to the first one that is not. */
+/* Prints the finished trials before the first trial that is not finished. */
 static void
 print_points (Session *session)
 {
@@ -555,7 +555,7 @@ every_run (const EverySettings *settings)
     }
   session.has_color = terminal_has_color (STDOUT_FILENO);
   interrupt_init ();
-  interrupt_watch (); /* wait_for_more () notices a pipe that nobody reads */
+  interrupt_watch (); /* wait_for_more () finds out if nobody reads standard output */
   signal (SIGCHLD, SIG_DFL);
   status = begin (&session);
   if (status == EXIT_SUCCESS)

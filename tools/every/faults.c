@@ -89,8 +89,8 @@ join (GPtrArray *words)
   return value;
 }
 
-/* Adds the faults of a program's calls, or else of its requests, as words such as
- * "clCreateBuffer=3". */
+/* Adds the calls that fail as words such as "clCreateBuffer=3": the program's OpenCL calls, or if
+ * @is_requests its requests to Tarn.  Also adds the memory budget. */
 static void
 add_calls (const Faults *faults, gboolean is_requests, GPtrArray *words)
 {

@@ -21,7 +21,8 @@ static const gchar *const units[] = {
   "gflops",      "tflops",
 };
 
-/* Words before a number, after the number before it, that make it a duration or a rate. */
+/* Words that make a number a duration or a rate if they come before the number, and after the
+ * previous number of the line. */
 static const gchar *const quantities[] = {
   "times",  "timing",    "timings",    "elapsed", "took",    "duration",    "seconds", "latency",
   "sec",    "bandwidth", "throughput", "speed",   "speedup", "flops",       "mflops",  "gflops",
@@ -35,7 +36,7 @@ typedef struct
 {
   const gchar *start;
   const gchar *rest; /* the part that is not read yet */
-  const gchar *text; /* the end of the last number, where the words before the next one begin */
+  const gchar *text; /* the end of the last number: the text before the next number begins here */
   GString *key, *skeleton;
   GArray *numbers;
 } Reader;
@@ -54,7 +55,8 @@ count_digits (const gchar *text)
   return strspn (text, G_CSET_DIGITS);
 }
 
-/* Gets the length of a time of day: 12:34, 12:34:56 or 12:34:56.789.  Returns 0 if it is none. */
+/* Gets the length of a time of day: 12:34, 12:34:56 or 12:34:56.789.  Returns 0 if @text does not
+ * begin with one. */
 static gsize
 measure_clock (const gchar *text)
 {
@@ -73,7 +75,8 @@ measure_clock (const gchar *text)
   return n_parts > 1 && !g_ascii_isdigit (text[length]) ? length : 0;
 }
 
-/* Gets the length of a date: 2026-11-24 or 2026/11/24.  Returns 0 if it is none. */
+/* Gets the length of a date: 2026-11-24 or 2026/11/24.  Returns 0 if @text does not begin with
+ * one. */
 static gsize
 measure_date (const gchar *text)
 {
@@ -96,7 +99,8 @@ measure_hexadecimal (const gchar *text)
   return n > 0 ? n + 2 : 0;
 }
 
-/* Gets the length of "nan" or "inf".  They are numbers only as words of their own. */
+/* Gets the length of "infinity", "inf" or "nan".  Returns 0 if @text does not begin with one of
+ * them as a whole word. */
 static gsize
 measure_special (const gchar *text)
 {
@@ -163,8 +167,8 @@ has_word (const gchar *const *words, gsize n, const gchar *word)
   return FALSE;
 }
 
-/* Gets the length of a unit behind a number if it is one of time, or one for each second.  Returns
- * 0 if it is neither. */
+/* Gets the length of a unit behind a number, with the blanks before it.  Returns 0 if the unit is
+ * neither a unit of time nor of a rate. */
 static gsize
 measure_unit (const gchar *text)
 {
@@ -200,7 +204,7 @@ names_quantity (const gchar *text, gsize length)
   return FALSE;
 }
 
-/* Tells whether a number is about the time since 1970, in s, ms, us or ns. */
+/* Tells whether a number is a time since 1970, in s, ms, us or ns, that is within a day of now. */
 static gboolean
 is_now (gdouble value)
 {
@@ -231,7 +235,7 @@ add_number (Reader *reader, gsize length, gboolean is_decimal)
 
   number.value = g_ascii_strtod (number.text, NULL);
   number.is_decimal &= isfinite (number.value);
-  /* A rate may be infinite, but NaN is never one: it is compared. */
+  /* A rate may be infinite, but it is never NaN, so NaN is compared. */
   if (!isnan (number.value)
       && (unit > 0 || is_now (number.value)
           || names_quantity (reader->text, (gsize) (reader->rest - reader->text))))
@@ -253,7 +257,8 @@ add_text (Reader *reader)
   gsize n_spaces = strspn (reader->rest, " \t\r");
   gchar c = n_spaces > 0 ? ' ' : *reader->rest;
 
-  /* These two stand for numbers, so binary output must not add any. */
+  /* LINE_NUMBER and LINE_OPAQUE stand for numbers, so the same bytes in binary output are
+   * replaced. */
   if (c == LINE_NUMBER || c == LINE_OPAQUE)
     c = '\x7f';
   g_string_append_c (reader->key, c);
@@ -323,7 +328,7 @@ lines_new (const GString *output)
       gsize length = (gsize) ((newline != NULL ? newline : end) - start);
       g_autofree gchar *text = g_malloc (length + 1);
 
-      /* Binary output may have zero bytes, at which the text would end. */
+      /* A zero byte in binary output would end the text, so it is replaced. */
       for (gsize i = 0; i < length; i++)
         text[i] = start[i] != '\0' ? start[i] : '\x7f';
       text[length] = '\0';

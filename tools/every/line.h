@@ -7,7 +7,8 @@
 
 #include <glib.h>
 
-/* Characters that stand for a number that is compared, and for one that is not ("opaque"). */
+/* The characters that stand for numbers.  LINE_NUMBER stands for a number that is compared, and
+ * LINE_OPAQUE for one that is not (an opaque number). */
 #define LINE_NUMBER '\x1e'
 #define LINE_OPAQUE '\x1f'
 
@@ -24,9 +25,9 @@ typedef struct
  * Invariant: the skeleton has as many LINE_NUMBERs as there are numbers. */
 typedef struct
 {
-  guint number;    /* its place in the output, from 1 */
+  guint number;    /* the line number in the output, from 1 */
   gchar *text;     /* as printed */
-  gchar *key;      /* the text, with one space for several and LINE_OPAQUE for opaque numbers */
+  gchar *key;      /* the text, with single spaces, and LINE_OPAQUE for each opaque number */
   gchar *skeleton; /* the key, with LINE_NUMBER for each of the numbers */
   GArray *numbers; /* LineNumbers: those that are not opaque */
 } Line;

@@ -13,7 +13,7 @@ typedef const gchar *(*LineGetText) (const Line *line);
 const gchar *line_get_key (const Line *line);
 const gchar *line_get_skeleton (const Line *line);
 
-/* Copies an array; both have the same Lines, which the copy does not free. */
+/* Copies an array, but not its Lines.  The copy does not free the Lines. */
 GPtrArray *lines_borrow (const GPtrArray *lines);
 
 /* Groups lines by their text.  Returns a table from each text to a GPtrArray of its Lines, in their

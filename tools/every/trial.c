@@ -22,8 +22,8 @@ trial_new (const gchar *call, guint64 number, gboolean all)
   return trial;
 }
 
-/* Creates the containers for results.  trial_new () does not: there may be a hundred thousand
- * trials, and few run at a time. */
+/* Creates the containers for the results of a trial that starts.  trial_new () does not create
+ * them, because there may be a hundred thousand trials, and few run at a time. */
 static void
 prepare (Trial *trial)
 {
@@ -86,7 +86,7 @@ set_count (GHashTable *counts, const gchar *name, guint64 value)
 
 /* The report */
 
-/* Reads a line "found PID KIND TEXT", and keeps the TEXT of the first one. */
+/* Reads a line "found PID KIND TEXT", and keeps the TEXT of the first such line. */
 static void
 read_finding (gchar **finding, const gchar *line, const gchar *kind)
 {
@@ -96,8 +96,8 @@ read_finding (gchar **finding, const gchar *line, const gchar *kind)
     *finding = g_strdup (text + 1 + strlen (kind));
 }
 
-/* Reads a line of the report.  Each process counts its calls from 1, so the largest number is kept;
- * the objects that the processes leave are added up. */
+/* Reads a line of the report.  Each process counts its calls from 1, so only the largest count of a
+ * name is kept.  The numbers of objects that the processes leave are added up. */
 static void
 read_line (Trial *trial, const gchar *line)
 {
@@ -187,8 +187,9 @@ set_or_unset (GStrv environment, const gchar *variable, const gchar *value)
                        : g_environ_unsetenv (environment, variable);
 }
 
-/* Gets the environment of the program.  Without a pool, the driver gets exactly the program's own
- * calls.  Only buffers from a pool can be debugged, so --debug needs one. */
+/* Gets the environment of the program.  Without --debug there is no pool, so the driver gets
+ * exactly the program's own calls.  With --debug there is one, because only buffers from a pool can
+ * be debugged. */
 static GStrv
 environment_for (const Trial *trial, const TrialSettings *settings)
 {

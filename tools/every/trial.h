@@ -1,6 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  *
- * A trial: one run of a program in which one call fails, or none, and its results. */
+ * A trial: one run of a program in which one call fails, or no call fails, and the results of the
+ * run. */
 
 #ifndef TRIAL_H
 #define TRIAL_H
@@ -12,8 +13,8 @@ typedef struct _Trial Trial;
 
 /* A run of the program.
  *
- * Invariant: process is NULL unless it runs; is_done is set when it ends, or could not be started.
- * number >= 1 if call is not NULL. */
+ * Invariant: process is not NULL only while the program runs.  is_done is set when the program
+ * ends, or could not be started.  If call is not NULL, number >= 1. */
 struct _Trial
 {
   /* The call that fails.  NULL: none fails, and all are counted. */
@@ -25,21 +26,22 @@ struct _Trial
   gchar *report;    /* the file into which layer and core report; NULL when it was read */
   gboolean is_done;
 
-  /* Results; NULL before it was started: */
+  /* Results; NULL before the trial was started: */
   ProcessEnd end;
   gint code;
-  gchar *error; /* why it could not be run; nullable */
+  gchar *error; /* why the program could not be run; nullable */
   gint error_code;
   GString *output;     /* its standard output; NULL when it is not needed any more */
-  gchar *difference;   /* a line of output in which it differs from good runs; nullable */
+  gchar *difference;   /* a line of output that differs from good runs; nullable */
   GString *errors;     /* its standard error */
   gboolean has_failed; /* the call that should fail did */
   gchar *mistake;      /* the first mistake that TARN_DEBUG found; nullable */
-  gchar *leak;         /* the first leak that it found; nullable */
+  gchar *leak;         /* the first leak that TARN_DEBUG found; nullable */
   gboolean has_layer;  /* the program loaded the layer */
-  guint64 n_buffers;   /* that the program created, as far as the layer reported */
-  guint64 n_served;    /* those from the layer's pool */
-  gboolean has_pool;   /* the layer has a pool: it adds to the requests and bytes of Tarn's */
+  guint64 n_buffers;   /* buffers that the program created, as far as the layer reported */
+  guint64 n_served;    /* buffers that the layer's pool served, as reported */
+  gboolean has_pool;   /* the layer's pool served something, so Tarn's counts include that pool's
+                          requests and bytes */
   GHashTable *calls;   /* name -> guint64 *: the calls of the process that made most of them */
   GHashTable *left;    /* kind -> guint64 *: objects left at the end, in all processes */
 
@@ -47,7 +49,8 @@ struct _Trial
   gpointer user_data;
 };
 
-/* Creates a trial in which call @number of the name @call fails, and with @all all later ones. */
+/* Creates a trial in which call @number of the name @call fails.  If @all, all later calls of the
+ * name fail, too. */
 Trial *trial_new (const gchar *call, guint64 number, gboolean all);
 void trial_free (Trial *trial);
 
@@ -69,7 +72,8 @@ typedef struct
 void trial_start (Trial *trial, const TrialSettings *settings, const gchar *report,
                   void (*ended) (Trial *trial, gpointer user_data), gpointer user_data);
 
-/* Gets the fault as --fail takes it, such as "clCreateBuffer:3".  Free it with g_free (). */
+/* Gets the fault in the form of the option --fail, such as "clCreateBuffer:3".  Free it with
+ * g_free (). */
 gchar *trial_get_fault (const Trial *trial);
 
 /* Gets a number of trial->calls or trial->left; 0 if there is none of that name. */

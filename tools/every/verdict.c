@@ -81,7 +81,7 @@ find_finding (const Trial *trial)
   return NULL;
 }
 
-/* Makes a problem of a finding, which may be NULL. */
+/* Describes a mistake that TARN_DEBUG found.  Returns NULL if @found is NULL. */
 static gchar *
 find_mistake (const gchar *found)
 {
@@ -94,8 +94,8 @@ compare_names (gconstpointer a, gconstpointer b)
   return strcmp (a, b);
 }
 
-/* Adds @n of a kind that were leaked.  Objects of OpenCL are counted by references: two may be of
- * one object. */
+/* Adds @n leaked objects of a kind.  OpenCL objects are counted by their references: two references
+ * may be to one object. */
 static void
 append_leaked (GString *text, const gchar *kind, guint64 n)
 {
@@ -119,7 +119,7 @@ find_leak (const Verdict *verdict, const Trial *trial)
       guint64 usual = trial_get_count (verdict->good->left, kind);
       guint64 n = trial_get_count (trial->left, kind);
 
-      /* These bytes are cached by the layer's pool: the program did not leak them. */
+      /* The layer's pool caches these bytes of Tarn's.  The program did not leak them. */
       if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
         continue;
       if (n > usual)
@@ -163,9 +163,9 @@ verdict_find (const Verdict *verdict, const Trial *trial)
     problem = find_wrong_end (verdict, trial);
   if (problem == NULL && !verdict->ignores_leaks)
     problem = find_leak (verdict, trial);
-  /* After a failed call, buffers that the program released may stay in use in the layer's pool: one
-   * whose unmapping failed stays mapped.  They are no leaks of the program, whose references
-   * find_leak () counts. */
+  /* With the layer's pool, leaks that TARN_DEBUG found are ignored.  After a failed call, a buffer
+   * that the program released may stay in use in this pool: if its unmapping failed, it stays
+   * mapped.  find_leak () has counted the program's own references. */
   if (problem == NULL && !verdict->ignores_leaks && !trial->has_pool)
     problem = find_mistake (trial->leak);
   return problem;

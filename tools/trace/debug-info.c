@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Each file has a Dwfl of its own, because files of a recording may have had the same addresses
- * one after the other.  Its addresses are the file's own ones plus a bias that libdwfl chooses.
- * libdwfl asks debuginfod itself if DEBUGINFOD_URLS is set. */
+ * Each file has its own Dwfl, because several files of a recording may have had the same addresses,
+ * one after the other.  An address in a Dwfl is the file's own address plus a bias, which libdwfl
+ * chooses.  libdwfl itself asks debuginfod if DEBUGINFOD_URLS is set. */
 
 #include <config.h>
 
@@ -24,7 +24,8 @@
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 
-/* The deepest nesting of entries: compilers make about twenty levels, a broken file any number. */
+/* Most levels of nested entries.  Compilers make about twenty levels, but a broken file may have
+ * any number. */
 #define MAX_DEPTH 128
 
 /* A range of addresses of a unit or a function, in the debugging information. */
@@ -38,16 +39,16 @@ struct _DebugInfo
 {
   Dwfl *dwfl;
   Dwfl_Module *module;
-  Dwarf_Addr bias;       /* an address of the module less that of the file */
-  Dwarf *dwarf;          /* NULL: there is none */
-  Dwarf_Addr dwarf_bias; /* the same of the debugging information */
+  Dwarf_Addr bias;       /* an address of the module minus the file's own address */
+  Dwarf *dwarf;          /* NULL: there is no debugging information */
+  Dwarf_Addr dwarf_bias; /* an address of the module minus the debugging information's */
   GArray *units;         /* of Range, by start */
   GHashTable *functions; /* a unit's offset -> GArray of Range, by start */
 };
 
 /* Files */
 
-/* Tells whether an open file has this build-id. */
+/* Tells whether an open file has the build-id @build_id. */
 static gboolean
 has_build_id (gint file, const GByteArray *build_id)
 {
@@ -80,7 +81,8 @@ open_file (const gchar *path, GError **error)
   return -1;
 }
 
-/* Opens the file where it was when it was recorded. */
+/* Opens the file at @path, its path when it was recorded.  Returns NULL with an error if the file
+ * is another build now. */
 static Dwfl_Module *
 report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError **error)
 {
@@ -105,7 +107,7 @@ report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError *
   return module;
 }
 
-/* Makes libdwfl search for a file with this build-id; it may have any addresses. */
+/* Makes libdwfl search for a file with @build_id.  The module may get any addresses. */
 static Dwfl_Module *
 report_build_id (Dwfl *dwfl, const gchar *path, const GByteArray *build_id)
 {
@@ -217,12 +219,12 @@ add_ranges (GArray *ranges, Dwarf_Die *die, Dwarf_Die *known_as)
     }
 }
 
-/* Finds the last range that begins at an address or before.  Returns NULL if the address is behind
- * its end. */
+/* Finds the last range that begins at or before an address.  Returns NULL if the address is behind
+ * the range. */
 static Range *
 find_range (const GArray *ranges, Dwarf_Addr address)
 {
-  guint low = 0, high = ranges->len; /* those before low begin at the address, or before */
+  guint low = 0, high = ranges->len; /* ranges before low begin at or before the address */
 
   while (low < high)
     {
@@ -238,7 +240,7 @@ find_range (const GArray *ranges, Dwarf_Addr address)
   return &g_array_index (ranges, Range, low - 1);
 }
 
-/* Lists the ranges of all units.  Not all compilers write a table of them. */
+/* Lists the ranges of all units.  Uses no table of ranges, because not all compilers write one. */
 static GArray *
 list_units (Dwarf *dwarf)
 {
@@ -281,7 +283,8 @@ add_functions (GArray *functions, Dwarf_Die *parent, guint depth)
   while (dwarf_siblingof (&die, &die) == 0);
 }
 
-/* Gets the entry of a unit: its own, or with -gsplit-dwarf the one in a separate file. */
+/* Gets the entry of a unit.  With -gsplit-dwarf, gets the entry in the unit's separate file
+ * instead. */
 static void
 get_whole_unit (Dwarf_Die *unit, Dwarf_Die *whole)
 {
@@ -311,7 +314,8 @@ get_functions (DebugInfo *self, Dwarf_Die *unit)
   return functions;
 }
 
-/* Gets the name of a function; in C++ the one for the linker, which has its scope and types. */
+/* Gets the name of a function.  In C++, this is the linker's name, because it includes scope and
+ * types. */
 static gchar *
 get_name (Dwarf_Die *die)
 {
@@ -326,7 +330,7 @@ get_name (Dwarf_Die *die)
 
 /* Lines */
 
-/* Makes a path absolute that is relative to the folder of the compiler. */
+/* Makes a path absolute if it is relative to the folder in which the compiler ran. */
 static gchar *
 make_path (Dwarf_Die *unit, const gchar *path)
 {
@@ -432,8 +436,9 @@ find_unit (DebugInfo *self, Dwarf_Addr address)
   return unit != NULL ? &unit->die : NULL;
 }
 
-/* Adds the function at an address, and those inlined in it.  Returns FALSE if the unit describes
- * none there: with -g1, clang describes only functions that have others inlined in them. */
+/* Adds the function at an address, and the functions that are inlined in it there.  Returns FALSE
+ * if the unit describes no function at the address.  With -g1, clang describes only functions in
+ * which other functions are inlined. */
 static gboolean
 add_functions_at (DebugInfo *self, Dwarf_Die *unit, Dwarf_Addr address, GArray *places)
 {

@@ -23,13 +23,13 @@ typedef struct
 /* Tells whether the program was built with libdw. */
 gboolean debug_info_is_supported (void);
 
-/* Opens the file at @path if it has this build-id, in hexadecimal digits; otherwise a file with
- * that build-id elsewhere on the system, or from a debuginfod server. */
+/* Opens the file at @path if it has @build_id, in hexadecimal digits.  Otherwise opens a file with
+ * @build_id from elsewhere on the system, or from a debuginfod server. */
 DebugInfo *debug_info_open (const gchar *path, const gchar *build_id, GError **error);
 void debug_info_free (DebugInfo *self);
 
-/* Appends the DebugPlace of the instruction at @address of the file: none if nothing is known,
- * several if functions are inlined there, the innermost first. */
+/* Appends the DebugPlace of the instruction at @address of the file.  Appends several, the
+ * innermost first, if functions are inlined there.  Appends none if nothing is known. */
 void debug_info_find (DebugInfo *self, guint64 address, GArray *places);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (DebugInfo, debug_info_free)

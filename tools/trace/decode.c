@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Decodes events.  Most kinds of events are a few numbers, each for a member of RecordedEvent; a
- * table lists them in the order in which they are written.  The other kinds have a function
- * each. */
+ * Decodes events.  Most kinds of events are a few numbers, and each number is for a member of
+ * RecordedEvent.  A table lists these numbers in the order in which they are written.  For each of
+ * the other kinds there is a function. */
 
 #include "decode.h"
 
@@ -95,8 +95,8 @@ static DecodeResult G_GNUC_PRINTF (4, 5)
   return DECODE_FAILED;
 }
 
-/* Gets the result if the bytes end inside an event: DECODE_CUT at the end of the file, an error at
- * the end of a packet. */
+/* Gets the result for bytes that end inside an event.  At the end of the file it is DECODE_CUT; at
+ * the end of a packet it is an error. */
 static DecodeResult
 run_out (const Cursor *cursor, const guchar *place, const gchar *name, GError **error)
 {
@@ -105,8 +105,8 @@ run_out (const Cursor *cursor, const guchar *place, const gchar *name, GError **
   return refuse (cursor, place, error, "%s goes beyond the end of the packet", name);
 }
 
-/* Reads a number of several bytes.  Each has seven bits, the lowest ones first; its highest bit is
- * set if another byte follows. */
+/* Reads a number of several bytes.  Each byte has seven bits of the number, the lowest bits first.
+ * Its highest bit is set if another byte follows. */
 static DecodeResult
 read_long_number (Cursor *cursor, const gchar *name, guint64 *number, GError **error)
 {
@@ -155,8 +155,8 @@ read_truth (Cursor *cursor, const gchar *name, guint64 *truth, GError **error)
   return result;
 }
 
-/* Reads a count of items that take at least @min_bytes each.  Refuses one that the packet has no
- * room for, so that a damaged file causes no large allocation. */
+/* Reads a count of items that take at least @min_bytes each.  Refuses a count if the packet has no
+ * room for so many items.  So a damaged file causes no large allocation. */
 static DecodeResult
 read_count (Cursor *cursor, const gchar *name, guint min_bytes, guint64 *n, GError **error)
 {
@@ -417,7 +417,8 @@ read_rest (Cursor *cursor, StreamState *state, Definitions *definitions, gboolea
     }
 }
 
-/* Applies an event to the state of the stream, or the state to a request. */
+/* Updates the state of the stream if an event sets it.  Copies the state into an event that is a
+ * request. */
 static void
 apply (StreamState *state, RecordedEvent *event)
 {

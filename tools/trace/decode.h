@@ -9,7 +9,8 @@
 #include "definitions.h"
 #include "recording.h"
 
-/* Sorts of numbers that are written as differences from the previous one of their sort. */
+/* Sorts of numbers.  Each number is written as its difference from the previous number of its
+ * sort. */
 typedef enum
 {
   SORT_BLOCK,
@@ -26,7 +27,7 @@ typedef enum
   FIELD_TRUTH,      /* 0 or 1 */
   FIELD_ERROR,      /* a code of TarnError plus one; 0: none */
   FIELD_HANDLE,     /* a queue's handle */
-  FIELD_DIFFERENCE, /* the first of these: a difference, of a Sort each */
+  FIELD_DIFFERENCE, /* first of the types that are differences, one type for each Sort */
   FIELD_BLOCK = FIELD_DIFFERENCE + SORT_BLOCK,
   FIELD_ADDRESS = FIELD_DIFFERENCE + SORT_ADDRESS,
   FIELD_QUEUE = FIELD_DIFFERENCE + SORT_QUEUE
@@ -51,12 +52,12 @@ typedef struct
   guint64 latest[N_SORTS]; /* the latest number of each sort */
 } StreamState;
 
-/* The rest of a packet's events.
+/* A cursor: the events of a packet that are not decoded yet.
  *
  * Invariant: file <= at <= end. */
 typedef struct
 {
-  const guchar *file; /* the first byte of the file, from which places count */
+  const guchar *file; /* the first byte of the file; places in errors count from it */
   const guchar *at, *end;
   guint64 n_missing; /* bytes of the packet beyond the end of the file */
 } Cursor;
@@ -79,9 +80,9 @@ gboolean decode_is_returned (TarnTraceKind kind);
 /* Tells whether events of this kind are requests, which have a queue, a tag and a stack. */
 gboolean decode_is_request (TarnTraceKind kind);
 
-/* Decodes the event at @cursor, which must not be at its end, and moves the cursor behind it.  In
- * the first pass (@is_first), adds its definition to @definitions and checks its texts.  Overwrites
- * @properties. */
+/* Decodes the event at @cursor, and moves the cursor behind the event.  The cursor must not be at
+ * its end.  In the first pass (@is_first), adds a definition to @definitions, and checks the
+ * event's texts.  Overwrites @properties. */
 DecodeResult decode_event (Cursor *cursor, StreamState *state, Definitions *definitions,
                            gboolean is_first, GArray *properties, RecordedEvent *event,
                            GError **error);

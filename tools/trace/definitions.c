@@ -5,22 +5,22 @@
 
 #include "definitions.h"
 
-/* A string; number is the key. */
+/* A string.  Its number is its key in a hash table. */
 typedef struct
 {
   guint64 number;
   const gchar *text;
 } String;
 
-/* A stack; number is the key. */
+/* A stack.  Its number is its key in a hash table. */
 typedef struct
 {
   guint64 number;
   GArray *addresses;
 } Stack;
 
-/* The definitions.  All but the modules are in tables by their numbers, and the key is the first
- * member of each value.  Modules are a set. */
+/* The definitions.  Strings, frames and stacks are in tables; the first member of each value is its
+ * key.  Modules are in a set. */
 struct _Definitions
 {
   GStringChunk *texts;
@@ -40,7 +40,7 @@ table_new (GDestroyNotify value_free)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, value_free);
 }
 
-/* Hashes a module by its address and path, which is interned. */
+/* Hashes a module by its address and path.  The path must be interned. */
 static guint
 hash_module (gconstpointer key)
 {

@@ -21,10 +21,10 @@ const gchar *definitions_intern (Definitions *self, const gchar *bytes, gsize le
 void definitions_add_string (Definitions *self, guint64 string, const gchar *text);
 void definitions_add_frame (Definitions *self, const RecordedFrame *frame);
 void definitions_add_module (Definitions *self, const RecordedModule *module);
-/* Takes over the addresses. */
+/* Adds a stack, and takes over @addresses. */
 void definitions_add_stack (Definitions *self, guint64 stack, GArray *addresses);
 
-/* Get a definition.  They return NULL if the number has none. */
+/* Get a definition.  They return NULL if the number has no definition. */
 const gchar *definitions_get_string (const Definitions *self, guint64 string);
 const RecordedFrame *definitions_get_frame (const Definitions *self, guint64 address);
 /* Returns the module of a frame, or NULL.  The frame's texts must be interned. */

@@ -45,9 +45,9 @@ gboolean filter_has_time (const Filter *self, guint64 time);
 gboolean filter_has_event (const Filter *self, const Objects *objects, const Recording *recording,
                            const RecordedEvent *event);
 
-/* Tells whether the filter selects the request that a block serves; later events of the block
- * belong to it.  Without --object it selects only requests of the program, not those of a pool to
- * its upstream. */
+/* Tells whether the filter selects the request that a block serves.  Later events of the block
+ * belong to that request.  Without --object the filter selects only requests of the program, and
+ * not those of a pool to its upstream. */
 gboolean filter_has_block (const Filter *self, const Objects *objects, const Recording *recording,
                            const Object *object, const Block *block);
 

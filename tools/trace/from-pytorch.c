@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Converts the result of torch.cuda.memory._snapshot (), as JSON, to a trace for tarn-bench.
- * PyTorch keeps only the latest entries of a device.  A block that is freed, or is there at the
- * end, although no entry allocates it was in use at the start. */
+ * PyTorch keeps only the latest entries of a device.  So a block may be freed, or be there at the
+ * end, without an entry that allocates it.  Such a block was in use at the start. */
 
 #include <json-glib/json-glib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ typedef struct
 
 struct _PytorchTrace
 {
-  GArray *first; /* Lines at time 0, for blocks in use at the start; they are found on the way */
+  GArray *first; /* Lines at time 0, one for each block that was in use at the start */
   GArray *lines; /* Lines, one for each entry */
 };
 
@@ -38,7 +38,7 @@ typedef struct
   PytorchTrace *trace;
   GHashTable *live;             /* Lives by their addresses */
   GHashTable *seen;             /* addresses in any entry */
-  guint64 n_ids, start, latest; /* microseconds: the times of the first entry and the latest one */
+  guint64 n_ids, start, latest; /* ids so far; times of the first and the latest entry, in us */
   gboolean has_start;
 } Reader;
 
@@ -159,9 +159,9 @@ add_allocation (Reader *reader, guint64 time, guint64 address, guint64 size, gui
 
 /* Entries */
 
-/* Gets the nanoseconds from the first entry to an entry at @time, in microseconds.  An entry is
- * never before the one that precedes it, even if its time is: tarn-bench sorts by time, and would
- * free a block before it allocates it. */
+/* Gets the nanoseconds from the first entry to an entry at @time, in microseconds.  If @time is
+ * before the previous entry, the previous entry's time counts instead.  Otherwise tarn-bench, which
+ * sorts by time, might free a block before it allocates the block. */
 static guint64
 pass_time (Reader *reader, guint64 time)
 {
@@ -172,9 +172,9 @@ pass_time (Reader *reader, guint64 time)
   return MIN (reader->latest - reader->start, G_MAXUINT64 / 1000) * 1000;
 }
 
-/* Reads an entry.  A block is freed at "free_requested", when the program frees it.
- * "free_completed" is ignored: it comes when other streams are done with the block, which a pool
- * finds out by itself. */
+/* Reads an entry.  A block is freed at "free_requested", when the program frees it.  Ignores
+ * "free_completed", which comes when other streams have completed their work with the block.  A
+ * pool finds that out by itself. */
 static gboolean
 read_entry (Reader *reader, JsonObject *entry, guint i, GError **error)
 {
@@ -223,7 +223,7 @@ read_blocks (Reader *reader, JsonObject *segment)
       JsonObject *block = get_element (blocks, i);
       guint64 size = 0, asked;
 
-      get_number (block, "address", &address); /* older snapshots have none */
+      get_number (block, "address", &address); /* older snapshots have no addresses of blocks */
       get_number (block, "size", &size);
       asked = size;
       get_number (block, "requested_size", &asked);
@@ -307,7 +307,7 @@ print_lines (FILE *file, const GArray *lines)
     }
 }
 
-/* json-glib reads nested lists recursively, without a limit. */
+/* Most levels of nested lists.  json-glib reads nested lists recursively, without a limit. */
 #define MAX_DEPTH 64
 
 /* Skips a string, whose opening quotation mark is before @c. */
@@ -323,8 +323,8 @@ pass_string (const gchar *c, const gchar *end, guint *line)
   return MIN (c + 1, end);
 }
 
-/* Checks how deeply lists are nested.  It refuses text that json-glib reads although it is not
- * JSON, such as comments, because it would take a quotation mark there for a string's. */
+/* Checks how deeply lists are nested.  Also refuses text that json-glib reads although it is not
+ * JSON, such as comments: a quotation mark in it would be taken for the beginning of a string. */
 static gboolean
 check_depth (const Reader *reader, const gchar *text, gsize length, GError **error)
 {

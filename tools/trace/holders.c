@@ -15,7 +15,8 @@ get_active (const Objects *objects, const Change *change)
              : 0;
 }
 
-/* An event changes one object, so the sum is updated by the difference of that one. */
+/* Updates the sum of all objects after each event.  An event changes only one object, so the sum
+ * changes by the difference of that object. */
 gboolean
 peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **error)
 {

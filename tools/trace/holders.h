@@ -11,7 +11,7 @@
 /* A holder: all blocks that were requested with the same tag, or by the same stack. */
 typedef struct
 {
-  guint64 key; /* the tag or stack; 0: without one */
+  guint64 key; /* the tag or stack; 0: blocks without a tag or stack */
   guint64 bytes, n_blocks;
 } Holder;
 
@@ -22,10 +22,10 @@ typedef struct
   GArray *by_tag, *by_stack; /* Holders, the largest first; by_stack is empty without stacks */
 } Peak;
 
-/* The place of the peak. */
+/* The place of the peak in a recording. */
 typedef struct
 {
-  guint64 n_event; /* the event that reached it, from 1; 0: nothing was ever in use */
+  guint64 n_event; /* the event that reached the peak, from 1; 0: nothing was ever in use */
   guint64 time, bytes;
 } PeakPlace;
 

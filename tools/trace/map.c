@@ -14,7 +14,7 @@ typedef struct
 {
   const gchar *start;
   gsize size;
-  gchar *message; /* the text that the program prints if another program cuts the file */
+  gchar *message; /* the program prints this text if another program cuts the file */
 } Map;
 
 static GArray *maps; /* of Map; entries stay until the program ends */
@@ -32,8 +32,8 @@ print (const gchar *message)
     }
 }
 
-/* Ends the program with a message if the address is in a file.  Otherwise the access is repeated
- * when the handler returns, and its SIGBUS ends the program. */
+/* Ends the program with a message if the address is in a mapped file.  Otherwise the access is
+ * repeated after this handler, and SIGBUS ends the program. */
 static void
 on_bus (gint number, siginfo_t *info, gpointer context)
 {

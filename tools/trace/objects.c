@@ -9,14 +9,14 @@
 
 /* The objects of a recording.
  *
- * Invariant: all has the values of by_number, in the order of their numbers once objects_new () is
- * done. */
+ * Invariant: all and by_number have the same Objects.  After objects_new (), all has them in the
+ * order of their numbers. */
 struct _Objects
 {
   GHashTable *by_number; /* Objects; the key is their first member */
   GPtrArray *all;
   gboolean has_pool;
-  guint64 n_lives; /* requests so far */
+  guint64 n_lives; /* number of requests so far */
 };
 
 static void
@@ -55,7 +55,7 @@ describe (Objects *self, const RecordedEvent *event)
   self->has_pool |= event->object_class == TARN_TRACE_POOL;
 }
 
-/* Tells whether an event belongs to the object whose number it has. */
+/* Tells whether an event belongs to an object.  Then event->object is the number of the object. */
 static gboolean
 is_of_object (const RecordedEvent *event)
 {
@@ -70,8 +70,8 @@ compare_numbers (gconstpointer a, gconstpointer b)
   return (*left)->number < (*right)->number ? -1 : (*left)->number > (*right)->number;
 }
 
-/* Reads the whole recording, because the event that describes an object may come after others of
- * it, in another stream. */
+/* Reads the whole recording.  The event that describes an object may be in another stream, and come
+ * after other events of the object. */
 Objects *
 objects_new (Recording *recording, guint64 *end_time, GError **error)
 {
@@ -143,7 +143,7 @@ objects_serves_program (const Objects *self, const Object *object)
                         : object->object_class != TARN_TRACE_HEAP;
 }
 
-/* Sums that neither wrap nor become negative, as they would if events are lost */
+/* Sums of bytes.  They neither wrap nor become negative, even if events were lost */
 
 static void
 add (guint64 *bytes, guint64 more)
@@ -199,7 +199,7 @@ remove_block (Object *object, Block *block, Change *change)
   g_hash_table_remove (object->blocks, &change->gone.number);
 }
 
-/* Frees a block, which becomes a held one. */
+/* Frees a block, which becomes a held block. */
 static void
 release (Object *object, Block *block, Change *change)
 {
@@ -231,8 +231,8 @@ use (Objects *self, Object *object, Block *block, const RecordedEvent *event, Ch
   change->used = block;
 }
 
-/* Handles a request.  If the block is in use already, the event that freed it was lost.  If the
- * request brings new memory, the block's old memory is gone. */
+/* Handles a request.  If the block is in use already, the event that freed it was lost, so frees it
+ * first.  If the request got new memory, removes the block with its old memory. */
 static void
 request (Objects *self, Object *object, const RecordedEvent *event, Change *change)
 {

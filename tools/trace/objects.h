@@ -4,8 +4,8 @@
  * The pools, heaps and allocators of a recording, and their blocks at a time.  objects_apply ()
  * takes the events one after the other.
  *
- * Events may be lost, so that a block is freed that was never requested, or is requested twice.
- * Both are handled. */
+ * If events were lost, a block may be freed that was never requested, or be requested twice.
+ * objects_apply () handles both cases. */
 
 #ifndef OBJECTS_H
 #define OBJECTS_H
@@ -21,13 +21,13 @@ typedef struct
   TarnTraceClass object_class; /* 0: unknown */
   guint64 upstream;
   const gchar *kind; /* "": unknown */
-  const gchar *name; /* NULL: unknown, or it has none */
+  const gchar *name; /* NULL: the object has no name, or its name is unknown */
   guint64 hits, misses, failures, frees;
   guint64 extents; /* extents that a heap allocated */
   guint64 active_bytes,
       peak_active_bytes;             /* requested bytes of blocks in use, or a heap's extents */
-  guint64 held_bytes, managed_bytes; /* bytes of free blocks, and of all; a heap's segments */
-  GHashTable *blocks;                /* Blocks by their numbers; NULL: it never had one */
+  guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
+  GHashTable *blocks; /* Blocks by their numbers; NULL: the object never had a block */
 } Object;
 
 /* A block of an object. */
@@ -35,32 +35,32 @@ typedef struct
 {
   guint64 number;
   guint64 size;       /* bytes of the latest request */
-  guint64 alloc_size; /* bytes of its memory */
+  guint64 alloc_size; /* bytes of the block's memory */
   guint64 address;
-  guint64 time;                      /* time of the request; 0: it was in use at the start */
+  guint64 time;                      /* time of the request; 0: the block was in use at the start */
   guint64 thread, queue, tag, stack; /* the request's */
   guint64 life;                      /* the request's number among all requests, from 1 */
   gboolean is_active;
-  gboolean is_lent;   /* it is gone when it is freed; only in older recordings */
-  gboolean is_marked; /* for the caller; each request clears it */
+  gboolean is_lent;   /* the block is removed when it is freed; only in older recordings */
+  gboolean is_marked; /* for the caller's use; each request clears the mark */
 } Block;
 
-/* A change: the effect of an event on a block.  Blocks that were freed or are gone are copies of
- * their earlier state. */
+/* A change: the effect of an event on blocks.  freed and gone are copies of blocks as they were
+ * before the event. */
 typedef struct
 {
   Object *object; /* NULL: the event has none */
-  Block freed;    /* life 0: none was freed */
-  Block gone;     /* its memory was returned; life 0: it was never requested */
+  Block freed;    /* the block that was freed; life 0: none */
+  Block gone;     /* if has_gone: the block that was removed; life 0: never requested */
   gboolean has_gone;
-  Block *used;     /* by a request, or in use at the start; NULL: none */
+  Block *used;     /* block of a request, or block in use at the start; NULL: none */
   gboolean is_new; /* the block was not there before */
 } Change;
 
 typedef struct _Objects Objects;
 
-/* Collects the objects of the whole recording, and rewinds it.  They have no blocks yet.  Sets
- * @end_time, if it is not NULL, to the time of the last event.  Returns NULL with an error of
+/* Collects the objects of the whole recording, without blocks, and rewinds the recording.  If
+ * @end_time is not NULL, sets it to the time of the last event.  Returns NULL with an error of
  * recording_next (). */
 Objects *objects_new (Recording *recording, guint64 *end_time, GError **error);
 void objects_free (Objects *self);
@@ -77,8 +77,8 @@ Object *objects_find (const Objects *self, guint64 number);
 /* Gets all Objects in the order of their numbers. */
 const GPtrArray *objects_get_all (const Objects *self);
 
-/* Tells whether requests to an object are the program's: it is a pool; or the recording has no
- * pool, and it is an allocator of a backend or unknown. */
+/* Tells whether requests to an object are the program's.  If the recording has a pool, they are if
+ * the object is a pool.  Otherwise, they are if the object is no heap. */
 gboolean objects_serves_program (const Objects *self, const Object *object);
 
 /* Calls @func for each block, in the order of their requests. */

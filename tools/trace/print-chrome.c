@@ -17,14 +17,15 @@ typedef struct
   GHashTable *threads; /* a set of guint64 *: threads that were named */
 } Chrome;
 
-/* Gets an event's thread.  The number of its stream stands for an unknown one. */
+/* Gets an event's thread.  If the thread is unknown, gets the number of the event's stream
+ * instead. */
 static guint64
 get_thread (const RecordedEvent *event)
 {
   return event->thread != 0 ? event->thread : event->stream;
 }
 
-/* Begins an event: its phase, its name and its thread. */
+/* Begins an event: writes its phase, its name and its thread. */
 static void
 begin (Chrome *chrome, const gchar *phase, const gchar *name, guint64 thread)
 {
@@ -137,7 +138,7 @@ write_stack (Chrome *chrome, guint64 stack)
   write_json_text (chrome->output->file, text);
 }
 
-/* Begins a call.  Returns FALSE if the event is none. */
+/* Begins a call.  Returns FALSE if @event is no call. */
 static gboolean
 add_call (Chrome *chrome, const RecordedEvent *event)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Prints requests and frees in tarn-bench's format.  Each request has an id of its own, its number,
- * even if several are served by one block. */
+ * Prints requests and frees in tarn-bench's format.  Each request has its own id, even if one block
+ * serves several requests.  The id is the number of the request. */
 
 #include "print.h"
 #include "progress.h"
@@ -55,7 +55,8 @@ begin (Csv *csv)
   objects_for_each_active (csv->output->objects, add_allocation, csv);
 }
 
-/* Adds a free and a request.  A free has no queue: tarn-bench takes its request's. */
+/* Adds a free and a request.  A free has no queue, because tarn-bench takes the queue of the
+ * block's request. */
 static void
 add_changes (Csv *csv, const RecordedEvent *event, const Change *change)
 {

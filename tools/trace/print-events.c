@@ -40,7 +40,8 @@ write_name (const Output *output, const gchar *name)
   fprintf (output->file, output->is_json ? ",\"%s\":" : " %s=", name);
 }
 
-/* Writes a field.  For people, leaves out an error, a queue or a stack that is 0: none. */
+/* Writes a field.  In text for people, leaves out an error, a queue or a stack with the value 0,
+ * which means none. */
 static void
 write_field (const Output *output, const Field *field, const RecordedEvent *event)
 {
@@ -176,7 +177,7 @@ static void
 write_rest (const Output *output, const RecordedEvent *event)
 {
   for (const Field *field = decode_get_fields (event->kind); field->type != FIELD_NONE; field++)
-    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object)) /* each line begins with it */
+    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object)) /* the object begins each line */
       write_field (output, field, event);
   if (decode_is_request (event->kind))
     write_request (output, event);

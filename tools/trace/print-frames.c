@@ -29,7 +29,8 @@ format_frame (const NamedFrame *frame, gboolean is_short)
   return g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", frame->address);
 }
 
-/* Tells whether an address is in a library of Tarn's, in which all requests begin. */
+/* Tells whether an address is in one of Tarn's libraries.  The stack of each request begins
+ * there. */
 static gboolean
 is_ours (const Recording *recording, guint64 address)
 {

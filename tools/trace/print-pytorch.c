@@ -239,12 +239,13 @@ write_block (const Snapshot *snapshot, gboolean is_first, guint64 address, guint
   fputs ("}", snapshot->output->file);
 }
 
-/* Writes blocks that fill the segment without gaps, as PyTorch's do.  @i is the first block that is
- * not before the segment; it moves behind the segment.  Returns the bytes in use. */
+/* Writes the blocks of a segment.  They fill the segment without gaps, as PyTorch's blocks do.  @i
+ * is the first block that is not before the segment; it is moved behind the segment.  Returns the
+ * bytes in use. */
 static guint64
 write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
 {
-  guint64 at = 0, active = 0; /* bytes from the segment's beginning, and those in use */
+  guint64 at = 0, active = 0; /* bytes from the segment's beginning; bytes in use */
   gboolean is_first = TRUE;
 
   for (; *i < snapshot->blocks->len; (*i)++)
@@ -254,7 +255,7 @@ write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
       guint64 size = MIN (MAX (block->alloc_size, block->size), segment->size - offset);
 
       if (block->address < segment->address || (offset < at && offset < segment->size))
-        continue; /* events were lost */
+        continue; /* blocks overlap if events were lost */
       if (offset >= segment->size)
         break;
       if (offset > at)

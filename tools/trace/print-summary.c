@@ -11,9 +11,9 @@
 #include "print.h"
 #include "write.h"
 
-#define MAX_OBJECTS 10 /* shown to people: those with the highest peaks */
+#define MAX_OBJECTS 10 /* objects that are shown to people: those with the highest peaks */
 #define MAX_HOLDERS 10
-#define MIN_WIDTH 20       /* wrapped text is at least as wide, even on a narrower terminal */
+#define MIN_WIDTH 20       /* least width of wrapped text, even on a narrower terminal */
 #define NAME_COLUMN 13     /* where a name begins, from 0 */
 #define NAME_WIDTH 12      /* fits "host buffers" of the layer; a longer name has its own line */
 #define HOLDER_COLUMN 36   /* where a tag or stack begins */
@@ -109,7 +109,7 @@ print_head (const Output *output)
   fputs ("\n", output->file);
 }
 
-/* Formats a number in six columns.  A larger one is rounded. */
+/* Formats a number in six columns.  A larger number is rounded. */
 static gchar *
 format_short_count (guint64 n)
 {
@@ -146,8 +146,8 @@ find_break (const gchar *text, glong width)
   return last > width / 2 ? last : n;
 }
 
-/* Prints a text from a column on.  On a terminal it is wrapped, into at most @max_lines, and cut
- * with "..." if it is longer; in a file it has one line.  There is no newline at the end. */
+/* Prints a text from a column on.  On a terminal, wraps the text into at most @max_lines, and cuts
+ * a longer text with "...".  In a file, prints one line.  Prints no newline at the end. */
 static void
 print_wrapped (const Output *output, const gchar *text, guint column, guint max_lines)
 {
@@ -209,7 +209,8 @@ print_rows (const Output *output, GArray *rows)
 
   if (rows->len == 0)
     return;
-  /* The word "requests" is wider than its numbers, and "name" than its names. */
+  /* The heading "requests" is one character wider than its column, so the heading of the names is
+   * one character narrower. */
   heading
       = g_strdup_printf ("%2s %-9s %-*s %8s %6s %6s %5s %6s %9s %9s", "", "class", NAME_WIDTH - 1,
                          "name", "requests", "hits", "misses", "fails", "frees", "peak", "in use");

@@ -16,7 +16,7 @@
 typedef struct
 {
   Recording *recording;
-  Symbols *symbols; /* the functions in its stacks */
+  Symbols *symbols; /* the functions in the recording's stacks */
   const gchar *path;
   Objects *objects;
   guint64 end_time;
@@ -39,7 +39,7 @@ void print_csv_header (FILE *file);
 void print_csv_line (FILE *file, guint64 time, guint64 thread, guint64 id, const guint64 *size,
                      guint64 queue);
 
-/* The trace of a device in a snapshot of PyTorch's. */
+/* The trace of one device in a snapshot of PyTorch's. */
 typedef struct _PytorchTrace PytorchTrace;
 
 /* Reads a trace.  @device -1 stands for the first device that has events.  An error names the
@@ -49,16 +49,16 @@ void pytorch_trace_free (PytorchTrace *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PytorchTrace, pytorch_trace_free)
 
-/* Prints a trace in the format of print_csv (). */
+/* Prints a trace of PyTorch's in the format of print_csv (). */
 void print_csv_from_pytorch (const PytorchTrace *trace, FILE *file);
 
-/* Formats a frame: by its function, with file and line, or with the offset in it if these are
- * unknown; else by its place in a module; else by its address.  Folders of paths are left out if
- * @is_short.  Free it with g_free (). */
+/* Formats a frame by its function, with file and line.  If these are unknown, adds the offset in
+ * the function instead.  If the function is unknown, formats the frame by its place in a module, or
+ * else by its address.  If @is_short, leaves out the folders of paths.  Free it with g_free (). */
 gchar *format_frame (const NamedFrame *frame, gboolean is_short);
 
-/* Formats a stack, the innermost frame first.  If @is_short it begins with the program's own
- * frames, if there are any.  Free it with g_free (). */
+/* Formats a stack, the innermost frame first.  If @is_short, leaves out Tarn's frames at the
+ * beginning, unless there are no others.  Free it with g_free (). */
 gchar *format_stack (const Output *output, guint64 stack, gboolean is_short);
 
 #endif

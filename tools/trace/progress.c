@@ -8,7 +8,7 @@
 #include "../terminal.h"
 
 #define LONG_TIME G_USEC_PER_SEC
-#define EVENTS_AT_A_TIME 65536 /* between looks at the clock; they take milliseconds */
+#define EVENTS_AT_A_TIME 65536 /* read within milliseconds, between two looks at the clock */
 
 void
 progress_begin (Progress *self, Recording *recording, const gchar *verb)

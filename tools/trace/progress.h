@@ -9,7 +9,7 @@
 
 #include "recording.h"
 
-/* The reading of a recording. */
+/* The progress of reading a recording. */
 typedef struct
 {
   Recording *recording;
@@ -19,7 +19,7 @@ typedef struct
   gint percent;      /* shown on the terminal; -1: none */
 } Progress;
 
-/* Begins with the first event. */
+/* Begins to read the recording, at its first event. */
 void progress_begin (Progress *self, Recording *recording, const gchar *verb);
 
 /* Gets the next event like recording_next ().  At the end it erases the progress. */

@@ -25,18 +25,19 @@ typedef struct
   gsize place;         /* the place of its first event */
   guint32 size, flags; /* bytes of events in the file; and TARN_TRACE_FIRST or 0 */
   guint64 n_missing;   /* bytes beyond the end of the file; only the last packet has any */
-  guint64 time;        /* from which the first event counts, if it is a stream's first packet */
+  guint64 time;        /* in a stream's first packet: the time from which its first event counts */
   gsize next;          /* the stream's next packet; NO_PACKET: none */
 } Packet;
 
 /* A stream: the events of one thread.
  *
- * Invariant: if it is in the heap, event is its next one, except as is_given says. */
+ * Invariant: if the stream is in the recording's heap, event is its next event.  If is_given, the
+ * first stream's event was returned already. */
 typedef struct
 {
   guint32 number;
   gsize first_packet, last_packet;
-  gsize packet; /* the one that is being read; NO_PACKET: there is none left */
+  gsize packet; /* the packet that is being read; NO_PACKET: no packet is left */
   Cursor cursor;
   StreamState state;
   GArray *properties; /* the event's */
@@ -45,7 +46,7 @@ typedef struct
 
 /* A recording.
  *
- * Invariant: data and size are those of bytes. */
+ * Invariant: data and size are the data and size of bytes. */
 struct _Recording
 {
   GBytes *bytes;
@@ -60,9 +61,9 @@ struct _Recording
   guint64 n_events, n_lost;
   gboolean is_stopped;
   goffset cut;
-  /* Streams that have an event left, the earliest first.  If is_given, the first one's event was
-   * returned already; the stream advances at the next call, because the event's properties are
-   * valid until then. */
+  /* Streams that have an event left, the stream with the earliest event first.  If is_given, the
+   * first stream's event was returned already.  That stream advances only at the next call, because
+   * the event's properties are valid until then. */
   GPtrArray *heap;
   gboolean is_given; /* the first stream's event was returned */
   gboolean is_begun; /* the heap is filled */
@@ -124,8 +125,8 @@ stream_begin_packet (Recording *self, Stream *stream, gsize index)
   stream->cursor = (Cursor){ self->data, events, events + packet->size, packet->n_missing };
 }
 
-/* Decodes the stream's next event.  Returns FALSE if there is none.  Errors were found when the
- * file was opened, unless it has changed. */
+/* Decodes the stream's next event.  Returns FALSE if there is none.  Returns an error only if the
+ * file has changed, because it was checked when it was opened. */
 static gboolean
 stream_advance (Recording *self, Stream *stream, GError **error)
 {
@@ -403,7 +404,8 @@ swap (gpointer *a, gpointer *b)
   *b = saved;
 }
 
-/* Restores the order of the heap if only the stream at @i may have to move towards its end. */
+/* Restores the order of the heap.  Only the stream at @i may be out of order, and it moves only
+ * towards the end. */
 static void
 sift_down (GPtrArray *heap, guint i)
 {

@@ -23,25 +23,26 @@ typedef struct
 {
   TarnTraceKind kind;
   guint64 time;     /* nanoseconds since the start */
-  guint64 duration; /* nanoseconds up to that time */
+  guint64 duration; /* nanoseconds that the event took; it ended at time */
   guint32 stream;
   guint64 thread; /* the system's number; 0: unknown */
-  guint64 object; /* the object that it belongs to, or that is created or ended */
-  guint64 queue;  /* the request's, or the event's own; 0: none */
+  guint64 object; /* the event's object, or the object that is created or ended */
+  guint64 queue;  /* queue of the request, or of the event; 0: none */
   guint64 tag;    /* string; 0: none */
   guint64 stack;  /* the request's; 0: none */
   guint64 block;
-  guint64 size;       /* or wanted bytes, bytes to keep, lost events */
-  guint64 alloc_size; /* or active bytes */
+  guint64 size;       /* bytes: requested, wanted or to keep; or number of lost events */
+  guint64 alloc_size; /* bytes of the block's memory, or active bytes */
   guint64 address;
-  /* The error's code plus one, 0: none; or a new address, held bytes, TRUE or FALSE. */
+  /* By the kind of event: the error's code plus one (0: none), a new address, held bytes, or TRUE
+   * or FALSE. */
   guint64 other;
 
   /* OBJECT and STATS */
   TarnTraceClass object_class;
   guint64 upstream;
   const gchar *text; /* the kind of a created object; else the thread's name; nullable */
-  const gchar *name; /* the object's; NULL: it has none */
+  const gchar *name; /* the object's name; NULL: it has no name */
   const RecordedProperty *properties;
   gsize n_properties;
 
@@ -60,9 +61,9 @@ typedef struct
 
 typedef struct
 {
-  guint64 load_address;  /* a frame's address less its offset */
+  guint64 load_address;  /* a frame's address minus its offset in the module */
   const gchar *path;     /* a frame's module */
-  const gchar *build_id; /* hexadecimal digits; "": it has none */
+  const gchar *build_id; /* hexadecimal digits; "": the module has none */
 } RecordedModule;
 
 /* Opens a file, and checks all of it.  Errors name the path and the place. */
@@ -75,8 +76,9 @@ void recording_free (Recording *self);
 gboolean recording_is_snapshot (GBytes *bytes);
 
 /* Gets the next event.  Leaves out definitions, and events that only set values of their stream.
- * Returns FALSE without an error at the end.  Events with equal times come in the order of their
- * streams, those that free memory first.  The event's properties are valid until the next call. */
+ * Returns FALSE without an error at the end.  Of events with equal times, those that free memory
+ * come first; the others follow in the order of their streams.  The event's properties are valid
+ * until the next call. */
 gboolean recording_next (Recording *self, RecordedEvent *event, GError **error);
 void recording_rewind (Recording *self);
 
@@ -86,13 +88,14 @@ guint64 recording_get_real_time (const Recording *self); /* nanoseconds since 19
 guint32 recording_get_pid (const Recording *self);
 /* Tells whether the file has its end.  It has none if the program crashed or was killed. */
 gboolean recording_is_complete (const Recording *self);
-/* Gets the place at which the file ends inside a packet.  Returns 0 if it does not. */
+/* Gets the place at which the file ends, if that is inside a packet.  Otherwise returns 0. */
 goffset recording_get_cut (const Recording *self);
 
 const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: none */
 const guint64 *recording_get_stack (const Recording *self, guint64 stack, gsize *n_frames);
 const RecordedFrame *recording_get_frame (const Recording *self, guint64 address);
-/* Returns the module of a frame, or NULL if the recording has none, as older ones do not. */
+/* Returns the module of a frame.  Returns NULL if the recording has none.  Older recordings have no
+ * modules. */
 const RecordedModule *recording_get_module (const Recording *self, const RecordedFrame *frame);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recording, recording_free)

@@ -13,7 +13,7 @@
 typedef struct
 {
   guint64 address, size, queue;
-  gboolean is_block; /* it is the memory of one block, and goes with it */
+  gboolean is_block; /* the segment is the memory of one block, and is removed with the block */
 } Segment;
 
 typedef struct _Segments Segments;

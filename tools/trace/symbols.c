@@ -82,7 +82,7 @@ complain (Symbols *self, const RecordedModule *module, const gchar *message)
 }
 
 /* Gets the debugging information of a module.  Returns NULL if there is none.  The kernel's module
- * is no file, and has no absolute path. */
+ * is no file, so its path is not absolute. */
 static DebugInfo *
 get_debug_info (Symbols *self, const RecordedModule *module)
 {
@@ -100,8 +100,8 @@ get_debug_info (Symbols *self, const RecordedModule *module)
   return debug_info;
 }
 
-/* Adds the frames of a return address.  It is behind the call, which may be the last instruction of
- * its function, so it is looked up less one. */
+/* Adds the frames of a return address.  The address is behind the call, which may be the last
+ * instruction of its function.  So looks up the address minus one. */
 static void
 add_places (Symbols *self, const RecordedModule *module, const NamedFrame *frame, GArray *frames)
 {

@@ -23,7 +23,8 @@ typedef struct
   guint line;
 } NamedFrame;
 
-/* Messages begin with @program.  The recording must live as long. */
+/* Creates the Symbols of a recording, which must live as long as they do.  Messages begin with
+ * @program. */
 Symbols *symbols_new (const Recording *recording, const gchar *program);
 void symbols_free (Symbols *self);
 

@@ -7,7 +7,8 @@
 
 #include "../text.h"
 
-/* Escapes a character by RFC 8259, section 7, and if a terminal would act on it. */
+/* Writes a character of a JSON string.  Escapes it if RFC 8259, section 7, requires this, or if a
+ * terminal would act on the character. */
 static void
 write_json_character (FILE *file, gunichar c, const gchar *bytes, gsize length)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Columns: the numbers of a page, from which a browser makes arrays.  Each number is written as
- * LEB128, mostly in one byte, and all of them are compressed. */
+ * Columns: the numbers of a page.  A browser makes an array from each column.  Each number is
+ * written as LEB128, usually in one byte.  The bytes of all columns are compressed. */
 
 #ifndef COLUMN_H
 #define COLUMN_H
@@ -35,7 +35,7 @@ void column_clear (Column *self);
 void column_add (Column *self, guint64 number);
 
 /* Appends {"name":...,"code":...,"n":...,"bytes":...,"width":...}.  The width is the number of
- * bytes that a browser takes for a number; 8: floating point. */
+ * bytes of a number in the browser's array; 8 stands for floating point. */
 void column_describe (const Column *self, GString *json);
 
 #endif

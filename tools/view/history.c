@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a history of events.  Events may be lost, so that blocks are freed that were never
- * requested, or are requested twice.  Both are handled. */
+ * Makes a history of events.  If events were lost, a block may be freed that was never requested,
+ * or be requested twice.  The history handles both cases. */
 
 #include "history.h"
 
@@ -14,10 +14,11 @@ typedef enum
   MEMORY_BLOCK,
   MEMORY_EXTENT,
   MEMORY_PIECE,
-  MEMORY_PART /* maps a user's address to an extent */
+  MEMORY_PART /* maps a user's address to an address in an extent */
 } MemorySort;
 
-/* A memory that exists: a pool's, in use or held, or a heap's.
+/* A memory that exists: a pool's block, in use or held, or a segment, an extent or a part of a
+ * heap.
  *
  * Invariant: life <= Builder.n_lives. */
 typedef struct
@@ -27,8 +28,8 @@ typedef struct
   guint64 place; /* the block, or the address */
 
   guint64 address, alloc_size;
-  guint64 managed; /* bytes that count as managed; a lent block counts none of its own */
-  guint64 life;    /* the number of its life, from 1; 0: it is held */
+  guint64 managed; /* bytes that count as managed; a LENT event adds none */
+  guint64 life;    /* the number of its present life, from 1; 0: the block is held */
 } Memory;
 
 /* A history that is being made. */
@@ -158,7 +159,7 @@ see_object (History *self, const RecordedEvent *event)
   set_details (self, list_find (&self->objects, event->object), object);
 }
 
-/* Gets a thread's place.  Keeps its name, which comes with its events. */
+/* Gets a thread's place.  Keeps the thread's name if the event has it. */
 static guint
 find_thread (History *self, const RecordedEvent *event)
 {
@@ -242,8 +243,8 @@ find_owner (History *self, MemorySort sort, guint64 object)
   return list_find (&self->objects, is_direct ? object | HISTORY_BLOCKS_OF_HEAP : object);
 }
 
-/* Sets the managed bytes of a pool's memory.  A heap's segments are managed, too, but have
- * lives. */
+/* Sets the managed bytes of a pool's block.  A heap's segments are managed, too, but their lives
+ * show their bytes. */
 static void
 set_managed (Builder *builder, const RecordedEvent *event, Memory *memory, guint64 bytes)
 {
@@ -267,7 +268,7 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
 }
 
 /* Gets the address of a block in the heap minus the user's address.  Parts stay until their heap
- * ends: only the latest one of an address is looked up. */
+ * ends, but only the latest part of an address is found. */
 static guint64
 get_shift (Builder *builder, guint64 number, const Memory *memory)
 {
@@ -361,8 +362,8 @@ end_object (Builder *builder, const RecordedEvent *event)
 
 /* Events */
 
-/* Reads a block that was there at the start.  A request for it, from another thread, may have come
- * before. */
+/* Reads a block that was there at the start.  A request for this block, from another thread, may
+ * have come before this event. */
 static void
 see_old_block (Builder *builder, const RecordedEvent *event)
 {
@@ -393,7 +394,7 @@ see_request (Builder *builder, const RecordedEvent *event)
   begin_life (builder, event, memory, event->kind == TARN_TRACE_MISS ? LIFE_MISS : LIFE_LENT);
 }
 
-/* Reads a free.  Only pools hold freed blocks; elsewhere their memory is gone. */
+/* Reads a free.  In a pool the block becomes a held block.  Elsewhere its memory is gone. */
 static void
 see_free (Builder *builder, const RecordedEvent *event)
 {
@@ -445,8 +446,8 @@ see_block_event (Builder *builder, const RecordedEvent *event)
     see_request (builder, event);
 }
 
-/* Reads a move of a segment.  Heaps record that a segment goes, moves and comes; other recorders
- * may only record the move. */
+/* Reads a move of a segment.  Heaps record three events: the segment goes, moves and comes.  Other
+ * recorders may only record the move. */
 static void
 see_move (Builder *builder, const RecordedEvent *event)
 {
@@ -564,7 +565,7 @@ history_new (Recording *recording, GError **error)
   while (recording_next (recording, &event, &read_error))
     {
       history->duration = MAX (history->duration, event.time);
-      event.time = history->duration; /* in order, even if the file is damaged */
+      event.time = history->duration; /* times never decrease, even if the file is damaged */
       see (&builder, &event);
     }
   if (read_error != NULL)

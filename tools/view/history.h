@@ -11,7 +11,8 @@
 #include "../trace/recording.h"
 #include "column.h"
 
-/* A flag in an object's number: it stands for blocks that a heap serves without a pool over it. */
+/* A flag in an object's number.  The number then stands for blocks that a heap serves without a
+ * pool over it. */
 #define HISTORY_BLOCKS_OF_HEAP ((guint64) 1 << 63)
 
 /* How a life began. */
@@ -29,7 +30,7 @@ typedef enum
 typedef struct
 {
   guint64 number; /* the recording's */
-  guint upstream; /* its place in the list of objects */
+  guint upstream; /* the upstream's place in the list of objects */
   TarnTraceClass class;
   gchar *kind, *name; /* nullable */
   RecordedProperty *properties;
@@ -38,7 +39,7 @@ typedef struct
 
 /* A list: numbers of a recording, in the order in which they first came.
  *
- * Invariant: places has the index of each number but the first. */
+ * Invariant: places has the index of each number except the first. */
 typedef struct
 {
   GArray *numbers; /* guint64s; the first one is 0 */
@@ -47,17 +48,17 @@ typedef struct
 
 enum
 {
-  /* Begins and ends of lives: their times; and 0 if the next life begins.  If one ends, how many
-   * lives ago it began: 1 for the latest one. */
+  /* Begins and ends of lives.  The second column is 0 if the next life begins.  If a life ends, it
+   * is 1 for the latest life, 2 for the life before, and so on. */
   HISTORY_EVENT_TIME,
   HISTORY_EVENT_LIFE,
   /* Lives, in the order in which they begin */
   HISTORY_LIFE_OBJECT,
   HISTORY_LIFE_SORT,
   HISTORY_LIFE_SIZE, /* requested bytes */
-  HISTORY_LIFE_MORE, /* bytes of the memory beyond them */
+  HISTORY_LIFE_MORE, /* bytes of the memory beyond the requested bytes */
   HISTORY_LIFE_ADDRESS,
-  HISTORY_LIFE_SHIFT, /* its address in the heap minus the user's address */
+  HISTORY_LIFE_SHIFT, /* the memory's address in the heap minus the user's address */
   HISTORY_LIFE_STACK,
   HISTORY_LIFE_TAG,
   HISTORY_LIFE_QUEUE,

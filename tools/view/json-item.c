@@ -10,7 +10,7 @@
 
 #include "../read.h"
 
-/* json-glib reads nested lists recursively, without a limit. */
+/* Most levels of nested lists.  json-glib reads nested lists recursively, without a limit. */
 #define MAX_DEPTH 32
 
 static gboolean G_GNUC_PRINTF (3, 4)
@@ -57,8 +57,8 @@ check_digits (const gchar *c, const gchar *end, guint line, GError **error)
   return TRUE;
 }
 
-/* Checks the syntax.  It refuses text that json-glib reads although it is not JSON, such as
- * comments, because it would take a quotation mark there for a string's. */
+/* Checks the syntax.  Also refuses text that json-glib reads although it is not JSON, such as
+ * comments: a quotation mark in it would be taken for the beginning of a string. */
 static gboolean
 check_form (const gchar *text, gsize length, GError **error)
 {

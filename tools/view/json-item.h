@@ -14,23 +14,23 @@ typedef struct _JsonItem JsonItem;
 /* An object, on the reader's stack. */
 struct _JsonItem
 {
-  const JsonItem *outer; /* the object that contains it; NULL: it is the root */
-  const gchar *list;     /* the key of the list that contains it, in the outer one */
-  guint i;               /* its index in the list */
+  const JsonItem *outer; /* the object that contains this one; NULL: this is the root */
+  const gchar *list;     /* the key of the list that contains it, in the outer object */
+  guint i;               /* the index of this object in the list */
   JsonObject *object;
 };
 
-/* Parses a text that is an object.  An error names the line.  These are errors, too: lists that are
- * nested deeper than in any snapshot, and numbers of more than 63 bits, which some versions of
- * json-glib misread. */
+/* Parses a text that is an object.  An error names the line.  Refuses lists that are nested deeper
+ * than in any snapshot.  Also refuses numbers of more than 63 bits, because some versions of
+ * json-glib misread them. */
 JsonNode *json_item_parse (const gchar *text, gsize length, GError **error);
 
 /* Sets an error that names the object, and returns FALSE. */
 gboolean G_GNUC_PRINTF (3, 4)
     json_item_refuse (const JsonItem *self, GError **error, const gchar *format, ...);
 
-/* Get a whole number from 0 on.  The first function refuses a missing one; the second one leaves
- * @number unchanged then. */
+/* Get a whole number from 0 on.  If the number is missing, the first function fails, and the second
+ * function leaves @number unchanged. */
 gboolean json_item_get_number (const JsonItem *self, const gchar *key, guint64 *number,
                                GError **error);
 gboolean json_item_get_number_if_there (const JsonItem *self, const gchar *key, guint64 *number,
@@ -38,11 +38,13 @@ gboolean json_item_get_number_if_there (const JsonItem *self, const gchar *key, 
 gboolean json_item_get_truth (const JsonItem *self, const gchar *key, gboolean *is_true,
                               GError **error);
 
-/* Gets an address, "0x" and hexadecimal digits.  null, or a missing one, is 0. */
+/* Gets an address: a text of "0x" and hexadecimal digits.  If it is null or missing, the address is
+ * 0. */
 gboolean json_item_get_address (const JsonItem *self, const gchar *key, guint64 *address,
                                 GError **error);
 
-/* Gets a text, which is valid as long as the node.  null, or a missing one, is NULL. */
+/* Gets a text, which is valid as long as the node.  If it is null or missing, @text becomes
+ * NULL. */
 gboolean json_item_get_text (const JsonItem *self, const gchar *key, const gchar **text,
                              GError **error);
 

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Makes the page from the template page.html, which has the marks @TITLE@, @STYLE@, @SCRIPT@ and
- * @DATA@.  The data are a line of JSON that describes the columns, followed by the bytes of all
- * columns; they are compressed, and encoded in base64.  So the HTML contains no text of a recording
- * except the title, which is escaped. */
+ * @DATA@.  The data begin with a line of JSON that describes the columns.  The bytes of all columns
+ * follow.  The data are compressed, and then encoded in base64.  So the HTML contains no text of a
+ * recording except the title, which is escaped. */
 
 #include "page.h"
 
@@ -162,7 +162,8 @@ append_object (GString *json, const History *history, const Recording *recording
 
 /* Stacks */
 
-/* Appends the key of a frame: its address, and a number if it is not the first one with it. */
+/* Appends the key of a frame: its address.  If several frames have the address, all except the
+ * first also get a number. */
 static void
 append_frame_key (GString *json, guint64 address, guint i)
 {
@@ -224,7 +225,7 @@ append_frame (GString *json, const NamedFrame *frame, guint i)
   g_string_append_printf (json, ",%u]", frame->line);
 }
 
-/* Appends the frames of an address, unless @seen has them. */
+/* Appends the frames of an address, if @seen does not have them yet. */
 static void
 append_address (GString *json, Symbols *symbols, guint64 address, GHashTable *seen)
 {
@@ -270,7 +271,7 @@ append_columns (GString *json, const History *history)
   g_string_append_c (json, ']');
 }
 
-/* Appends the names by which the page knows kinds of calls, in the order of TarnTraceKind. */
+/* Appends the page's names for the kinds of calls, in the order of TarnTraceKind. */
 static void
 append_kinds (GString *json)
 {

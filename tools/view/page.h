@@ -10,8 +10,8 @@
 #include "history.h"
 #include "snapshot.h"
 
-/* Makes the HTML.  @snapshot is the one that the recording was made from, or NULL.  @name is the
- * page's title, any text.  Free it with g_free (). */
+/* Makes the HTML.  @snapshot is the snapshot from which the recording was made, or NULL.  @name is
+ * the page's title, and may be any text.  Free it with g_free (). */
 gchar *page_make (const History *history, const Recording *recording, Symbols *symbols,
                   const Snapshot *snapshot, const gchar *name, GError **error);
 

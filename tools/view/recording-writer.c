@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Bytes after which a new packet begins: a packet's size has 32 bits. */
+/* A new packet begins after so many bytes, because a packet's size has only 32 bits. */
 #define PACKET_BYTES ((guint) 1 << 20)
 
 /* Sorts of numbers that are written as differences. */
@@ -97,7 +97,8 @@ begin_event (RecordingWriter *self, TarnTraceKind kind, guint64 time)
   self->time = time;
 }
 
-/* Sets a value of the stream for the events that follow, if it changes. */
+/* Sets a value of the stream for the events that follow.  Writes nothing if the stream has this
+ * value already. */
 static void
 set (RecordingWriter *self, TarnTraceKind kind, guint64 *before, guint64 number)
 {

@@ -19,20 +19,23 @@ void recording_writer_add_frame (RecordingWriter *self, const RecordedFrame *fra
 void recording_writer_add_module (RecordingWriter *self, const RecordedModule *module);
 void recording_writer_add_stack (RecordingWriter *self, guint64 stack, const GArray *addresses);
 
-/* Adds an object, from these members of @event: object, object_class, upstream, text, name,
- * properties.  Texts may be NULL. */
+/* Adds an object.  Uses the members object, object_class, upstream, text, name and properties of
+ * @event.  Texts may be NULL. */
 void recording_writer_add_object (RecordingWriter *self, const RecordedEvent *event);
-/* Add a segment, or an extent, from object, address and size; a segment also from queue. */
+/* Add a segment, or an extent.  They use the members object, address and size of @event; for a
+ * segment also queue. */
 void recording_writer_add_piece (RecordingWriter *self, const RecordedEvent *event);
 void recording_writer_add_extent (RecordingWriter *self, const RecordedEvent *event);
-/* Adds a part: from object, address (an extent's) and other (the user's address). */
+/* Adds a part.  Uses the members object, address (in an extent) and other (the user's address) of
+ * @event. */
 void recording_writer_add_part (RecordingWriter *self, const RecordedEvent *event);
-/* Adds a block, from kind, which is BLOCK or MISS, time, thread, object, queue, tag, stack, block,
- * size, alloc_size, address; a BLOCK also from other.  Times must not decrease. */
+/* Adds a block.  Its kind is BLOCK or MISS.  Uses the members time, thread, object, queue, tag,
+ * stack, block, size, alloc_size and address of @event; for a BLOCK also other.  Times must not
+ * decrease. */
 void recording_writer_add_block (RecordingWriter *self, const RecordedEvent *event);
 
-/* Ends the recording at a time, and opens it.  Errors name @name instead of a path.  Nothing can be
- * added any more. */
+/* Ends the recording at @time, and opens it.  Nothing can be added any more.  Errors name @name
+ * instead of a path. */
 Recording *recording_writer_end (RecordingWriter *self, guint64 time, const gchar *name,
                                  GError **error);
 

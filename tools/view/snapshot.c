@@ -11,10 +11,10 @@
 #include "json-item.h"
 #include "recording-writer.h"
 
-/* A block in use; or a held one, which has no size. */
+/* A block in use, or a held block, which has no size. */
 typedef struct
 {
-  RecordedEvent event; /* its time is the age until write_blocks () */
+  RecordedEvent event; /* its time is the block's age until write_blocks () is called */
   gboolean has_age;
 } SnapshotBlock;
 
@@ -54,8 +54,8 @@ new_set (void)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
 }
 
-/* Checks that an address is there only once.  Blocks of drivers without addresses have address 0; a
- * heap's memory may begin at 0. */
+/* Checks that an address is there only once.  Several blocks may have the address 0, because some
+ * drivers have no addresses.  A heap's memory may begin at 0, but only once. */
 static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)

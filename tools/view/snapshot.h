@@ -3,10 +3,10 @@
  *
  * Reads snapshots of tarn_snapshot_write () (doc/guide/trace-format.md), and checks each value.
  *
- * A snapshot is made into a recording.  Each block in use is a request (MISS) at its time; the
- * oldest one is at 0.  A block whose time is unknown is a BLOCK at 0.  A snapshot has no blocks
- * that were freed before, and no times of segments, extents and held blocks, so these are there
- * from 0 on. */
+ * A snapshot is made into a recording.  A block in use becomes a request (MISS) at its time; the
+ * oldest one is at time 0.  If its time is unknown, it becomes a BLOCK at time 0.  A snapshot has
+ * no blocks that were freed before.  It has no times of segments, extents and held blocks, so these
+ * exist from time 0 on. */
 
 #ifndef SNAPSHOT_H
 #define SNAPSHOT_H
@@ -17,8 +17,8 @@
 typedef struct
 {
   gchar *version, *program, *reason, *message; /* nullable */
-  gboolean follows;                            /* blocks were traced when it was written */
-  Recording *recording;                        /* its real time is the snapshot's */
+  gboolean follows;     /* blocks were traced when the snapshot was written */
+  Recording *recording; /* the real time of the recording is the snapshot's */
 } Snapshot;
 
 /* Reads a snapshot from memory.  Errors name the path and the place. */
