@@ -158,6 +158,16 @@ fails_late () { # a run without a fault that fails says nothing about output
     "$scratch/out"
 }
 check "a later run without a fault that is not well" fails_late
+# of more lines than this in wrong places the first missing one is found, and the others are not looked for
+check "thousands of lines that are missing" finds 'echo seed $k; yes same | head -n 3000' 'echo seed 6; yes same | head -n 900' \
+  "line 902: 'same' expected, nothing printed"
+check "thousands of lines that are wrong" finds \
+  'echo seed $k; seq 1 3000 | sed "s/.*/& is 1.00000$((k % 2))/"' 'echo seed 6; seq 1 3000 | sed "s/.*/& is 2.000006/"' \
+  "line 2: '1 is 1 to 1.000001' expected, '1 is 2.000006' printed"
+check "thousands of lines, the first of which is missing" finds \
+  'echo seed $k; seq 1 3000' 'echo seed 6; seq 2 3000' "line 2: '1' expected, nothing printed"
+check "thousands of lines in another order" accepts 'echo seed $k; yes same | head -n 3000; seq 1 3000' \
+  'echo seed 6; seq 3000 -1 1; yes same | head -n 3000'
 is_not_compared () {
   write_program 'i=0; while [ $i -lt 20001 ]; do echo $k $i; i=$((i + 1)); done' 'echo other'
   status_is 0 "$runner" --every "$scratch/program" && grep -qx \

@@ -7,9 +7,10 @@
 
 #include "agreement-private.h"
 
-/* Most expected lines of one kind that may come in another order.  If there are more, none of them
- * is compared: each printed line may be the expected one, so the work grows with the square. */
-#define MAX_UNORDERED 2000
+/* If more expected lines of one kind than this are not at their places, the comparison ends at the
+ * first of them that the run did not print.  The work to find out about the others would grow with
+ * the square of their number. */
+#define MAX_MISSING 2000
 
 /* A decimal that varied only by rounding may leave the range of the runs by this share of its
  * largest value. */
@@ -78,35 +79,40 @@ take (gpointer *line, const Expected *expected, GHashTable *used)
   return TRUE;
 }
 
-/* Finds the printed lines of expected lines: first in their order, and then in any order, because
- * threads may print in any order.  Removes the expected lines that it finds from @expected.  Adds
- * their printed lines to @used, and sets them to NULL in @lines. */
+/* Takes the printed line of an expected one from @lines, wherever it is.  Returns FALSE if there is
+ * none. */
+static gboolean
+take_any (GPtrArray *lines, const Expected *expected, GHashTable *used)
+{
+  for (guint i = 0; i < lines->len; i++)
+    if (take (&lines->pdata[i], expected, used))
+      return TRUE;
+  return FALSE;
+}
+
+/* Finds the printed lines of expected lines: first those at their places, and then the others in
+ * any order, because threads may print in any order.  Removes the expected lines that it finds from
+ * @expected.  Adds their printed lines to @used, and sets them to NULL in @lines.  If too many
+ * lines are not at their places (MAX_MISSING), ends at the first expected line that it does not
+ * find, and leaves the later ones in @expected, too. */
 static void
 match (GPtrArray *expected, GPtrArray *lines, GHashTable *used)
 {
   guint n = 0;
+  gboolean has_many, is_over = FALSE;
 
   for (guint i = 0; i < expected->len; i++)
     if (i >= lines->len || !take (&lines->pdata[i], expected->pdata[i], used))
       expected->pdata[n++] = expected->pdata[i];
   g_ptr_array_set_size (expected, (gint) n);
-  if (n > MAX_UNORDERED)
-    {
-      g_ptr_array_set_size (expected, 0);
-      for (guint i = 0; i < lines->len; i++)
-        g_hash_table_add (used, lines->pdata[i]);
-      return;
-    }
+  has_many = n > MAX_MISSING;
   n = 0;
   for (guint i = 0; i < expected->len; i++)
-    {
-      gboolean is_taken = FALSE;
-
-      for (guint j = 0; !is_taken && j < lines->len; j++)
-        is_taken = take (&lines->pdata[j], expected->pdata[i], used);
-      if (!is_taken)
+    if (is_over || !take_any (lines, expected->pdata[i], used))
+      {
+        is_over = has_many;
         expected->pdata[n++] = expected->pdata[i];
-    }
+      }
   g_ptr_array_set_size (expected, (gint) n);
 }
 
