@@ -5,10 +5,10 @@
  * CUDA context; NULL means the thread's current context.
  *
  * CUDA has no references to contexts, so the owner of a context may destroy it.  A later context
- * may get the same handle, so a memo finds values by the context's id.  A memo frees the values of a
- * destroyed context when it computes a value for a later context with the same handle, or when the
- * memo is cleared.  It makes a value's context current before it calls the functions that compute
- * or free the value. */
+ * may get the same handle, so a memo finds values by the context's id.  A memo frees the values of
+ * a destroyed context when it computes a value for a later context with the same handle, or when
+ * the memo is cleared.  It makes a value's context current before it calls the functions that
+ * compute or free the value. */
 
 #include "common/memo-ops-private.h"
 #include "context-private.h"
