@@ -12,9 +12,10 @@
 #define TARN_BANK_MAX_PATTERNS 40
 #define TARN_BANK_MAX_LANES 64
 
-/* An access pattern: which word of local memory each lane accesses.  Lanes are the work items that
- * may access local memory at the same time.  Lane n accesses the word (of 4 bytes) with this index:
- * (n % run) * stride + (n / run) * shift */
+/* An access pattern: the word of local memory that each lane accesses.  Lanes are the work items
+ * that may access local memory at the same time.  A word has 4 bytes.  Lane n accesses the word
+ * with the index (n % run) * stride + (n / run) * shift: lanes of one run are @stride words apart,
+ * and the runs begin @shift words apart. */
 typedef struct
 {
   guint run;

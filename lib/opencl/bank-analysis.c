@@ -4,9 +4,9 @@
  * Finds the layout of local memory's banks from the measured times of access patterns.  Lanes (work
  * items that access the memory at the same time) that access different words of one bank do so one
  * after another, in several passes.  For each possible layout and each pattern, this file computes
- * the number of passes.  With the right layout, the times are on a line: a constant, plus a fixed
- * time for each pass.  So this file fits a line for each layout, and chooses the layout whose line
- * fits the times best, if it fits well enough.
+ * the number of passes.  With the right layout, the time of a pattern is a constant plus a fixed
+ * time for each pass, which is a line.  So this file fits a line to the times for each layout.  It
+ * chooses the layout with the best fit, if this fit is good enough.
  *
  * Errors of measurement grow with the time, so a fit uses relative errors.  Another program may
  * make a few times far too long, so a fit may leave out the few patterns that fit worst. */
@@ -22,7 +22,7 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* the longest period of banks that the patterns can show */
+#define MAX_PERIOD_BYTES 1024 /* the greatest sum of the banks' widths that patterns can show */
 
 /* Patterns */
 
@@ -30,11 +30,11 @@
  *
  * - strides that are powers of two: the number of banks.  The time grows with the stride until all
  *   lanes access one bank.
- * - odd strides: whether the memory has banks, or is a cache.  With banks, such lanes never
- *   conflict, however far apart their words are.
- * - pairs and fours of lanes: the width of a bank.  The words of the lanes are 513 or 514 words
- *   apart, and modulo the number of banks, 1 or 2 words.  If a bank is wider than this, the words
- *   are in one bank, but in different rows, so the lanes conflict.
+ * - odd strides: whether the memory has banks, or is a cache.  An odd stride spreads the lanes over
+ *   many banks, however far apart their words are.
+ * - pairs and fours of lanes: the width of a bank.  Two neighbouring lanes access words that are a
+ *   multiple of the number of banks apart, plus 1 or 2 words.  If a bank is wider than these 1 or 2
+ *   words, the two words are in one bank, but in different rows, so the lanes conflict.
  * - two halves of the lanes: the number of lanes that access the memory at a time.  Each half
  *   accesses one bank.  In some patterns the two halves access the same bank, in others different
  *   banks.  If the halves take turns, all these patterns take equally long. */
@@ -54,7 +54,7 @@ _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *pa
   guint n = 0;
 
   G_STATIC_ASSERT (G_N_ELEMENTS (all) <= TARN_BANK_MAX_PATTERNS);
-  /* The last lane accesses the last word. */
+  /* A pattern fits if the word of its last lane does: no other lane accesses a later word. */
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
     if ((_tarn_opencl_get_pattern_word (&all[i], lanes - 1) + G_GUINT64_CONSTANT (1)) * 4 <= bytes)
       patterns[n++] = all[i];
@@ -83,7 +83,7 @@ is_seen (const guint *words, guint n, guint word)
 static guint
 count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pattern, guint first)
 {
-  guint words[TARN_BANK_MAX_LANES]; /* indices of words that are as wide as a bank */
+  guint words[TARN_BANK_MAX_LANES]; /* the index of each lane's word, in words as wide as a bank */
   guint in_bank[MAX_BANKS] = { 0 };
   guint most = 0;
 
@@ -115,7 +115,7 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
 
 /* Sets *memory to hypothesis number @index, a possible layout of banks.  Returns FALSE if there are
  * not so many hypotheses.  In some hypotheses, all @lanes lanes access the memory at a time.  If
- * half of them is at least 16, there are also hypotheses in which only half of them do. */
+ * @lanes is even and at least 32, there are also hypotheses in which only half of the lanes do. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -141,7 +141,7 @@ typedef struct
   guint n;
 } Points;
 
-/* A line through the centre of the points. */
+/* A line through the point of the mean number of passes and the mean time. */
 typedef struct
 {
   gdouble passes, time;
@@ -152,7 +152,7 @@ typedef struct
 {
   TarnLocalMemory memory;
   gdouble unexplained; /* the sum of the squares of the relative errors */
-  gdouble explained;   /* the share of the times' variation, 0 to 1: R squared */
+  gdouble explained;   /* the share of the times' variation that the line explains: R squared */
   gdouble slowdown;    /* the greatest time, as a multiple of the smallest */
 } Fit;
 

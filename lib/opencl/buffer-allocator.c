@@ -4,8 +4,8 @@
  * Allocators of OpenCL buffers (cl_mem).  When clCreateBuffer () succeeds, the driver may not have
  * allocated memory on any device yet.  It may allocate the memory later, when a command uses the
  * buffer.  The command then fails if the device has no memory (OpenCL 3.0 specification, section
- * 5.2.1, "Creating Buffer Objects").  The deferred allocator accepts this.  The immediate allocator
- * moves each new buffer to the device of the allocator's queue at once. */
+ * 5.2.1, "Creating Buffer Objects").  The immediate allocator prevents this: it moves each new
+ * buffer to the device of the allocator's queue at once.  The deferred allocator does not. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
@@ -25,9 +25,9 @@
 /* The user data of an allocator of buffers; constant. */
 typedef struct
 {
-  TarnOpenclHome home; /* first (order-private.h); the deferred allocator has no queue */
+  TarnOpenclHome home; /* the first field (order-private.h); has no queue if deferred */
   cl_mem_flags flags;
-  TarnOpenclTraits traits; /* the device's; all 0 in the deferred allocator */
+  TarnOpenclTraits traits; /* traits of the queue's device; all 0 in the deferred allocator */
 } BufferAllocator;
 
 /* Makes the driver allocate a new buffer's memory, by a command that leaves the content undefined.
@@ -139,8 +139,10 @@ set_part_error (cl_int status, gsize offset, gsize size, GError **error)
   _tarn_opencl_set_error_with_text (error, "clCreateSubBuffer", status, text);
 }
 
-/* Makes a sub-buffer.  Commands, kernels and queries treat a sub-buffer like any buffer, except
- * that:
+/* Makes a sub-buffer.  Does not move it to a device, because the immediate allocator has already
+ * moved the whole buffer.
+ *
+ * Commands, kernels and queries treat a sub-buffer like any buffer, except that:
  *
  * - it cannot have sub-buffers: clCreateSubBuffer () returns CL_INVALID_MEM_OBJECT;
  * - queries show the whole buffer (CL_MEM_ASSOCIATED_MEMOBJECT) and the offset in it
@@ -150,11 +152,8 @@ set_part_error (cl_int status, gsize offset, gsize size, GError **error)
  *   undefined unless both commands only read;
  * - if the sub-buffer is used on another device, which shares no memory with the buffer's device, a
  *   driver may move the whole buffer to the other device.  PoCL before 7.0 does so.  According to
- *   its source, it then waits only for the latest command on the whole buffer, not for earlier
- *   commands on other queues of the same device.
- *
- * The function moves nothing to a device, because the immediate allocator has already moved the
- * whole buffer. */
+ *   its source, PoCL then waits only for the latest command on the whole buffer, not for earlier
+ *   commands on other queues of the same device. */
 static gboolean
 buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
                  GError **error)
@@ -164,7 +163,7 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   cl_int status;
   cl_mem buffer;
 
-  /* OpenCL has no empty sub-buffers either. */
+  /* OpenCL has no empty sub-buffers, so a block of 0 bytes has no sub-buffer. */
   if (size == 0)
     return TRUE;
   buffer = _tarn_cl.clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,

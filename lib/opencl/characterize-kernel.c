@@ -12,7 +12,7 @@
 /* A small kernel, its program and its context: references, or NULL until the objects are made. */
 typedef struct
 {
-  cl_context context; /* also NULL if the caller passed a context */
+  cl_context context; /* stays NULL if the kernel is in the caller's context */
   cl_program program;
   cl_kernel kernel;
 } Probe;

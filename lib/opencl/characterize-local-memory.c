@@ -9,7 +9,8 @@
 #include "device-private.h"
 #include "driver-private.h"
 
-/* The kind of a device. */
+/* A device's type and compute capability, from which this file infers how its local memory works.
+ */
 typedef struct
 {
   cl_device_type type;
@@ -39,8 +40,9 @@ get_width (const Kind *kind)
   return kind->major >= 2 ? 32 : 16;
 }
 
-/* Returns a text that explains why the number that get_width () returns is a guess, transfer full.
- * Returns NULL if the number is known.  @what: what the number counts, such as "banks". */
+/* Returns a text, transfer full, that explains why a number of banks or of simultaneous work items
+ * is a guess.  Returns NULL if the number is known.  @what: what the number counts, such as
+ * "banks". */
 static gchar *
 explain_guess (const Kind *kind, const gchar *what)
 {
@@ -170,8 +172,9 @@ join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
   return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
 }
 
-/* Fills in how work items access elements of @item_size bytes in local memory.  Sets *guess to a
- * text that explains why the answer is a guess, transfer full, or to NULL if it is known. */
+/* Fills in @memory, which states how work items access local memory.  If the answer is a guess for
+ * elements of @item_size bytes, sets *guess to a text that explains why, transfer full.  Otherwise
+ * sets *guess to NULL. */
 static gboolean
 get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
                   GError **error)

@@ -21,8 +21,8 @@ _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointe
 
 /* Asks a device for a number, by a query that only some drivers know.  Sets *value to 0 if the
  * driver does not know the query, that is, returns CL_INVALID_VALUE or CL_INVALID_OPERATION.  Does
- * not check the device's list of extensions, because a driver may know the query but not list its
- * extension.  PoCL's driver for CUDA does this. */
+ * not check the device's list of extensions: a driver may know the query although the list lacks
+ * its extension, as PoCL's driver for CUDA does. */
 gboolean
 _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint *value,
                                GError **error)

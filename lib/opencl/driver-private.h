@@ -91,13 +91,13 @@ typedef struct
 
 /* The table of OpenCL's functions, through which Tarn calls OpenCL.  The table must not be used
  * before _tarn_opencl_load () has returned TRUE, and is constant afterwards.  So each public
- * function that calls OpenCL first calls _tarn_opencl_load ().  Only a function with an argument
- * that is one of Tarn's objects need not: the function that made the object has loaded OpenCL. */
+ * function that calls OpenCL first calls _tarn_opencl_load ().  A function that takes one of Tarn's
+ * objects need not call it, because the function that made the object has loaded OpenCL. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL if it is not loaded.  If the first try fails, each call of this function returns
- * FALSE with the error of that try, TARN_ERROR_NO_DRIVER.  Fails with TARN_ERROR_FORKED in a child
- * of fork (). */
+/* Loads OpenCL if it is not loaded.  Returns FALSE with TARN_ERROR_NO_DRIVER if this fails.  Later
+ * calls do not try again, but return FALSE with the same error, unless tarn_opencl_set_functions ()
+ * has succeeded in the meantime.  Fails with TARN_ERROR_FORKED in a child of fork (). */
 gboolean _tarn_opencl_load (GError **error);
 
 /* Returns TRUE if an error means that this machine has no OpenCL library, which is normal. */

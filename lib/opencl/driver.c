@@ -20,7 +20,7 @@ TarnOpenclDriver _tarn_cl; /* written once, before is_loaded becomes TRUE */
 /* A function that finds OpenCL's functions by their names, and its user data. */
 typedef struct
 {
-  TarnOpenclFindFunc find; /* find_in_process (), or a function of the program's */
+  TarnOpenclFindFunc find; /* find_in_process (), or a function that the program passed */
   /* The user data that find gets.  For find_in_process (), this is the handle of the OpenCL
    * library.  It is NULL if the library could not be opened, but the process itself has OpenCL's
    * functions. */
@@ -31,7 +31,7 @@ static gint is_loaded;   /* atomic */
 static gint has_library; /* atomic; TRUE if OpenCL was found, even if it lacks functions */
 
 static TarnMutex lock = TARN_MUTEX_INIT;
-/* Guarded by the lock. */
+/* The lock guards the two variables below. */
 static GError *load_error; /* the error of the first failed try; NULL if no try failed */
 static Finder finder;      /* constant after is_loaded has become TRUE */
 
@@ -134,7 +134,7 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  tarn_opencl_error_quark (); /* called here, because a first call in a child of fork () may hang */
+  tarn_opencl_error_quark (); /* registered now: the first call may hang in a child of fork () */
   if (open_library (&driver, &from, &failure))
     {
       take (&driver, &from);
@@ -189,7 +189,7 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  tarn_opencl_error_quark (); /* called here, because a first call in a child of fork () may hang */
+  tarn_opencl_error_quark (); /* registered now: the first call may hang in a child of fork () */
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;
   if (take (&driver, &from))

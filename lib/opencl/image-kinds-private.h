@@ -42,10 +42,11 @@ TarnOpenclImageKinds *_tarn_opencl_image_kinds_new (void);
 TarnOpenclImageKinds *_tarn_opencl_image_kinds_ref (TarnOpenclImageKinds *kinds);
 void _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds);
 
-/* Acquires a kind for a request: adds the kind to the set if it is not there, and sets *bytes to
+/* Acquires a kind for a request: adds the kind to the set if the set lacks it, and sets *bytes to
  * the kind's number of bytes.  The kind keeps this number at least until the caller calls
- * _tarn_opencl_image_kinds_release ().  @pool: a pool that has a bin for each number of bytes.
- * Returns FALSE with TARN_ERROR_INVALID_SIZE if the image is too large. */
+ * _tarn_opencl_image_kinds_release ().  @pool: the pool of images, which must keep blocks of
+ * different size in different bins.  Returns FALSE with TARN_ERROR_INVALID_SIZE if the image is too
+ * large. */
 gboolean _tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool *pool,
                                            const TarnOpenclImageKind *kind, gsize *bytes,
                                            GError **error);

@@ -19,19 +19,19 @@
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
 
-/* The most bytes that an image may have.  The sum of several such numbers does not overflow. */
+/* The most bytes that an image may have.  The sum of eight such numbers still fits into a gsize. */
 #define MAX_BYTES (G_MAXSIZE / 8)
 
 /* If another kind already has the number of bytes of a kind's pixels, choose_bytes () tries random
- * numbers above this number, at first within FIRST_RANGE bytes.  Each time that TRIES_IN_RANGE
- * numbers already belonged to other kinds, it doubles the range. */
+ * numbers above this number, at first within FIRST_RANGE bytes.  It doubles the range after each
+ * TRIES_IN_RANGE numbers that other kinds already have. */
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
 /* A kind in use, that is, with images or requests in progress. */
 typedef struct
 {
-  TarnOpenclImageKind kind; /* first: the key in by_kind */
+  TarnOpenclImageKind kind; /* the key in by_kind; must be the first field */
   gsize bytes;              /* the key in by_bytes; no other kind has it */
   gsize n_uses;             /* number of images and requests in progress; at least 1 */
 } Entry;
@@ -47,7 +47,7 @@ struct _TarnOpenclImageKinds
   GHashTable *by_bytes; /* bytes -> Entry */
 };
 
-/* From the program's arguments */
+/* Kinds from the program's arguments */
 
 /* The types of images that a pool can have, and the fields of cl_image_desc that each type uses. */
 static const struct
@@ -191,7 +191,7 @@ count_channels (cl_channel_order order)
     case CL_RGx:
       return 2;
     default:
-      return 4; /* drivers pad three to four, unless the channels are packed */
+      return 4; /* drivers pad three channels to four, except in the packed formats below */
     }
 }
 
@@ -317,8 +317,8 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
 }
 
 /* Chooses the number of bytes of a new kind: the block size of one of the pool's bins, at least
- * @at_least, that no other kind has.  Tries the least such size first.  If it belongs to another
- * kind, tries larger sizes at random, because the next sizes in order may all belong to other
+ * @at_least, that no other kind has.  Tries the smallest such size first.  If another kind has this
+ * size, tries larger sizes at random, because the next sizes in order may all belong to other
  * kinds, too.  The caller holds the lock of @kinds. */
 static gsize
 choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)

@@ -30,9 +30,9 @@ get_options (const TarnOpenclKernelKey *key)
   return key->options != NULL ? key->options : "";
 }
 
-/* Splits a key into the parts that are compared.  Returns FALSE if the caller's struct cannot be
- * read.  The memo never stores a value for such a key, so the functions below treat such a key as
- * equal only to itself. */
+/* Splits a key into the parts that the memo compares.  Returns FALSE if the key is a struct of the
+ * caller's that Tarn cannot read.  The memo never stores a value for an unreadable key, so the
+ * functions below treat this key as equal only to itself. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {
@@ -76,8 +76,8 @@ typedef struct
   gboolean has_device;     /* TRUE if the copy has a reference to the device */
 } OwnKey;
 
-/* Copies a key for the memo.  Reading the key cannot fail here, because the memo copies only keys
- * for which it has computed a value. */
+/* Copies a key for the memo.  The key is readable, because the memo copies only keys for which it
+ * has computed a value. */
 static gpointer
 key_copy (gconstpointer key)
 {
@@ -201,8 +201,8 @@ create_kernel (cl_program program, const gchar *name, GError **error)
 }
 
 /* Makes the kernel that the memo stores for all threads.  This kernel shows that the program has a
- * kernel of this name.  From it, make_kernel_for_thread () finds the program, and makes each
- * thread's own kernel. */
+ * kernel of this name.  make_kernel_for_thread () asks this kernel for its program, and makes each
+ * thread's own kernel of the program. */
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {

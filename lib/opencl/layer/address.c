@@ -5,11 +5,11 @@
  * states (CL_DEVICE_MEM_BASE_ADDR_ALIGN).  A piece is a large buffer of the driver.  Each buffer of
  * the program is a sub-buffer of a piece, and is only as aligned as the piece.
  *
- * A driver that refuses sub-buffers at unaligned offsets (CL_MISALIGNED_SUB_BUFFER_OFFSET), as
- * OpenCL 3.0 demands in section 5.2.1, aligns its buffers as stated.  rusticl of Mesa 22.3 accepts
- * such offsets.  It states 512 bytes, but aligns its buffers to 64 bytes only.  So if a driver
- * accepts an unaligned offset, the layer runs a kernel that reads the address of each new piece,
- * and uses the piece only from its first aligned address on. */
+ * OpenCL 3.0 demands in section 5.2.1 that drivers refuse sub-buffers at unaligned offsets
+ * (CL_MISALIGNED_SUB_BUFFER_OFFSET).  A driver that refuses them also aligns its buffers as stated.
+ * rusticl of Mesa 22.3 accepts unaligned offsets: it states 512 bytes, but aligns its buffers to 64
+ * bytes only.  So if a driver accepts an unaligned offset, the layer runs a kernel that reads the
+ * address of each new piece, and uses the piece only from its first aligned address on. */
 
 #include "layer-private.h"
 

@@ -175,10 +175,10 @@ count_with_part (LayerContext *context)
   return references;
 }
 
-/* Returns TRUE if the driver counts a buffer's sub-buffers, or its maps, as references to the
- * buffer.  The function @count decides which of the two: it makes a test buffer with one sub-buffer
- * or one map, and returns the buffer's reference count, or 0 if that fails.  @kept: the place of
- * the cached result, which is negative while the result is unknown. */
+/* Returns TRUE if the driver counts a buffer's sub-buffers, or a buffer's maps, as references to
+ * the buffer.  @count makes a test buffer with one sub-buffer, or with one map, and returns the
+ * buffer's reference count, or 0 if that fails.  @kept: the place of the cached result, which is
+ * negative while the result is unknown. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -199,7 +199,7 @@ _tarn_layer_ask_part_references (LayerContext *context)
   return ask_references (context, &context->counts_parts, count_with_part);
 }
 
-/* An answer that the layer does not know: it has not asked the driver yet, or the driver's commands
+/* The value of a missing answer: the layer has not asked the driver yet, or the driver's commands
  * were not done after 0.2 s. */
 #define UNKNOWN (-1)
 
@@ -320,10 +320,10 @@ keep_for_ever (guchar *byte)
   kept = g_slist_prepend (kept, byte);
 }
 
-/* Compares two bytes: *written, which one command wrote to a buffer, and *read, which a later
- * command read from the buffer's memory.  @state: the state of the later command, or of the earlier
- * one if there was no later one.  If the command failed, returns @if_failed.  If the command is not
- * done, returns UNKNOWN.  Otherwise returns TRUE if the bytes are equal.  Takes over @read. */
+/* Compares two bytes: *written, which one command wrote to a buffer, and *read, which a second
+ * command read from the buffer's memory.  @state: the state of the second command, or of the first
+ * if there was no second.  If this command failed, returns @if_failed.  If it is not done, returns
+ * UNKNOWN.  Otherwise returns TRUE if the bytes are equal.  Takes over @read. */
 static gint
 compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
 {
@@ -455,9 +455,9 @@ hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
   return hand_over;
 }
 
-/* Enqueues a command that reads @buffer after all commands that @queue has now.  The driver keeps
- * each buffer until the commands that use the buffer are done.  So the caller may release this
- * buffer at once. */
+/* Enqueues a command that reads @buffer after all commands that are now in @queue.  The driver
+ * keeps a buffer until the commands that use it are done.  So the caller may release @buffer at
+ * once, and the driver still keeps it until all these commands are done. */
 static void
 keep_until_done (cl_command_queue queue, cl_mem buffer)
 {
@@ -486,7 +486,7 @@ shares_address (LayerContext *context, cl_mem buffer)
   if (other == NULL)
     return FALSE;
   shares = hand_over_to_each_other (queue, buffer, other);
-  if (shares == UNKNOWN) /* a late command may use the memory of @buffer through @other */
+  if (shares == UNKNOWN) /* the commands on @other may still run, and use the memory of @buffer */
     keep_until_done (queue, buffer);
   _tarn_layer_driver->clReleaseMemObject (other);
   return shares;
@@ -511,7 +511,7 @@ _tarn_layer_ask_addresses (LayerContext *context)
   return known == TRUE;
 }
 
-/* Finds out whether the driver makes correct images of sub-buffers.  Two drivers do not (seen).
+/* Finds out whether the driver makes correct images of sub-buffers.  Two drivers were seen to fail.
  * PoCL up to 7.0 makes images of whole buffers, but none of sub-buffers.  rusticl of Mesa 22.3
  * makes an image of a sub-buffer, but the image begins where the whole buffer begins.  Call this
  * function only for programs that want images of buffers, because it makes an image of a buffer,
@@ -545,8 +545,9 @@ is_pocl (cl_device_id device, guint64 *version)
   return pocl != NULL;
 }
 
-/* Returns TRUE if the driver can copy neither boxes (clEnqueueCopyBufferRect ()) nor images from or
- * to a sub-buffer.  PoCL 3.1 to 6.0 crash when they try (seen). */
+/* Returns TRUE if the driver cannot copy boxes (clEnqueueCopyBufferRect ()) from or to a
+ * sub-buffer, and cannot copy between a sub-buffer and an image.  PoCL 3.1 to 6.0 crash in such
+ * copies (seen). */
 static gboolean
 copies_by_pieces (cl_device_id device)
 {
@@ -556,10 +557,10 @@ copies_by_pieces (cl_device_id device)
 }
 
 /* Returns TRUE if the layer should record the host addresses of pieces, the driver's large buffers.
- * The layer needs these addresses for PoCL, which makes no images of sub-buffers.  In place of such
- * an image, the layer makes a buffer over the host address of the sub-buffer's memory, and an image
- * of this buffer.  It does so only if the device is the host's processor, because PoCL would copy
- * the memory for other devices. */
+ * The layer needs these addresses for PoCL, which makes no images of sub-buffers.  In place of an
+ * image of a sub-buffer, the layer makes a buffer over the host address of the sub-buffer's memory,
+ * and an image of the new buffer.  Returns FALSE if the device is not the host's processor, because
+ * PoCL would copy the memory for such a device. */
 static gboolean
 notes_addresses (cl_device_id device)
 {

@@ -138,7 +138,8 @@ free_memory (gpointer data)
 /* Destroys a buffer or an image from a pool.  Keeps a buffer's sub-buffer as a spare for a later
  * buffer, except in three cases:
  * - TARN_DEBUG checks the context's buffers: the debug thread then releases the sub-buffer.
- * - The buffer is still mapped.  The driver may know the map by the sub-buffer.
+ * - The buffer was still mapped when the program released it.  The driver may have recorded the map
+ *   with the sub-buffer.
  * - The layer is blind, that is, the program uses functions of extensions that the layer does not
  *   know.  Commands that the layer did not see may use the sub-buffer.  From then on, new buffers
  *   come from the driver, not from a pool. */
@@ -188,10 +189,11 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   g_assert (n > 0);
 }
 
-/* Postpones the destruction of a released buffer until the command of @use, one command that uses
- * the buffer, is done.  The layer learns this from the command's event.  If @use has no event, or
- * if the command is known to be done, does nothing and returns FALSE.  The caller then calls
- * wait_for_queue () instead.  @notify: TRUE if the driver shall call back then. */
+/* Postpones the destruction of a released buffer until a command that uses the buffer is done.
+ * @use: the record of the command.  The layer waits for the command's event.  If @use has no event,
+ * or if the command is known to be done, does nothing and returns FALSE.  The caller then calls
+ * wait_for_queue () instead.  @notify: TRUE if the driver shall call the layer back when the
+ * command is done. */
 static gboolean
 wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
@@ -202,15 +204,16 @@ wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
   return TRUE;
 }
 
-/* Postpones the destruction of a released buffer.  @use records that a command uses the buffer.
- * The buffer then waits for all commands that have been enqueued on that command's queue until now.
- * If the command of @use and all earlier commands are done already, does nothing. */
+/* Postpones the destruction of a released buffer until all commands that are now in one queue are
+ * done.  @use: the record of a command on this queue that uses the buffer.  If this command and all
+ * earlier ones are done already, does nothing. */
 static void
 wait_for_queue (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use))
-    /* @waits does not become 0 here, because destroy_after_commands () has added 1 to it. */
+    /* @waits stays above 0, because destroy_after_commands () subtracts its own 1 only at its end.
+     */
     __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
     _tarn_layer_queue_put_marker (use->queue, TRUE);
@@ -242,8 +245,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* @self is a sub-buffer of a buffer, or an image that is made of a buffer.  Copies @self's uses,
- * which are records of commands, to that buffer, because these commands use the buffer's memory. */
+/* Copies the uses of @self to the buffer of which @self, a sub-buffer or an image, is made.  A use
+ * is the record of a command.  The commands that use @self also use that buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {
@@ -268,8 +271,8 @@ set_ended (LayerBuffer *self)
 }
 
 /* Returns TRUE if a released buffer or image may be destroyed before the commands that use it are
- * done.  An image that the layer made over the host address of a buffer (is_disguised) may not.
- * The driver does not know that the image's commands use the buffer's memory, and PoCL 3.1 reads
+ * done.  An image that the layer made over the host address of a buffer (is_disguised) must wait
+ * for its commands: the driver does not know that they use the buffer's memory, and PoCL 3.1 reads
  * the image's object in a kernel even after the object was released. */
 static gboolean
 may_end_early (const LayerBuffer *self)
@@ -316,14 +319,14 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* A request for a buffer of at least LARGE bytes polls, that is, asks the driver whether the
- * commands of released buffers are done.  Such a request takes long anyway.  Without the poll,
- * released buffers of this size would keep their memory for longer. */
+/* A request for a buffer of at least LARGE bytes always polls, that is, asks the driver whether the
+ * commands of released buffers are done.  Such a request takes long anyway, and the poll frees the
+ * memory of large released buffers sooner. */
 #define LARGE ((gsize) 256 << 10)
 
-/* The size in bytes of the largest buffers whose size the layer rounds up.  Buffers of nearly equal
- * size then get blocks of equal size, which are larger than the program asked for by at most an
- * eighth or 511 bytes, whichever is more.  The fewer sizes there are, the more often a cached block
+/* The size in bytes of the largest buffers whose size the layer rounds up, so that buffers of
+ * nearly equal size get blocks of equal size.  Rounding adds at most 511 bytes, or at most an
+ * eighth of the size if that is more.  The fewer sizes there are, the more often a cached block
  * still has the sub-buffer of an earlier buffer, so that the layer need not make a new one. */
 #define MAX_ROUNDED ((gsize) 64 << 10)
 
@@ -339,8 +342,8 @@ round_size (gsize size)
 }
 
 /* Allocates a block for a buffer of @size bytes.  Before that, looks for released buffers whose
- * commands are done, and returns to the driver the memory that the pool has cached without need.
- * @memory: the kind of memory that @pool has. */
+ * commands are done, and returns cached memory that the pool does not need to the driver.  @memory:
+ * the kind of memory that @pool has. */
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, LayerMemory memory, gsize size, GError **error)
 {
@@ -375,7 +378,7 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
 }
 
 /* Returns the driver's sub-buffer for a block.  If @host is not NULL, also writes the bytes at
- * @host to the block.  Returns NULL if there is no sub-buffer, or if the write fails. */
+ * @host to the block.  Returns NULL if the layer cannot get a sub-buffer, or if the write fails. */
 static LayerSub *
 get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
@@ -449,9 +452,9 @@ _tarn_layer_try_make_room (cl_context handle, cl_int status)
   return TRUE;
 }
 
-/* Counts a request for a buffer that the layer passed on to the driver.  @reason: why the layer
- * passed the request on.  @buffer: the driver's buffer, or NULL if the driver refused.  If it is
- * NULL, counts neither the reason nor the bytes. */
+/* Counts a request for a buffer that the layer passed on to the driver.  @buffer: the driver's
+ * buffer, or NULL if the driver refused.  If @buffer is not NULL, also counts its bytes and
+ * @reason, the reason for which the layer passed the request on. */
 static void
 count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
 {

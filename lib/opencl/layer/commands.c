@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * OpenCL commands whose call names the buffers that they use.  (Kernel launches are in kernel.c.)
- * After the driver has accepted a command, the layer gives it a number, and records it as a use of
- * each of its buffers.  During the driver's call, the layer has references to the buffers, so they
- * do not end before the command is recorded.  If another thread calls clFinish () during the
- * driver's call, clFinish () may or may not wait for the command.  So when clFinish () returns, the
- * layer counts only those commands as done that had a number before it was called. */
+ * After the driver has accepted a command, the layer gives the command a number, and records for
+ * each of its buffers that the command uses the buffer.  During the driver's call, the layer has
+ * references to the buffers, so they do not end before the command is recorded.  If another thread
+ * calls clFinish () during the driver's call, clFinish () may or may not wait for the command.  So
+ * when clFinish () returns, the layer counts as done only the commands that had a number before
+ * clFinish () was called. */
 
 #include "layer-private.h"
 
@@ -28,10 +29,9 @@ wants_event (LayerCommand *self)
   return wants;
 }
 
-/* Stores the place to which the driver will write the command's event: the program's *event, or
- * self->own if the program wants no event but the layer needs one.  Also stores the number of the
- * queue's latest command.  Call this after the layer has taken references to the command's buffers.
- */
+/* Chooses where the driver writes the command's event: to the program's *event, or to self->own if
+ * the program wants no event but the layer needs one.  Also stores the number of the queue's latest
+ * command.  Call this after the layer has taken references to the command's buffers. */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {
@@ -65,9 +65,9 @@ _tarn_layer_command_begin_retained (LayerCommand *self, cl_command_queue handle,
   prepare (self, event);
 }
 
-/* Records the command as a use of each of its buffers.  If the layer wanted the command's event,
- * but the program did not, self->own is a reference to the event.  The last buffer's record takes
- * over this reference. */
+/* Records the command as a use of each of its buffers.  If self->own is an event, that is, if only
+ * the layer wanted the event, the record of the last buffer takes over this reference to the event.
+ */
 static void
 note_uses (LayerCommand *self)
 {
@@ -115,9 +115,9 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 
 /* Checks that the range that a command uses is within a buffer.  The driver's check does not
  * suffice: the driver's sub-buffer may be larger than the program's buffer, and some drivers do not
- * check ranges.  Beyond a buffer from a pool is the memory of other buffers.  Beyond a sub-buffer
- * that the program made is more of the program's buffer, so there the layer checks only that the
- * range ends within that buffer, and leaves the rest to the driver. */
+ * check ranges.  Behind a buffer from a pool is the memory of other buffers.  Behind a sub-buffer
+ * that the program made is more of the program's own buffer.  So for a sub-buffer, the layer checks
+ * only that the range ends within that buffer, and leaves the rest to the driver. */
 gboolean
 _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 {
@@ -132,9 +132,10 @@ _tarn_layer_is_within (const LayerBuffer *buffer, gsize offset, gsize size)
 #define IS_WITHIN(i, offset, size)                                                                 \
   _tarn_layer_is_within (_tarn_layer_command_get (&command, i), offset, size)
 
-/* Defines the layer's function for a command that uses the memory objects in the last arguments.
- * If @right is FALSE, the function returns CL_INVALID_VALUE and does not call the driver.
- * @blocking: TRUE if the driver's call returns only after the command is done. */
+/* Defines the layer's function for a command.  The last arguments of the macro are the memory
+ * objects that the command uses.  @right: a condition; if it is FALSE, the function returns
+ * CL_INVALID_VALUE and does not call the driver.  @blocking: TRUE if the driver's call returns only
+ * after the command is done. */
 #define COMMAND(name, right, blocking, parameters, arguments, ...)                                 \
   cl_int CL_API_CALL layer_##name (cl_command_queue queue, SPLICE parameters, cl_uint n_waits,     \
                                    const cl_event *waits, cl_event *event)                         \
@@ -195,8 +196,8 @@ has_ours (const cl_mem *objects, guint n)
 
 /* Passes clEnqueueMigrateMemObjects () on to the driver.  If an object is from a pool, drops the
  * flag CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, because the driver might apply it to the whole
- * piece, a large buffer that contains other buffers of the program, too.  To drop the flag is
- * allowed, because it is only a hint. */
+ * piece, a large buffer that contains other buffers of the program, too.  The flag is only a hint,
+ * so the layer may drop it. */
 cl_int CL_API_CALL
 layer_clEnqueueMigrateMemObjects (cl_command_queue queue, cl_uint n, const cl_mem *objects,
                                   cl_mem_migration_flags flags, cl_uint n_waits,

@@ -1,21 +1,21 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The program's contexts: their pools, and the order of their queues.  If a context has several
- * devices, the driver makes the context's buffers, not a pool.  The reason: a buffer from a pool is
- * a range of a piece, a large buffer of the driver.  When one buffer is used on a device, the
- * driver may move the whole piece there, together with buffers that are used on another device. */
+ * The program's contexts: their pools, and the order of their queues.  Buffers come from pools only
+ * if their context has a single device, because a buffer from a pool is a range of a piece, a large
+ * buffer of the driver.  With several devices, when one buffer is used on a device, the driver may
+ * move the whole piece there, together with buffers that are used on another device. */
 
 #include "layer-private.h"
 
 #include <string.h>
 
-/* The flags that a buffer from a pool may have.  A buffer from a pool is the driver's sub-buffer of
- * a piece, a large buffer.  So each of these flags is one that clCreateSubBuffer () accepts, or one
- * that the sub-buffer inherits from the piece. */
+/* The flags that a buffer from a pool may have.  Such a buffer is the driver's sub-buffer of a
+ * piece, a large buffer.  So clCreateSubBuffer () must accept each flag, or the sub-buffer must
+ * inherit the flag from the piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
-/* Pools, and which buffers may come from them */
+/* Pools, and the buffers that may come from them */
 
 TarnPool *
 _tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
@@ -136,9 +136,9 @@ _tarn_layer_context_try_early_reuse (LayerContext *self)
 }
 
 /* Enqueues a marker on @queue, the context's only queue until now.  Returns the marker's event,
- * which is done when all commands are done that the queue has had so far.  Returns NULL if the
- * commands with numbers up to @number are known to be done.  If the driver refuses the marker,
- * waits until the queue's commands are done, and returns NULL. */
+ * which is complete when all earlier commands of the queue are done.  If the commands with numbers
+ * up to @number are known to be done, returns NULL without a marker.  If the driver refuses the
+ * marker, waits until the queue's commands are done, and returns NULL. */
 static cl_event
 record_event (LayerQueue *queue, guint64 number)
 {
@@ -149,7 +149,7 @@ record_event (LayerQueue *queue, guint64 number)
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
     {
-      /* Another queue will wait for the marker, which may run only after a flush. */
+      /* Another queue will wait for the marker.  Without a flush, the marker might never run. */
       _tarn_layer_driver->clFlush (queue->base.handle);
       return event;
     }
@@ -159,7 +159,8 @@ record_event (LayerQueue *queue, guint64 number)
   return NULL;
 }
 
-/* Sets a context's order.  The caller holds the context's lock. */
+/* Sets the state of a context's queues (@order), and the only queue if there is one.  The caller
+ * holds the context's lock. */
 static void
 set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 {
@@ -172,10 +173,11 @@ set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 /* Ends the state LAYER_ONE_QUEUE, in which released memory is reused at once because the context
  * has only one queue.  If memory was reused before the commands that used it were done, new queues
  * have to wait for these commands.  In this case, sets the state LAYER_BECOMING_MANY and returns a
- * reference to the queue that has these commands.  The caller must set LAYER_MANY_QUEUES later.  If
- * no memory was reused so early, sets LAYER_MANY_QUEUES and returns NULL.  @queue: NULL, or a queue
- * that will soon take no more commands or run them out of order.  If @queue is not NULL and not the
- * only queue, the state does not end, and the function returns NULL. */
+ * reference to the queue that has these commands.  The caller must set LAYER_MANY_QUEUES later.  In
+ * all other cases, sets LAYER_MANY_QUEUES and returns NULL.
+ *
+ * @queue: a queue that will soon be closed or run its commands out of order, or NULL.  If @queue is
+ * not NULL and not the only queue, the state does not end, and the function returns NULL. */
 static LayerQueue *
 begin_many_queues (LayerContext *self, LayerQueue *queue)
 {
@@ -206,7 +208,7 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
 
   if (only == NULL)
     return;
-  event = record_event (only, self->reused_number); /* only LAYER_ONE_QUEUE changes the number */
+  event = record_event (only, self->reused_number); /* the number changes only in LAYER_ONE_QUEUE */
   {
     LAYER_LOCKED (&self->lock);
 
@@ -238,9 +240,9 @@ begin_one_queue (LayerContext *self)
 }
 
 /* Makes a new queue wait for only_event, if it is not NULL.  While the context had only one queue,
- * memory was reused before the commands that used it were done.  The event is complete when these
- * commands are done.  The caller has added 1 to n_joining, so no other thread replaces the event.
- */
+ * memory was reused before the commands that used it were done.  only_event is complete when these
+ * commands are done.  No other thread replaces only_event, because the caller has added 1 to
+ * n_joining. */
 static void
 wait_for_only (LayerContext *self, LayerQueue *queue)
 {
@@ -259,7 +261,8 @@ wait_for_only (LayerContext *self, LayerQueue *queue)
 
 /* Adds a queue to the context's list.  If the queue is in order and is the context's first, makes
  * it the only queue (LAYER_ONE_QUEUE), and returns TRUE.  Otherwise adds 1 to n_joining, and
- * returns FALSE.  The caller then has to make the queue wait for earlier commands (only_event). */
+ * returns FALSE.  The caller has to make the queue wait for only_event, and to call end_joining ()
+ * afterwards. */
 static gboolean
 set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
@@ -376,8 +379,8 @@ next_queue (LayerContext *self)
 #define POLL_EVERY (G_TIME_SPAN_MILLISECOND / 10)
 
 /* The limits up to which released buffers may wait for their commands without a poll: their number
- * and their total size in bytes.  A call of clFinish () often ends these waits, and then the layer
- * asks the driver about none of these commands. */
+ * and their total size in bytes.  The program often calls clFinish () before a limit is reached.
+ * This ends the waits, so that the layer need not ask the driver about each command. */
 #define MAX_UNPOLLED 1000
 #define MAX_UNPOLLED_BYTES ((gsize) 4 << 20)
 
@@ -468,9 +471,9 @@ _tarn_layer_context_wait (LayerContext *self)
 }
 
 /* The longest time for which a request for memory waits while the debug thread checks released
- * buffers (TARN_DEBUG), in microseconds.  It needs a limit: a check waits for commands of the
- * driver, but if the request comes from a callback that the driver called, the driver may run no
- * command until the callback returns. */
+ * buffers (TARN_DEBUG), in microseconds.  Without this limit, a request in a callback of the driver
+ * could wait for ever: the check waits for commands, and the driver may run no command until the
+ * callback returns. */
 #define MAX_DRAIN G_TIME_SPAN_SECOND
 
 void

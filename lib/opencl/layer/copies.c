@@ -61,15 +61,15 @@ read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, s
   return TRUE;
 }
 
-/* Returns TRUE if the layer finds no fault with the place of a box in @buffer.  What it checks
- * depends on @buffer:
+/* Returns TRUE if the layer finds no fault with the place of a box in @buffer.  There are three
+ * kinds of @buffer:
  * - An image, or NULL for an object that is not from a pool: returns TRUE, because the driver
  *   checks the box.
  * - A buffer from a pool: returns TRUE if the box is within the buffer.
  * - A sub-buffer that the program made: returns TRUE if the box ends within the buffer of which the
- *   sub-buffer is made.  The driver checks the rest.  But if the layer has to copy within the
- *   piece, the driver's large buffer (copies_by_pieces), the driver cannot check the rest.  So this
- *   function then returns TRUE only if the box ends within the sub-buffer. */
+ *   sub-buffer is made.  The driver checks the rest.  But if the layer copies within the piece, the
+ *   driver's large buffer (copies_by_pieces), the driver cannot check the rest.  So this function
+ *   then returns TRUE only if the box ends within the sub-buffer. */
 static gboolean
 is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
 {
@@ -162,8 +162,8 @@ get_row_start (const Box *box, gsize y, gsize z)
 }
 
 /* Enqueues a command that copies row @i of the @n rows of a box.  The command for the last row
- * waits for the commands of the other rows, so its event is the event of the whole copy.  If a copy
- * is within one buffer, a driver may refuse a box that begins after the end of a row.  So this
+ * waits for the commands of the other rows, so its event is the event of the whole copy.  If both
+ * boxes are in one buffer, a driver may refuse a box that begins after the end of a row.  So this
  * function passes row and slice pitches that are larger than the offsets of both boxes. */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
@@ -221,8 +221,8 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies a box from one buffer to another.  Usually enqueues one command.  If the copy is done
- * within one piece, a large buffer of the driver that contains both buffers, there are two cases in
+/* Copies a box from one buffer to another, usually by one command.  If one piece, a large buffer of
+ * the driver, contains both buffers, and the layer copies within the piece, there are two cases in
  * which the function copies row by row:
  * - The row or slice pitches of the two boxes differ.  OpenCL does not allow that within one
  *   buffer.

@@ -182,7 +182,7 @@ _tarn_layer_debug_begin (LayerContext *context)
   LAYER_LOCKED (&lock);
 
   /* Exit functions run in the reverse order of their registration.  The driver and Tarn have
-   * registered their exit functions before, so look_at_exit () runs before these functions. */
+   * already registered theirs, so look_at_exit () runs first. */
   _tarn_once (&once, watch_exit);
   if (_tarn_layer_is_debugged (context))
     return;

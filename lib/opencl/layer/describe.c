@@ -7,7 +7,8 @@
 
 #include "layer-private.h"
 
-/* Returns the reference count that the driver would report for a buffer that is no sub-buffer. */
+/* Returns the reference count that the driver would report if it had made the program's buffer as a
+ * whole buffer, not as a sub-buffer. */
 static cl_uint
 get_references (const LayerBuffer *self)
 {

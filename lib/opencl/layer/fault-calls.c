@@ -522,8 +522,9 @@ fault_clSVMFree (cl_context context, void *address)
   BEHIND (clSVMFree) (context, address);
 }
 
-/* Counts as freed the allocations of SVM that a command frees.  If the program passes a function
- * @func, counts none: @func frees them by clSVMFree (), and fault_clSVMFree () counts them. */
+/* Subtracts the allocations that a command frees from the program's allocations of SVM.  If the
+ * program passes a function @func, subtracts none: @func frees them by clSVMFree (), and
+ * fault_clSVMFree () subtracts them. */
 static cl_int CL_API_CALL
 fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),
@@ -571,7 +572,8 @@ _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driv
 {
   FAULT_CALLS (COVER)
   FAULT_RELEASES (COVER)
-  /* fault-memory.c calls clGetMemObjectInfo () in this table. */
+  /* Fault injection does not replace clGetMemObjectInfo (), but fault-memory.c calls it through
+   * this table. */
   _tarn_layer_behind_faults.clGetMemObjectInfo = dispatch->clGetMemObjectInfo;
 }
 

@@ -10,7 +10,7 @@
 
 /* An entry of the table of the program's memory: a memory object, or an allocation of SVM.  The
  * entry is in the table as long as the program has references to the memory, or the table has an
- * entry for something that is made of the memory, such as a sub-buffer.  Invariant: @used is the
+ * entry for an object that is made of the memory, such as a sub-buffer.  Invariant: @used is the
  * sum of the sizes of all entries. */
 typedef struct _FaultMemory FaultMemory;
 struct _FaultMemory
@@ -122,7 +122,7 @@ _tarn_layer_fault_charge_svm (gpointer address, gsize size)
 }
 
 /* Drops the reference of an allocation of SVM that the program frees.  Does nothing if the table
- * has no entry for the address, because it was freed before or is invalid. */
+ * has no entry for the address, because the address is invalid or was freed before. */
 void
 _tarn_layer_fault_release_svm (gpointer address)
 {

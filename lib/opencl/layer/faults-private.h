@@ -45,7 +45,8 @@ typedef enum
   FAULT_CALLS (FAULT_NUMBER) FAULT_N_CALLS
 } FaultCall;
 
-/* The facts about a call. */
+/* An OpenCL call that can be made to fail: its name, the resource that it needs, the error that it
+ * returns when a resource has run out, and the kind of object that it makes. */
 typedef struct
 {
   const gchar *name;
@@ -97,9 +98,9 @@ void _tarn_layer_fault_release_svm (gpointer address);
 /* fault-calls.c */
 
 /* Replaces functions in the table @dispatch by functions of fault injection.  The caller has filled
- * the table with the layer's functions.  Fault injection passes calls on to the function that it
- * has replaced.  If the layer has none, fault injection passes the call on to the driver's
- * function, from @driver. */
+ * the table with the layer's functions.  Fault injection passes calls on to the replaced functions.
+ * If @dispatch has no function for a call, fault injection passes the call on to the function in
+ * @driver. */
 void _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driver);
 
 /* Returns fault injection's function for the OpenCL call @name, or NULL if there is none. */
