@@ -546,8 +546,7 @@ guint tarn_testing_queues_get_failed (TarnTestingQueues *queues);
  * held, before it does anything else. The hook can do what another thread might do at this moment.
  *
  * @param queues     the queues; any thread may call it
- * @param call       the kind of call; queue_unref, event_release and #TARN_TESTING_CALL_ANY have no
- *                   hooks
+ * @param call       the kind of call
  * @param func       a hook; NULL: none
  * @param user_data  for the function
  * @since 0.1

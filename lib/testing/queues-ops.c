@@ -97,7 +97,8 @@ run_hook (TarnTestingQueues *queues, TarnTestingCall call)
   TarnTestingHook hook = NULL;
 
   _tarn_mutex_lock (&queues->lock);
-  if (queues->hook_call == call)
+  if (queues->hook_call == call
+      || (queues->hook_call == TARN_TESTING_CALL_ANY && call < TARN_TESTING_CALL_ANY))
     hook = g_steal_pointer (&queues->hook);
   _tarn_mutex_unlock (&queues->lock);
   if (hook != NULL)
@@ -180,6 +181,7 @@ queue_unref (gpointer user_data, gpointer handle)
   TarnTestingQueues *queues = user_data;
   TarnTestingSlot *slot;
 
+  run_hook (queues, TARN_TESTING_CALL_QUEUE_UNREF);
   _tarn_mutex_lock (&queues->lock);
   count (queues, TARN_TESTING_CALL_QUEUE_UNREF, NULL);
   slot = _tarn_testing_queues_get_slot (queues, handle);
@@ -291,6 +293,7 @@ event_release (gpointer user_data, gpointer event)
 {
   TarnTestingQueues *queues = user_data;
 
+  run_hook (queues, TARN_TESTING_CALL_EVENT_RELEASE);
   _tarn_mutex_lock (&queues->lock);
   count (queues, TARN_TESTING_CALL_EVENT_RELEASE, NULL);
   if (look_up_event (queues, event, "event_release") != NULL)

@@ -106,33 +106,57 @@ tarn_testing_queue_run (TarnTestingQueues *queues, gpointer handle)
   return n;
 }
 
+/* Runs an item of any queue.  Returns FALSE if no item can run.  The caller holds the lock. */
+static gboolean
+run_any (TarnTestingQueues *queues)
+{
+  gboolean has_run = FALSE;
+  guint n = queues->queues->len;
+  guint first = n > 0 ? (guint) g_rand_int_range (queues->rand, 0, (gint32) n) : 0;
+
+  for (guint i = 0; i < n && !has_run; i++)
+    has_run = run_one (queues, g_ptr_array_index (queues->queues, (first + i) % n));
+  return has_run;
+}
+
 gboolean
 tarn_testing_queues_run_one (TarnTestingQueues *queues)
 {
-  gboolean has_run = FALSE;
-  guint n, first;
+  gboolean has_run;
 
   _tarn_mutex_lock (&queues->lock);
-  n = queues->queues->len;
-  first = n > 0 ? (guint) g_rand_int_range (queues->rand, 0, (gint32) n) : 0;
-  for (guint i = 0; i < n && !has_run; i++)
-    has_run = run_one (queues, g_ptr_array_index (queues->queues, (first + i) % n));
+  has_run = run_any (queues);
   _tarn_mutex_unlock (&queues->lock);
   return has_run;
+}
+
+/* Ends the test if a queue has an item that cannot run, because queues wait for each other.  The
+ * caller holds the lock, under which no item could run. */
+static void
+assert_all_done (const TarnTestingQueues *queues)
+{
+  for (guint i = 0; i < queues->queues->len; i++)
+    {
+      const TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
+
+      g_assert_cmpuint (queue->n_done, ==, queue->items->len);
+    }
 }
 
 void
 tarn_testing_queues_run_all (TarnTestingQueues *queues)
 {
-  while (tarn_testing_queues_run_one (queues))
-    continue;
-  for (guint i = 0; i < queues->queues->len; i++)
-    {
-      TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
+  gboolean has_run;
 
-      g_assert_cmpuint (queue->n_done, ==,
-                        queue->items->len); /* fails if queues wait for each other */
+  do
+    {
+      _tarn_mutex_lock (&queues->lock);
+      has_run = run_any (queues);
+      if (!has_run)
+        assert_all_done (queues);
+      _tarn_mutex_unlock (&queues->lock);
     }
+  while (has_run);
 }
 
 /* Runs the first @end items of a queue, in order.  Stops at an item that cannot run.  Returns TRUE

@@ -256,6 +256,46 @@ test_ending (void)
       "bytes, which queue 1 may still write: nothing waits for that*");
 }
 
+static void
+note_hook (gpointer n)
+{
+  ++*(guint *) n;
+}
+
+/* Every kind of call runs its hook, once. */
+static void
+test_hooks (Fixture *fixture, gconstpointer unused)
+{
+  static const TarnTestingCall calls[]
+      = { TARN_TESTING_CALL_QUEUE_REF,     TARN_TESTING_CALL_ANY,
+          TARN_TESTING_CALL_EVENT_RECORD,  TARN_TESTING_CALL_EVENT_IS_DONE,
+          TARN_TESTING_CALL_EVENT_WAIT,    TARN_TESTING_CALL_HOST_WAIT,
+          TARN_TESTING_CALL_EVENT_RELEASE, TARN_TESTING_CALL_QUEUE_UNREF };
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  (void) unused;
+  tarn_allocator_get_ops (fixture->allocator, &ops);
+  for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
+    {
+      gpointer data = tarn_allocator_get_user_data (fixture->allocator), event;
+      gboolean in_order;
+      guint n = 0;
+
+      tarn_testing_queues_set_hook (fixture->queues, calls[i], note_hook, &n);
+      for (guint time = 0; time < 2; time++)
+        {
+          g_assert_true (ops.queue_ref (data, fixture->a, &in_order, NULL));
+          event = ops.event_record (data, fixture->a, NULL);
+          g_assert_true (ops.event_wait (data, event, fixture->b, NULL));
+          g_assert_true (ops.event_wait (data, event, NULL, NULL));
+          g_assert_true (ops.event_is_done (data, event));
+          ops.event_release (data, event);
+          ops.queue_unref (data, fixture->a);
+        }
+      g_assert_cmpuint (n, ==, 1);
+    }
+}
+
 #define ADD(path, data, test) g_test_add (path, Fixture, data, set_up, test, tear_down)
 
 int
@@ -277,6 +317,7 @@ main (int argc, char **argv)
   ADD ("/testing/queues/gone", NULL, test_gone);
   ADD ("/testing/queues/pool", GINT_TO_POINTER (FALSE), test_pool);
   ADD ("/testing/queues/pool-bypassed", GINT_TO_POINTER (TRUE), test_pool);
+  ADD ("/testing/queues/hooks", NULL, test_hooks);
   g_test_add_func ("/testing/queues/ends", test_ending);
   return g_test_run ();
 }
