@@ -23,7 +23,7 @@
 
 #define ROUNDS 7
 #define LAUNCH_SECONDS                                                                             \
-  0.5e-3 /* least time of a launch: much more than a kernel's start or a clock step takes */
+  0.5e-3 /* least time of a launch: much longer than a kernel's start or a tick of the clock */
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
 #define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* limit of all rounds; the first round may exceed it */
@@ -62,7 +62,7 @@ typedef struct
   cl_mem results;
   guint lanes;       /* a power of two */
   size_t items;      /* a multiple of lanes */
-  guint local_bytes; /* the same for all patterns, so that the device is set up once */
+  guint local_bytes; /* one size for all patterns, so that the device is set up once */
   guint steps;
 } Bench;
 

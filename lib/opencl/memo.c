@@ -27,8 +27,8 @@ REFERENCES (context, Context)
 REFERENCES (queue, CommandQueue)
 REFERENCES (device, Device)
 
-/* Called if the first argument of a memo is NULL, which stands for the current object, such as
- * CUDA's current context.  Always fails, because OpenCL has no current object. */
+/* Fails, because OpenCL has no current object.  A memo calls this function if its first argument is
+ * NULL, which stands for the current object, such as CUDA's current context. */
 static gpointer
 refuse_null (gpointer unused, GError **error)
 {

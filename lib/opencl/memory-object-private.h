@@ -21,14 +21,14 @@ typedef struct
 {
   TarnOpenclCommand command;
   /* TRUE if the driver's reference count of an object counts only the program's references, and not
-   * the commands that use the object.  trusts_whole tells this for whole buffers and for images,
-   * trusts_parts for sub-buffers. */
+   * the commands that use the object.  trusts_whole is about whole buffers and images, trusts_parts
+   * about sub-buffers. */
   gboolean trusts_whole, trusts_parts;
 } TarnOpenclTraits;
 
 gboolean _tarn_opencl_find_traits (cl_device_id device, TarnOpenclTraits *traits, GError **error);
 
-/* Fails if @flags need a host pointer, which allocators do not have. */
+/* Returns FALSE with an error if @flags need a host pointer, because an allocator has none. */
 gboolean _tarn_opencl_check_flags (cl_mem_flags flags, GError **error);
 
 /* Returns TRUE if the program still has a reference to the memory object of a block that the

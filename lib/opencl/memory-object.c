@@ -75,7 +75,7 @@ _tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Usually the reference count is 1.  The function then returns FALSE without a second query. */
+/* Usually the reference count is 1.  Then this function returns FALSE without a second query. */
 gboolean
 _tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
 {

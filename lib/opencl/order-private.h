@@ -26,7 +26,8 @@ typedef struct
   cl_command_queue queue; /* a reference; NULL if there is no queue */
 } TarnOpenclHome;
 
-/* Retains both the context and the queue, or neither. */
+/* Retains the context and the queue.  Returns FALSE with an error, and retains neither, on failure.
+ */
 gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);

@@ -50,7 +50,7 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
-  TarnMemory memory = { .address = 0 }; /* a pointer may have fewer bytes than the union */
+  TarnMemory memory = { .address = 0 }; /* clears the union: a pointer may be smaller */
 
   memory.pointer = buffer;
   return tarn_pool_find (pool, memory);
@@ -64,8 +64,9 @@ free_copy (cl_event event, cl_int state, gpointer copy)
   g_free (copy);
 }
 
-/* Frees @copy, the source of a write, as soon as the write (@event) is complete.  Releases @event.
- * Makes later commands on the queue wait for the write, even if the queue is out of order. */
+/* Frees @copy, the source of a write, when the write is complete.  @event: the write's event; this
+ * function releases it.  Makes later commands on the queue wait for the write, even if the queue is
+ * out of order. */
 static gboolean
 free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **error)
 {

@@ -10,8 +10,8 @@
 
 #include "status-private.h"
 
-/* The most bytes of a build log that an error message contains.  A log may have megabytes, but the
- * cause of the failure is at its beginning. */
+/* The largest part of a build log that an error message contains, in bytes.  A log may have
+ * megabytes, but the cause of the failure is at its beginning. */
 #define MAX_LOG_SIZE (64 * 1024)
 
 /* Cuts a build log that is too long.  Takes over the log. */

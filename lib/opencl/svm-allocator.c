@@ -47,9 +47,8 @@ check_functions (GError **error)
 
 /* Allocates memory.  If there is none, the host waits for the memory that commands on queues are
  * still to free, and this function retries.  A reclaim function, which the pool calls when memory
- * runs out, could not wait for all this memory.  The pool calls a reclaim function only one time
- * for a request.  At that time, other threads that have just emptied the pool may not have enqueued
- * all commands that free this memory. */
+ * runs out, could not wait for all this memory: the pool calls it only one time for a request.
+ * Other threads that have just emptied the pool may not have enqueued all commands by then. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -90,7 +89,7 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
  * reads the list only when the command runs. */
 typedef struct
 {
-  cl_context context; /* the queue keeps it alive */
+  cl_context context; /* borrowed: the command's queue keeps the context alive */
   TarnOpenclFrees *frees;
   TarnOpenclFreeQueue *queue;
   gpointer pointers[1];

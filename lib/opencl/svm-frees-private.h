@@ -27,9 +27,9 @@ void _tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
 /* Returns how many times queues have freed memory until now. */
 guint64 _tarn_opencl_frees_count (TarnOpenclFrees *frees);
 
-/* Makes the host wait for the memory that queues are to free at the time of the call.  If a queue
- * is stuck, that is, has freed no memory for long, waits for it only briefly (see svm-frees.c).
- * Returns TRUE if any memory became free after _tarn_opencl_frees_count () returned @count. */
+/* Makes the host wait for the memory that queues are to free at the time of the call.  Waits only
+ * briefly for a stuck queue, one that has freed no memory for long (see svm-frees.c).  Returns TRUE
+ * if any memory became free after _tarn_opencl_frees_count () returned @count. */
 gboolean _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count);
 
 #endif

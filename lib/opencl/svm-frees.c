@@ -26,7 +26,7 @@
 /* A queue that is to free memory.  It is in TarnOpenclFrees.queues as long as it has references. */
 struct _TarnOpenclFreeQueue
 {
-  cl_command_queue queue; /* valid as long as the queue has memory to free */
+  cl_command_queue queue; /* borrowed; a valid handle only while the queue has memory to free */
   guint n_refs; /* references of commands that are to free memory, and of waiting threads */
   guint64 n_begun, n_ended; /* numbers of calls of _tarn_opencl_frees_begin () and _end () */
   gboolean is_stuck;

@@ -52,7 +52,7 @@ run_case (gconstpointer data)
   item->func (&item->test, item->data);
 }
 
-/* Adds a test for devices.  Takes over @devices. */
+/* Adds a test case that runs on @devices.  Takes over the array @devices. */
 static void
 add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnOpenclDevice *info,
           TarnOpenclTestFunc func, gconstpointer data)

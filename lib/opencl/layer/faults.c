@@ -12,15 +12,15 @@
  *
  * Adds these lines to the file of TARN_LAYER_REPORT, beside those of report.c:
  *
- *     failed PID CALL N           the first time that a function's call, its Nth, was made to fail
+ *     failed PID CALL N           when a function fails for the first time: its Nth call failed
  *     calls PID CALL N            at exit, for each function: the number of its calls
  *     left PID KIND N             at exit: references, or allocations, that the program still has
  *
  * Only the program's calls are counted: fault injection stands between the program and the rest of
  * the layer, which calls the driver directly.
  *
- * Calls on a lost device return the errors that reports about NVIDIA's driver describe.  The first
- * such call returns CL_OUT_OF_RESOURCES.  After that, calls on queues return
+ * Calls on a lost device return the same errors as NVIDIA's driver does, according to reports.  The
+ * first such call returns CL_OUT_OF_RESOURCES.  After that, calls on queues return
  * CL_INVALID_COMMAND_QUEUE. */
 
 #include "faults-private.h"
@@ -56,7 +56,7 @@ typedef struct
   TarnCallRange range;
 } Fault;
 
-/* Constant after _tarn_layer_faults_begin (): */
+/* These variables are constant after _tarn_layer_faults_begin (): */
 static GArray *faults; /* of Fault; NULL if no call is counted */
 static gsize budget;   /* bytes; 0 if there is no budget */
 static guint64 loss;   /* number of the first device call that finds the device lost, or 0 */
@@ -156,10 +156,9 @@ _tarn_layer_faults_begin (void)
 
 /* The report */
 
-/* Reports numbers of calls and objects at the end of the process.  This function is a destructor of
- * the library.  As an exit function (atexit ()) it might run too early: exit functions that the
- * program registered before the layer was loaded run after the layer's, and may still release
- * objects. */
+/* Reports the numbers of calls and objects at the end of the process.  This function is a
+ * destructor of the library, because a function registered with atexit () might run too early: exit
+ * functions that the program registered before it run after it, and may still release objects. */
 static void __attribute__ ((destructor)) report_end (void)
 {
   const gchar *path = _tarn_layer_get_settings ()->report;
@@ -180,7 +179,8 @@ static void __attribute__ ((destructor)) report_end (void)
   _tarn_report_add_line (path, lines->str);
 }
 
-/* Reports that a call was made to fail, if it is the first failed call of this OpenCL function. */
+/* Adds a line to the report for a call that fault injection makes fail, if it is the first such
+ * call of this OpenCL function. */
 static void
 report_failure (FaultCall call, guint64 number)
 {
@@ -211,8 +211,9 @@ is_chosen (FaultCall call, guint64 number)
 }
 
 /* Simulates the loss of the device (the word loss=N): counts the calls that need the device.
- * Returns CL_SUCCESS while the device is not lost, or if the call needs only the host.  Otherwise
- * returns the error of a call that needs @place on the lost device. */
+ * @place: the object that a call needs (the host, the device, a queue or events).  Returns
+ * CL_SUCCESS while the device is not lost, or if the call needs only the host.  Otherwise returns
+ * the call's error. */
 static cl_int
 strike_loss (FaultPlace place)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Returns to the driver the memory that pools cache without need.  The layer lets its pools cache
- * much: a cached block is an image, or may have a sub-buffer of the driver's, so its reuse may need
- * no call of the driver.  But as long as a block is cached, its piece, a large buffer of the
+ * Returns to the driver the cached memory that the pools do not need.  The layer lets its pools
+ * cache many bytes: a cached block is an image, or may have a sub-buffer, so the layer may reuse it
+ * without a call of the driver.  But as long as a block is cached, its piece, a large buffer of the
  * driver, cannot return to the driver.  So the layer looks at the number of cached bytes LOOKS
  * times within MAX_AGE.  The least number that it saw is a number of bytes that no request needed
  * in that time, so the layer frees that many cached bytes. */
@@ -11,7 +11,7 @@
 #include "layer-private.h"
 
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
-#define LOOKS 64 /* looks within MAX_AGE */
+#define LOOKS 64 /* how often the layer looks at the number of cached bytes within MAX_AGE */
 
 /* Returns TRUE if a look at the number of cached bytes is due, and sets the time of the next look.
  * If several threads ask at once, returns TRUE to only one. */

@@ -23,9 +23,9 @@
 /* The pool of images caches at most the device's memory divided by HELD_SHARE. */
 #define HELD_SHARE 8
 
-/* The flags that an image from the pool may have.  Images with other flags come from the driver,
- * not from the pool.  make_ready () reads each image, so the list has no flags that forbid the host
- * to read. */
+/* The flags that an image from the pool may have.  Images with other flags come from the driver.
+ * Flags that forbid the host to read are not in the list, because make_ready () reads a pixel of
+ * each image. */
 #define SERVED_FLAGS                                                                               \
   (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
    | CL_MEM_ALLOC_HOST_PTR)
@@ -65,7 +65,7 @@ static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
   static const size_t origin[3], region[3] = { 1, 1, 1 };
-  static guint8 nowhere[16]; /* 16 bytes: the largest pixel */
+  static guint8 nowhere[16]; /* the pixel that the driver reads: at most 16 bytes */
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_event event = NULL;
   cl_int status = CL_OUT_OF_RESOURCES;
@@ -75,7 +75,7 @@ make_ready (LayerContext *context, cl_mem image)
                                                      nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = _tarn_layer_wait_briefly (queue, event);
-  return MIN (status, CL_SUCCESS); /* above: the command is not done yet */
+  return MIN (status, CL_SUCCESS); /* a status above 0: the read is not done yet */
 }
 
 /* Creates the driver's image for @image, a block without one.  Returns FALSE with an error on

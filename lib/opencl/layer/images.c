@@ -17,7 +17,7 @@ typedef enum
 {
   LAYER_CREATE_IMAGE,
   LAYER_CREATE_WITH_PROPERTIES,
-  LAYER_CREATE_2D, /* this function and the next are those of OpenCL 1.1 */
+  LAYER_CREATE_2D, /* clCreateImage2D () of OpenCL 1.1; the next is clCreateImage3D () */
   LAYER_CREATE_3D
 } LayerFunction;
 
@@ -107,8 +107,8 @@ add_disguised (LayerBuffer *whole, cl_mem image)
 
 /* Makes an image of a buffer from a pool, if the driver makes no correct images of sub-buffers.
  * The image is made of another buffer, a stand-in (see make_stand_in ()):
- * - If the driver refuses the image, it would refuse an image of any buffer.  Sets *status to the
- *   error, and returns NULL.
+ * - If the driver refuses the image, it would refuse the same image of any other buffer.  Sets
+ *   *status to the error, and returns NULL.
  * - If the stand-in shares the memory of the program's buffer, returns the image.
  * - If the stand-in has its own memory, releases the image, warns, and returns NULL.  *status stays
  *   the error for the image of the sub-buffer.
@@ -339,10 +339,10 @@ layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_fo
 /* Atomic: TRUE if the program has asked a device for CL_DEVICE_IMAGE_MAX_BUFFER_SIZE. */
 static gboolean asks_how_large;
 
-/* Finds out whether images can be made of a pool's buffers, which are sub-buffers, or of buffers
- * over the host addresses of a pool's buffers.  If neither is possible, the driver, not a pool,
- * makes all new buffers of the context from now on.  Call this function when the program seems to
- * want images of buffers, before it makes these buffers. */
+/* Makes the driver, not a pool, allocate all new buffers of the context from now on, if images
+ * cannot be made of a pool's buffers.  A pool's buffers are sub-buffers.  Images of them can be
+ * made if the driver makes images of sub-buffers, or of buffers over their host addresses.  Call
+ * this function when the program seems to want images of buffers, before it makes these buffers. */
 static void
 expect_images (LayerContext *context)
 {

@@ -65,9 +65,9 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
   return FALSE;
 }
 
-/* Passes clCreateProgramWithSource () on to the driver.  If the source uses images that are made of
- * buffers, and the driver makes no such images of sub-buffers, the driver, not a pool, makes all
- * new buffers of the context from now on. */
+/* Passes clCreateProgramWithSource () on to the driver.  Before, checks if the source uses images
+ * that are made of buffers.  If it does, and the driver makes no such images of sub-buffers, the
+ * driver, not a pool, makes all new buffers of the context from now on. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)

@@ -16,7 +16,7 @@
  *     user-event.c      events that the program completes itself
  *     debug.c           checks of buffers with TARN_DEBUG
  *     pieces.c          pieces: the driver's large buffers, divided into blocks by a heap
- *     address.c         addresses of pieces, for drivers that align less than they state
+ *     address.c         addresses of pieces, for drivers that align buffers less than they state
  *     queue.c           which commands of a queue are done
  *     queue-calls.c     the program's calls that create, retain, release and finish queues
  *     waiter.c          waits for single commands
@@ -35,8 +35,8 @@
  *     kernel.c          kernels' arguments, and launches
  *
  * A piece is a large buffer that the layer got from the driver.  A buffer of the program is a
- * sub-buffer of a piece, so its handle is one of the driver's.  Functions of the driver that the
- * layer does not know accept this handle, too.  Where the specification treats sub-buffers unlike
+ * sub-buffer of a piece, so the driver made its handle.  Functions of the driver that the layer
+ * does not know accept this handle, too.  Where the specification treats sub-buffers unlike
  * buffers, the layer makes the program's buffers behave as buffers.  The layer also counts the
  * program's references to each buffer; the driver sees only one reference.
  *
@@ -120,7 +120,7 @@ typedef struct
   gboolean prints_stats;
   gchar *faults; /* nullable */
   gchar *report; /* path of a file; nullable */
-  /* TRUE if TARN_DEBUG is set, even to a value that checks no buffers. */
+  /* TRUE if TARN_DEBUG is set, even if its value turns on no check of buffers. */
   gboolean may_debug;
   gboolean rounds_sizes; /* TRUE if the layer rounds up the sizes of small buffers */
 } LayerSettings;
@@ -340,7 +340,8 @@ struct _LayerContext
   /* TRUE if the driver's clEnqueueCopyBufferRect () fails with sub-buffers.  Then the layer passes
    * the pieces, the large buffers, instead of their sub-buffers. */
   gboolean copies_by_pieces;
-  /* TRUE if the driver cannot copy between sub-buffers and images; then the layer passes pieces. */
+  /* TRUE if the driver cannot copy between sub-buffers and images.  Then the layer passes the
+   * pieces instead of their sub-buffers. */
   gboolean copies_images_by_pieces;
   gboolean notes_addresses; /* TRUE if the layer records the host addresses of pieces, because the
                                driver makes no images of sub-buffers: see images.c */
@@ -352,15 +353,16 @@ struct _LayerContext
   TarnCond changed;
   LayerOrder order;       /* atomic */
   LayerQueue *only_queue; /* the only queue, borrowed; NULL if @order is not LAYER_ONE_QUEUE */
-  /* When memory was last reused early (see @has_reused_early), the latest command on only_queue had
-   * this number. */
+  /* Number of the latest command on only_queue when memory was last reused early (see
+   * @has_reused_early). */
   guint64 reused_number TARN_WHOLE;
   gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
                                 that used the memory were done */
-  /* The event for which new queues wait.  It completes after all commands whose memory was reused
-   * before they were done.  NULL if there are no such commands, or if they are done. */
+  /* The event for which new queues wait.  Memory may have been reused early, before the commands
+   * that used it were done; the event completes after all these commands.  NULL if there are none,
+   * or if they are done. */
   cl_event only_event;
-  guint n_joining; /* number of threads that wait for only_event, or make a new queue wait for it */
+  guint n_joining;     /* number of threads that wait, or make a queue wait, for @only_event */
   guint n_user_events; /* atomic: number of the program's user events that are not complete */
   /* TRUE if the context dropped a queue whose commands may not be done. */
   gboolean has_lost_queue;
@@ -385,8 +387,8 @@ struct _LayerContext
 
   TarnMutex subs_lock; /* guards the next three fields: see subs.c */
   GTree *subs;         /* the sub-buffers of blocks, by place: LayerPlace -> LayerSub */
-  /* The spares, owned, the youngest first: sub-buffers in @subs that are no buffer of the program.
-   */
+  /* The spares: the sub-buffers in @subs that the program does not use as buffers.  Owned, the
+   * youngest first. */
   GQueue spares;
   gint64 spares_time; /* monotonic time at which the layer last looked at the age of the spares */
 
@@ -404,7 +406,7 @@ struct _LayerContext
   guint spare_images;    /* number of the driver's images that the pool of images caches */
   gint64 polled_at;      /* monotonic time of the last poll by _tarn_layer_context_poll_if_due () */
   guint pending;         /* number of released buffers that wait for commands */
-  gsize pending_bytes;   /* the total size of these buffers */
+  gsize pending_bytes;   /* total size of the buffers in @pending, in bytes */
   guint n_users;  /* number of allocators that use the context, plus 1 for the context itself until
                      its record is freed */
   gboolean ended; /* TRUE if the program has released the context */
@@ -436,12 +438,12 @@ LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags fla
 gboolean _tarn_layer_context_try_early_reuse (LayerContext *self);
 
 /* Ends the state LAYER_ONE_QUEUE, in which a context reuses memory before the commands that use the
- * memory are done.  Call this when the context's commands may begin to run in another order than
- * the one in which the program enqueues them.
+ * memory are done.  Call this when the driver may begin to run the context's commands in an order
+ * other than that in which the program enqueues them.
  *
  * @queue: NULL, or a queue that will soon take no more commands or run commands out of order.  Such
- * a queue can never be the only queue again.  If @queue is not NULL and is not the only queue now,
- * the state does not end. */
+ * a queue can never be the only queue again.  If @queue is another queue than the only queue, the
+ * state does not end. */
 void _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue);
 
 /* These functions add a new queue to the context, and drop a queue that takes no more commands.
@@ -457,9 +459,9 @@ void _tarn_layer_context_add_user_event (LayerContext *self);
 void _tarn_layer_context_drop_user_event (LayerContext *self);
 
 /* _tarn_layer_context_begin_await () returns only_event, the event for which the context's new
- * queues wait, so that the caller can wait for this event, too.  Returns NULL if there is no such
- * event.  In both cases the caller calls _tarn_layer_context_end_await () afterwards.  Until then
- * the context keeps the event. */
+ * queues wait, or NULL if there is no such event.  The caller may wait for the event, too.  The
+ * context keeps the event until the caller calls _tarn_layer_context_end_await ().  The caller must
+ * do so even after NULL. */
 cl_event _tarn_layer_context_begin_await (LayerContext *self);
 void _tarn_layer_context_end_await (LayerContext *self);
 
@@ -473,8 +475,8 @@ void _tarn_layer_context_poll_if_due (LayerContext *self, gint64 now);
  * also on the buffer's flags and size. */
 gboolean _tarn_layer_context_may_serve (LayerContext *self);
 
-/* If the program has asked a device about images of buffers, and the driver cannot make such images
- * of a pool's buffers, leaves all new buffers of the context to the driver. */
+/* Leaves all new buffers of the context to the driver if the program has asked a device about
+ * images of buffers, but the driver cannot make such images of a pool's buffers. */
 void _tarn_layer_expect_images_if_asked (LayerContext *context);
 
 /* Returns the context's pool for a kind of memory.  The first call for a kind makes the pool.
@@ -488,8 +490,8 @@ void _tarn_layer_context_trim (LayerContext *self);
  * not complete.  Then returns to the driver all memory that the pools of all contexts cache. */
 void _tarn_layer_context_make_room (LayerContext *self);
 
-/* Waits for all commands of the context.  If a user event of the context is not complete, does not
- * block in the driver.  Then this function polls until no released buffer waits for commands, for
+/* Waits for all commands of the context.  While a user event of the context is not complete, the
+ * function does not block in the driver, but polls until no released buffer waits for commands, for
  * at most a second. */
 void _tarn_layer_context_finish (LayerContext *self);
 
@@ -511,8 +513,8 @@ gboolean _tarn_layer_is_debugged (const LayerContext *context);
 /* Begin and end the TARN_DEBUG checks of a context. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Tells TARN_DEBUG which thread released a buffer's last reference: the calling thread.  Another
- * thread may free the buffer's memory later. */
+/* Tells TARN_DEBUG that the calling thread released a buffer's last reference.  Another thread may
+ * free the buffer's memory later. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
 /* Makes the layer's debug thread call a function.  The thread calls such functions one after the
  * other.  They may wait, but a callback from the driver must not wait.  If there can be no debug
@@ -541,8 +543,8 @@ cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_
 cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
                                    cl_mem_flags *flags);
 
-/* Return TRUE if the driver's reference count of a buffer includes the buffer's sub-buffers (the
- * first function), or the buffer's maps (the second one). */
+/* These functions tell what the driver's reference count of a buffer includes.  The first returns
+ * TRUE if it includes the buffer's sub-buffers, the second if it includes the buffer's maps. */
 gboolean _tarn_layer_ask_part_references (LayerContext *context);
 gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
@@ -679,10 +681,10 @@ void _tarn_layer_release_object (cl_mem handle);
 
 /* uses.c */
 
-/* A use: the record that commands of a queue use a buffer.  A use with an event stands for one
- * command.  A use without an event stands for all commands of the queue up to the use's number.
- * After the program has released the buffer, each use is in a list of its queue until the commands
- * are done. */
+/* A use: the record of one or more commands of a queue that use a buffer.  A use with an event
+ * stands for one command.  A use without an event stands for all commands of the queue up to the
+ * use's number.  After the program has released the buffer, each use is in a list of its queue
+ * until the commands are done. */
 struct _LayerUse
 {
   LayerQueue *queue; /* the commands' queue, a reference; NULL if this struct records no use */
@@ -690,7 +692,7 @@ struct _LayerUse
   /* The command's event, a reference; NULL if the use stands for all commands up to @number. */
   cl_event event;
 
-  /* Set when the released buffer begins to wait for the commands: */
+  /* The layer sets these fields when the released buffer begins to wait for the commands: */
   LayerBuffer *buffer; /* the buffer; not destroyed before the commands of its uses are done */
   /* The argument of the driver's callback; NULL if the layer asked for no callback. */
   gpointer ticket;
@@ -734,11 +736,12 @@ struct _LayerQueue
   LayerObject base;
   LayerContext *context; /* a reference */
   gboolean in_order; /* atomic: TRUE if the driver runs the commands in order; may become FALSE */
-  gboolean leaves;   /* guarded by the context's lock: TRUE if the queue will soon take no more
-                        commands, or run them out of order */
+  gboolean leaves;   /* guarded by the context's lock: TRUE if the queue will soon be closed, or
+                        will soon run its commands out of order */
   guint64 enqueued TARN_WHOLE; /* atomic: number of the latest command that uses buffers */
   guint64 done TARN_WHOLE;     /* atomic: all commands up to this number are done */
-  /* Atomic: TRUE while a thread waits in clFinish (), because a marker failed or was refused. */
+  /* Atomic: TRUE while a thread waits in clFinish () for the queue's commands, because a marker
+   * failed or the driver refused it. */
   gboolean finishing;
   gboolean
       is_stuck; /* atomic: TRUE if the last request for memory that waited for the queue gave up */
@@ -773,7 +776,7 @@ gboolean _tarn_layer_queue_add_waiting (LayerUse *use);
 void _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify);
 
 /* Puts a marker on the queue if many released buffers wait for commands that come after the last
- * marker: at least 16 uses (records of commands), or buffers of at least 16 MiB. */
+ * marker: at least 64 uses (records of commands), or buffers of at least 16 MiB. */
 void _tarn_layer_queue_put_marker_if_many (LayerQueue *self);
 
 /* Puts the last marker on a queue that is about to be closed, after all its commands.  If that
@@ -849,10 +852,10 @@ void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
  * link to @taken.  The caller holds the queue's lock. */
 void _tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number, GQueue *taken);
 
-/* Ends the wait of a released buffer for one of its uses.  A use is the record that commands of a
- * queue use the buffer, and the layer destroys the buffer when it waits for none of its uses.  The
- * caller has removed the use from its queue's lists.  This function may free the buffer's record,
- * and with it the use, which is in that record. */
+/* Ends the wait of a released buffer for one of its uses (records of commands).  The layer destroys
+ * the buffer when it waits for none of its uses.  The caller has removed the use from its queue's
+ * lists.  This function may free the buffer's record, and with it the use, which is in that record.
+ */
 void _tarn_layer_use_end_wait (LayerUse *self);
 
 /* Asks the driver which commands of the uses in @waiters are done, one command after the other,
@@ -903,8 +906,8 @@ struct _LayerBuffer
   /* Atomic: TRUE if the buffer has destructor callbacks, which must not come late. */
   gboolean is_watched;
   guint parts; /* atomic: number of objects that are made of this buffer and not destroyed yet */
-  guint waits; /* atomic: number of uses whose commands the ended buffer waits for, plus 1 while the
-                  layer sets up these waits */
+  guint waits; /* atomic: number of uses whose commands the ended buffer waits for; 1 more while the
+                  layer is setting up these waits */
 
   TarnMutex lock; /* guards all fields below */
   gboolean ended; /* TRUE if the program has no reference any more; after that no use is added */
@@ -975,7 +978,7 @@ void _tarn_layer_images_clear (LayerContext *context);
 
 /* commands.c */
 
-#define LAYER_FEW 2 /* the number of objects that most commands do not exceed */
+#define LAYER_FEW 2 /* most commands use at most this number of objects */
 
 /* The layer's data about a command.  The layer has them from before until after the driver's call
  * that enqueues the command. */

@@ -145,8 +145,8 @@ find_own (const gchar *name)
 }
 
 /* Returns TRUE if an extension's function with this name may use buffers without the layer's
- * knowledge: the name says that the function enqueues or records commands, and does not say that
- * these commands use other kinds of memory. */
+ * knowledge.  Such a name says that the function enqueues or records commands.  If the name also
+ * says that the commands use other kinds of memory, returns FALSE. */
 static gboolean
 may_use_buffers (const gchar *name)
 {
@@ -226,9 +226,9 @@ begin (const cl_icd_dispatch *target)
 /* Starts the layer: the loader passes its functions as @target, and gets the layer's functions in
  * *dispatch_ret.
  *
- * A loader's table of functions may have more or fewer entries than the layer's, because the number
- * depends on the version of the OpenCL headers.  The loader uses its own function if the layer's
- * entry is NULL, or if the layer's table has no such entry.
+ * The number of entries in a table of functions depends on the version of the OpenCL headers, so
+ * the loader's table may be longer or shorter than the layer's.  The loader uses its own function
+ * if the layer's entry is NULL or missing.
  *
  * A program may unload the loader while commands still run.  The layer has work to do when these
  * commands are done, so it keeps the loader loaded, and any layer between the loader and this one.

@@ -57,9 +57,9 @@ add_map (LayerBuffer *self, gpointer pointer)
 }
 
 /* Removes a map with this host address from the list of maps that @self shares with other objects
- * made of the same buffer.  Prefers a map of @self to a map of another object.  Sets *taken to the
- * map, and adds a reference to the record of the map's object.  Returns FALSE if the list has no
- * such map. */
+ * made of the same buffer.  If several maps have this address, takes one of @self if there is one.
+ * Sets *taken to the map, and adds a reference to the record of the map's object.  Returns FALSE if
+ * the list has no map with this address. */
 static gboolean
 take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
@@ -178,6 +178,6 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   if (map.buffer != NULL)
     end_map (&map, status != CL_SUCCESS);
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_debug_check_guards (self->context); /* the host's writes are visible now */
+    _tarn_layer_debug_check_guards (self->context); /* the check sees what the host wrote */
   return status;
 }

@@ -76,8 +76,9 @@ note_address (void *data)
 }
 
 /* The arguments of the layer's native kernel that calls the program's function.  The driver copies
- * them.  After this struct come: @n structs Move; @n pointers that the driver sets and nobody
- * reads; the program's arguments, which are aligned to 16 bytes, like memory from malloc (). */
+ * them.  The struct is followed by @n structs Move, then @n pointers, which the driver sets but the
+ * layer does not read, then the program's arguments, which are aligned to 16 bytes, like memory
+ * from malloc (). */
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
@@ -91,8 +92,8 @@ get_moves (Call *call)
   return (Move *) (call + 1);
 }
 
-/* Returns the array of pointers that comes after a Call: the driver sets them, and nobody reads
- * them. */
+/* Returns the array of pointers that follows a Call.  The driver sets these pointers, but the layer
+ * does not read them. */
 static gchar **
 get_places (Call *call)
 {
@@ -159,8 +160,8 @@ sort_pieces (cl_mem *pieces, guint n)
   return n_sorted;
 }
 
-/* Returns TRUE if the program's arguments of clEnqueueNativeKernel () are valid, as far as this
- * file relies on them.  If not, the layer passes the call on to the driver unchanged. */
+/* Returns TRUE if those arguments of clEnqueueNativeKernel () are valid on which this file relies.
+ * If not, the layer passes the program's call on to the driver unchanged. */
 static gboolean
 is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
                const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)

@@ -122,7 +122,7 @@ fail (cl_int status, gsize size, GError **error)
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
 /* Polls the state of a command until the command is done or has failed, or until @end, a monotonic
- * time.  If the driver does not tell the state, waits for the command without a limit. */
+ * time.  If the query of the state fails, waits for the command without a limit. */
 static cl_int
 poll_until (cl_event event, gint64 end)
 {
@@ -183,7 +183,7 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
         queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = _tarn_layer_wait_briefly (queue, event);
-  return status >= CL_SUCCESS || fail (status, size, error); /* above CL_SUCCESS: not done yet */
+  return status >= CL_SUCCESS || fail (status, size, error); /* above 0: the read is not done */
 }
 
 /* Unmaps a buffer.  Returns FALSE if the buffer may still be mapped after 0.2 s. */
@@ -390,10 +390,10 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
                             error);
 }
 
-/* Returns the host address at which the host can read a block.  To find it, maps and unmaps the
- * block's first byte.  A driver for the host's processor maps a buffer in place, so the block's
- * other bytes follow this address.  Other drivers map a copy of the one byte, so the caller has to
- * find out if the other bytes follow. */
+/* Returns a host address for reading a block.  To find it, maps and unmaps the block's first byte.
+ * A driver for the host's processor maps a buffer in place, so the block's other bytes come after
+ * the first byte.  Other drivers map a copy of the one byte, so the caller has to find out if the
+ * other bytes are there. */
 static gconstpointer
 piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -449,7 +449,8 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
-/* Runs when an allocator of pieces is freed: drops the allocator as a user of its context. */
+/* Runs when an allocator of pieces is freed: the allocator no longer counts as a user of its
+ * context. */
 static void
 source_drop (gpointer data)
 {
@@ -495,8 +496,8 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
 
 /* The largest number of bytes that a pool caches.  A cached block serves the next buffer of the
  * block's size, together with the sub-buffer that the layer has kept for the block.  If the block
- * returned to the heap instead, the heap would merge it with its neighbours, and later split the
- * memory mostly at other places.  At those places the driver would have to make new sub-buffers. */
+ * returned to the heap instead, the heap would merge it with its neighbours.  Later the heap would
+ * usually split the memory at other places, where the driver would have to make new sub-buffers. */
 #define HELD_BYTES ((gsize) 64 << 20)
 
 TarnPool *

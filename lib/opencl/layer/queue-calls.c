@@ -111,8 +111,8 @@ close_queue (LayerQueue *self)
   _tarn_layer_context_end_one_queue (self->context, self);
   if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
     _tarn_layer_queue_put_last_marker (self);
-  /* clReleaseCommandQueue () implies a flush.  The layer passes the program's call on only later,
-   * when the commands are done and no call uses the queue, so it flushes the queue now. */
+  /* clReleaseCommandQueue () implies a flush.  The layer calls the driver's function only later,
+   * when the commands are done and no call uses the queue.  So it flushes the queue now. */
   _tarn_layer_driver->clFlush (self->base.handle);
   {
     LAYER_LOCKED (&self->lock);

@@ -11,9 +11,9 @@
 
 #include "layer-private.h"
 
-/* The limits at which a queue gets a new marker.  They hold for the uses (records of commands of
- * released buffers) that come after the queue's last marker: MANY_WAITS is their number, and
- * MANY_BYTES the total size of their buffers. */
+/* A queue gets a new marker when one of these limits is reached.  MANY_WAITS is a number of uses
+ * (records of commands of released buffers) that come after the queue's last marker.  MANY_BYTES is
+ * the total size of the buffers of these uses. */
 #define MANY_WAITS 64
 #define MANY_BYTES ((gsize) 16 << 20)
 
@@ -218,8 +218,8 @@ is_over (LayerQueue *self)
 void
 _tarn_layer_queue_end_if_over (LayerQueue *self)
 {
-  /* Check @closed without the lock first.  If close_queue () sets @closed just after this check,
-   * close_queue () polls the queue later, and that poll makes this check again. */
+  /* Check @closed without the lock first.  If another thread closes the queue just after this
+   * check, that thread polls the queue later, and the poll calls this function again. */
   if (is_closed (self) && is_over (self))
     _tarn_layer_context_drop_queue (self->context, self);
 }
@@ -243,8 +243,8 @@ _tarn_layer_queue_add_waiting (LayerUse *use)
   LayerQueue *self = use->queue;
   LAYER_LOCKED (&self->lock);
 
-  /* Check with the lock held, because another thread may be recording the commands as done.  If it
-   * has done so, and the queue is closed, no thread will end a wait that is added afterwards. */
+  /* Check with the lock held, because another thread may be recording the commands as done.  If
+   * that thread has finished, and the queue is closed, no thread would end a wait added now. */
   if (_tarn_layer_queue_is_done (self, use->number))
     return FALSE;
   use->number = _tarn_layer_queue_get_enqueued (self);
@@ -315,10 +315,10 @@ start_finishing (LayerQueue *self)
 }
 
 /* Starts a thread that calls clFinish (), which waits for all commands of the queue.  Call this
- * when a marker has failed, or when the driver refuses a marker.  After a command has failed, new
- * markers do not help: a marker after the failed command fails at once, although other commands
- * still run, and later markers need not wait for these other commands either.  If no thread can be
- * started, the next poll that finds a failed marker tries again. */
+ * when a marker has failed, or when the driver refuses a marker.  New markers do not help after a
+ * command has failed: a marker may fail at once, and later markers may complete, while other
+ * commands still run.  If no thread can be started, the next poll that finds a failed marker tries
+ * again. */
 static void
 finish_aside (LayerQueue *self)
 {
@@ -378,7 +378,7 @@ set_callback (LayerQueue *self, LayerMarker *marker)
 
   if (!__atomic_compare_exchange_n (&marker->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
-    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread has set a callback */
+    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* another thread sets the callback */
   else if (_tarn_layer_driver->clSetEventCallback (marker->event, CL_COMPLETE, on_marker, ticket)
            != CL_SUCCESS)
     finish_aside (self);

@@ -18,9 +18,9 @@
 
 static LayerSettings settings;
 
-/* The variables that turn off rounding: if one of them is set, the layer does not round up the
- * sizes of small buffers.  So the program can use its limit to the last byte, and reports show the
- * sizes that the program asked for. */
+/* The variables that turn off rounding.  If one of them is set, the layer does not round up the
+ * sizes of small buffers.  Then the program can use its limit to the last byte, and reports show
+ * the sizes that the program asked for. */
 static const gchar *const exact_size_variables[] = { "TARN_LAYER_LIMIT",     "TARN_LIMIT",
                                                      "TARN_DEBUG",           "TARN_TRACE",
                                                      "TARN_SNAPSHOT_ON_OOM", NULL };

@@ -120,7 +120,7 @@ _tarn_layer_drop_spares (LayerContext *context)
   drop_before (context, G_MAXINT64);
 }
 
-/* Sets the time from which the age of new spares counts: of sub-buffers that become spares later.
+/* Sets the time from which the age counts of those sub-buffers that become spares after this call.
  */
 static void
 set_time (LayerContext *context, gint64 now)
@@ -248,7 +248,7 @@ make (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
   if (handle == NULL)
     return NULL;
   LAYER_COUNT (sub_buffers);
-  made = g_new (LayerSub, 1); /* g_new0 () takes longer */
+  made = g_new (LayerSub, 1); /* g_new0 () would clear the struct needlessly */
   *made = (LayerSub){ .place = *place, .handle = handle, .by_age.data = made };
   add (context, made);
   if (_tarn_layer_ask_flags (context, place->asked, &made->flags) == CL_SUCCESS)

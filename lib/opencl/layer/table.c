@@ -24,7 +24,7 @@ typedef struct
   GHashTable *others;
 } __attribute__ ((aligned (64))) Shard;
 
-static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS]; /* zeros are a valid mutex */
+static Shard tables[LAYER_N_OBJECT_KINDS][N_SHARDS]; /* zero bytes are a valid, unlocked mutex */
 
 /* Returns the shard for a handle.  Handles are addresses, whose lowest bits are equal, so the
  * lowest four bits do not select the shard. */
@@ -175,7 +175,7 @@ _tarn_layer_unref (gpointer record)
   g_assert (n > 0);
   if (n > 1)
     return;
-  _tarn_assert_no_locks (); /* the finalizer may call the driver */
+  _tarn_assert_no_locks (); /* the record's finalizer may call the driver */
   self->finalize (self);
 }
 

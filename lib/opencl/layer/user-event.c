@@ -63,9 +63,9 @@ find_context (cl_event event)
   return _tarn_layer_find_context (handle);
 }
 
-/* Sets the status of a user event.  An event that has failed counts as not complete for ever, so
- * the context never reuses memory early again: after a failed command, the driver may run later
- * commands before earlier commands are done (see await_only_event ()). */
+/* Sets the status of a user event.  A failed event counts as not complete for ever, so the context
+ * never reuses memory early again.  The reason is that after a failed command, the driver may run
+ * later commands before earlier commands are done (see await_only_event ()). */
 cl_int CL_API_CALL
 layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
 {

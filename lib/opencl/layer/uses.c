@@ -23,10 +23,10 @@ use_clear (LayerUse *use)
   _tarn_layer_unref (use->queue);
 }
 
-/* When a buffer has this number of uses (records of commands that use the buffer), the layer drops
- * the uses whose commands are done.  It does so again at each power of two above this number.  So
- * if a buffer has many unfinished commands, the layer does not ask the driver about all of them at
- * each new use. */
+/* The number of a buffer's uses (records of commands that use the buffer) at which the layer drops
+ * the uses whose commands are done.  It does so again at 32 uses, 64 uses, and so on.  So if a
+ * buffer has many unfinished commands, the layer does not ask the driver about all of them at each
+ * new use. */
 #define MANY_USES 16
 
 /* Returns TRUE if the commands of a use are done. */
@@ -97,11 +97,11 @@ drop_done_uses (LayerBuffer *self, GArray *uses)
   g_array_unref (uses);
 }
 
-/* Lets *use, the record of a command, replace an older use in the buffer.  A use without an event
- * stands for all commands of its queue up to its number, so the buffer needs only one such use for
- * each queue.  If *use has no event, and the buffer has a use of the same queue without an event,
- * keeps the later of the two uses, sets *use to the earlier one, and returns TRUE.  Otherwise
- * returns FALSE.  The caller holds the buffer's lock. */
+/* Merges *use, the record of a command, with the buffer's use of the same queue, if there is one.
+ * Only uses without an event are merged: such a use stands for all commands of its queue up to its
+ * number, so the buffer needs only one for each queue.  Keeps the later of the two uses, sets *use
+ * to the earlier one, and returns TRUE.  Returns FALSE if there is nothing to merge.  The caller
+ * holds the buffer's lock. */
 static gboolean
 replace_locked (LayerBuffer *self, LayerUse *use)
 {
@@ -123,11 +123,12 @@ replace_locked (LayerBuffer *self, LayerUse *use)
   return FALSE;
 }
 
-/* Adds *use, the record of a command, to a buffer.  If the buffer then needs one use less (see
- * replace_locked ()), sets *use to that use.  Otherwise sets *use to an empty record, which has
- * no queue.  The caller must clear *use in both cases.  If it is time to drop uses (see MANY_USES),
- * returns all uses of the buffer; the caller must pass them to drop_done_uses ().  If it is not,
- * returns NULL. */
+/* Adds *use, the record of a command, to a buffer.  If *use is merged with a use of the buffer (see
+ * replace_locked ()), sets *use to the use that the buffer does not need.  Otherwise sets *use to
+ * an empty record, which has no queue.  In both cases the caller must clear *use.
+ *
+ * Returns all uses of the buffer if it is time to drop uses (see MANY_USES); the caller must pass
+ * them to drop_done_uses ().  Otherwise returns NULL. */
 static GArray *
 note_use (LayerBuffer *self, LayerUse *use)
 {

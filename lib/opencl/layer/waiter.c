@@ -12,8 +12,7 @@
 
 #include "layer-private.h"
 
-/* The largest number of events about which one call of _tarn_layer_poll_waiters () asks the
- * driver. */
+/* The largest number of events whose state _tarn_layer_poll_waiters () queries in one call. */
 #define MAX_POLLS 1000
 
 /* The queue's list of waiters */
@@ -77,7 +76,7 @@ _tarn_layer_use_end_wait (LayerUse *self)
 {
   if (self->ticket != NULL)
     _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
-  _tarn_layer_buffer_commands_done (self->buffer); /* this may free the use */
+  _tarn_layer_buffer_commands_done (self->buffer); /* this call may free @self, the use */
 }
 
 /* Ends a buffer's wait for a command that is done or has failed, after take () removed the use. */
@@ -169,7 +168,7 @@ _tarn_layer_wait_for_event (LayerUse *self, gboolean notify)
   gpointer ticket = notify ? _tarn_layer_ticket_new (self->buffer) : NULL;
 
   self->ticket = ticket;
-  add (self); /* from now on another thread may end the wait */
+  add (self); /* now that the use is in the list, another thread may end the wait */
   if (notify)
     {
       if (_tarn_layer_driver->clSetEventCallback (self->event, CL_COMPLETE, on_done, ticket)
