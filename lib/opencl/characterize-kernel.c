@@ -9,7 +9,8 @@
 #include "program-private.h"
 #include "status-private.h"
 
-/* A small kernel, its program and its context: references, or NULL until the objects are made. */
+/* A small kernel, its program and its context.  Each field is a reference, or NULL until the object
+ * is made. */
 typedef struct
 {
   cl_context context; /* stays NULL if the kernel is in the caller's context */

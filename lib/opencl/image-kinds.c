@@ -28,7 +28,7 @@
 #define FIRST_RANGE ((gsize) 64)
 #define TRIES_IN_RANGE 2
 
-/* A kind in use, that is, with images or requests in progress. */
+/* A kind of image that is in use: it has images or requests in progress. */
 typedef struct
 {
   TarnOpenclImageKind kind; /* the key in by_kind; must be the first field */

@@ -294,11 +294,12 @@ make_image (const LayerContext *context, cl_mem buffer)
                                             NULL, &status);
 }
 
-/* The bytes that the layer writes to buffers and reads again. */
+/* Test bytes: the layer writes them to one object and compares the bytes that it reads from
+ * another. */
 static const guchar patterns[] = { 0xA5, 0x5A, 0x3C };
 
 /* Enqueues a command that writes a byte to a buffer, and waits at most 0.2 s for the command.
- * Returns the command's state, as await_soon () does. */
+ * Returns CL_COMPLETE, a larger value if the command is not done, or a negative error. */
 static cl_int
 write_byte (cl_command_queue queue, cl_mem buffer, const guchar *byte)
 {

@@ -127,7 +127,7 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   if (desc.mem_object == NULL)
     return NULL;
   image = create (request, &desc, &without);
-  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image has a reference */
+  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image retains it */
   if (image == NULL || shares)
     *status = without;
   if (image == NULL)

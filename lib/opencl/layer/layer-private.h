@@ -940,7 +940,8 @@ LayerBuffer *_tarn_layer_buffer_find_retained (cl_mem handle);
  * added. */
 void _tarn_layer_buffer_release (LayerBuffer *self);
 
-/* Ends a released buffer's wait for the commands of a use.  After its last wait, destroys it. */
+/* Ends a released buffer's wait for the commands of a use.  After its last wait, destroys the
+ * buffer. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
 /* Makes the record of an image from the pool of images.  The record takes over @block.  Returns a

@@ -100,7 +100,7 @@ get_places (Call *call)
   return (gchar **) (get_moves (call) + call->n);
 }
 
-/* Returns the number of bytes from a Call with @n structs Move to the program's arguments. */
+/* Returns the offset in bytes of the program's arguments from a struct Call for @n buffers. */
 static gsize
 get_arguments_offset (gsize n)
 {

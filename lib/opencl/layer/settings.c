@@ -8,7 +8,7 @@
  *     TARN_LAYER_STATS=1      the layer prints a table to standard error at exit
  *     TARN_LAYER_FAULTS=LIST  the calls that the layer makes fail: see faults.c
  *     TARN_LAYER_REPORT=FILE  an existing file, to which report.c adds lines
- *     TARN_DEBUG              Tarn reads the value; the layer checks if it is set: see debug.c */
+ *     TARN_DEBUG              some values make the layer check buffers: see debug.c */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 

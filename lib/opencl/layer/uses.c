@@ -62,8 +62,8 @@ put_back (LayerBuffer *self, const LayerUse *use)
   add_locked (self, use);
 }
 
-/* If it is time to drop a buffer's uses (records of commands) whose commands are done, removes all
- * uses from the buffer and returns them: see MANY_USES.  Otherwise returns NULL.  The caller holds
+/* Removes all uses (records of commands) from a buffer and returns them, if their number is a power
+ * of two and at least MANY_USES.  Otherwise returns NULL.  The caller holds
  * the buffer's lock. */
 static GArray *
 take_many_locked (LayerBuffer *self)

@@ -79,7 +79,8 @@ _tarn_layer_use_end_wait (LayerUse *self)
   _tarn_layer_buffer_commands_done (self->buffer); /* this call may free @self, the use */
 }
 
-/* Ends a buffer's wait for a command that is done or has failed, after take () removed the use. */
+/* Ends a buffer's wait for a command that is done or has failed.  The caller has removed the use
+ * from the list of waiters. */
 static void
 settle (LayerUse *self)
 {
