@@ -58,8 +58,8 @@ _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
 }
 
 /* Adds a block to a list by age, after the block has moved from one bin to another.  The block's
- * age still counts from the time at which it came to its first bin.  So the function looks for the
- * place in the list that keeps the order by age. */
+ * age still counts from the time at which it came to its first bin.  So the block need not be the
+ * newest of the list. */
 void
 _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
 {
@@ -74,7 +74,7 @@ _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
   add_before (ages, block, newer);
 }
 
-/* Removes a block from the list by age that contains it. */
+/* Removes a block from @ages, the list by age in which the block is. */
 void
 _tarn_ages_remove (TarnAges *ages, TarnBlock *block)
 {

@@ -7,25 +7,25 @@
  * changes the table holds the pool's lock and has stopped the pool's read sections.
  *
  * The pool has a reference to each queue in the table.  When the pool removes a queue from the
- * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool: it adds the
- * queue to each block's uses, and the heap adds the block's memory to the heap's own table.
+ * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
- * handle), or in a later slot if all slots from the home slot to that one are taken. */
+ * handle), or in a later slot.  In this case all slots from the home slot to the queue's slot are
+ * taken. */
 
 #include "pool/cache-private.h"
 
-/* FIRST_PLACES is the number of slots in a new table of queues.  MAX_MET is the most queues in a
- * table. */
+/* FIRST_PLACES is the number of slots in a new table of queues.  A table has at most MAX_MET
+ * queues. */
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
-/* A number of queues.  When the table is full, make_room () removes the queues that no thread has
- * used.  If there are fewer than FEW_UNUSED such queues, make_room () also removes queues that
- * threads have used. */
+/* When the table is full, make_room () removes the queues that no thread has used.  If it finds
+ * fewer than FEW_UNUSED unused queues, it also removes some used ones. */
 #define FEW_UNUSED (MAX_MET / 4)
 
-/* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool.  The caller
+/* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
+ * block's queue to the block's uses, and the block's memory to the heap's own table.  The caller
  * holds the pool's lock.  If other threads can access the block, the caller has also stopped the
  * pool's read sections. */
 void
@@ -59,8 +59,8 @@ insert (TarnPool *pool, const TarnMetQueue *met)
   pool->met.n++;
 }
 
-/* Replaces the table of queues by a table with @n_places slots.  The new table contains all queues
- * except those to remove (is_going is TRUE). */
+/* Replaces the table of queues by a table with @n_places slots.  Copies all queues to the new
+ * table, except those whose is_going is TRUE. */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
@@ -85,9 +85,9 @@ is_going (const TarnPool *pool, gpointer handle)
   return met != NULL && met->is_going;
 }
 
-/* Removes the queues whose is_going is TRUE from the table.  The pool releases its references to
- * these queues later, in _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read
- * sections. */
+/* Removes from the table the queues that the caller has marked (is_going).  The pool keeps the
+ * table's references to these queues for now.  Later it drops them in
+ * _tarn_pool_unlock_and_sweep ().  The caller has stopped the pool's read sections. */
 static void
 drop_going (TarnPool *pool)
 {
@@ -97,7 +97,7 @@ drop_going (TarnPool *pool)
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
   TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share)
-        && block->state != TARN_BLOCK_ENDING) /* its free ends without the table: pool/arenas.c */
+        && block->state != TARN_BLOCK_ENDING) /* the block's free no longer needs the table */
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met.mask + 1);
 }
@@ -160,8 +160,9 @@ _tarn_pool_drop_met (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Stops threads from allocating from the heap's arenas: removes all queues from the pool's table of
- * arenas, and ends the threads' grants (bytes that each may allocate without the pool's lock). */
+/* Stops threads from allocating from the heap's arenas.  Removes all queues from the pool's table
+ * of arenas.  Also ends the grants of all threads (the bytes that a thread may allocate without the
+ * pool's lock). */
 void
 _tarn_pool_end_arenas (TarnPool *pool)
 {
@@ -177,7 +178,9 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  _tarn_pool_end_grants (pool); /* after drop_going (): grants include the bytes of kept blocks */
+  /* Only after drop_going (), which returns the blocks that threads keep for temporaries.
+   * Otherwise the bytes of these blocks would be granted again. */
+  _tarn_pool_end_grants (pool);
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);
 }

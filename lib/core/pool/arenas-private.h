@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * The types and functions that arenas.c, made-parts.c and stock.c share.  These files allocate
- * blocks from a heap's arenas and return blocks there, in read sections and without the pool's
- * lock.  An arena is a part of a heap's memory that serves one queue. */
+ * blocks from a heap's arenas, and return blocks to the arenas.  Usually they do so in a read
+ * section, without the pool's lock.  An arena is a part of a heap's memory that serves one
+ * queue. */
 
 #ifndef TARN_POOL_ARENAS_PRIVATE_H
 #define TARN_POOL_ARENAS_PRIVATE_H
@@ -11,13 +12,13 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* The most unused block structs that a thread keeps in its cache, to make its next blocks from
- * them. */
+/* A thread's cache has at most this many unused block structs, from which the thread makes its next
+ * blocks. */
 #define TARN_MAX_SPARE 128
 
-/* The number of temporaries in succession after which a thread keeps a large temporary in its
- * cache.  A temporary is a block that a thread frees before it allocates the next one.  A kept
- * block has at most TARN_MAX_TEMPORARY_BYTES. */
+/* A temporary is a block that a thread frees before it allocates the next one.  After
+ * TARN_MANY_TEMPORARIES temporaries in succession, a thread keeps large temporaries in its cache:
+ * blocks of up to TARN_MAX_TEMPORARY_BYTES bytes. */
 #define TARN_MANY_TEMPORARIES 16
 #define TARN_MAX_TEMPORARY_BYTES ((gsize) 4 << 20)
 
@@ -50,24 +51,26 @@ typedef struct
 } TarnVisits;
 
 /* A function that a thread calls in a read section to free @block.  Stores in *goes the block whose
- * memory returns to its arena.  Usually this is @block.  If the thread's cache keeps @block, *goes
- * is the block that the cache kept before, or NULL if the cache kept none.  The function returns
- * *goes to its arena; or sets the state of *goes to ENDING, and then the caller returns *goes.  If
- * the caller has to take the pool's lock, the function returns FALSE and changes no block. */
+ * memory has to return to its arena.  Usually this block is @block.  If the thread's cache keeps
+ * @block, *goes is the block that the cache kept before, or NULL if the cache kept none.
+ *
+ * If the heap's memory has addresses, the function itself returns *goes to its arena.  Otherwise it
+ * sets the state of *goes to ENDING, and the caller returns *goes.  If the caller has to take the
+ * pool's lock, the function returns FALSE and changes no block. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 
-/* arenas.c.  Call these outside read sections. */
+/* Functions of arenas.c.  The caller is not in a read section. */
 gboolean _tarn_visits_begin (TarnVisits *visits);
 gboolean _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                                      TarnBlock **goes);
 
-/* made-parts.c.  Call it outside read sections. */
+/* A function of made-parts.c.  The caller is not in a read section. */
 TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                                    const TarnTaken *taken);
 
-/* stock.c.  The caller of _tarn_cache_give_spare () holds the pool's lock.  The caller of
- * _tarn_cache_change_spare () must not hold it. */
+/* Functions of stock.c.  The caller of _tarn_cache_give_spare () holds the pool's lock.  The caller
+ * of _tarn_cache_change_spare () must not hold the pool's lock. */
 void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 void _tarn_cache_change_spare (TarnCache *cache);
 
@@ -128,19 +131,19 @@ _tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   return block;
 }
 
-/* Gets the place in a thread's cache for the block that the thread keeps for temporaries of a
- * queue.  A temporary is a block that a thread frees before it allocates the next block.  The place
- * is an element of the array TarnCache.kept.  Several queues may share an element. */
+/* Gets the element of TarnCache.kept in which a thread keeps a block for temporaries of a queue.  A
+ * temporary is a block that a thread frees before it allocates the next block.  Several queues may
+ * share an element. */
 static inline TarnBlock **
 _tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
 {
   return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
 }
 
-/* Finds the arenas of a block's queue, so that the block, which is being freed, can return there.
- * Returns the queue's entry in the pool's table of arenas.  Returns NULL if the table has no entry
- * for the queue, if the block is not active or does not belong to an arena, or if the cache has no
- * room for another unused block struct. */
+/* Finds the entry of a block's queue in the pool's table of arenas, so that the caller can return
+ * the block to its arena.  Returns NULL if the table has no entry for the queue, or if the block
+ * cannot return to an arena now: it is not active, it belongs to no arena, or the cache has no room
+ * for another unused block struct. */
 static inline TarnMetQueue *
 _tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
@@ -162,10 +165,10 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block that returns to its arena when a thread frees @block.  Usually returns @block.
- * If the thread often frees a large block before it allocates the next one (a temporary), its
- * cache keeps the largest such block of each queue.  If the cache is to keep @block, returns the
- * block that the cache kept before, or NULL if the cache kept none. */
+/* Chooses the block that returns to its arena when a thread frees @block.  Usually this is @block.
+ * But if the thread often frees a large block before it allocates the next one (a temporary), its
+ * cache keeps the largest of these blocks for each queue.  If @block should replace the block that
+ * the cache keeps now, returns the latter, or NULL if the cache keeps none. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

@@ -15,9 +15,9 @@
  * read section before the release until upstream has released the part.  Until then all counters
  * count the block as active.
  *
- * Threads only allocate, cache and free own blocks.  Before a thread does anything else with an own
- * block, it turns the block into an ordinary block of the pool (_tarn_pool_settle ()): it adds the
- * queue to the block's uses, and the memory to the heap's table.
+ * A thread may allocate, cache and free an own block.  Before any other operation, it turns the
+ * block into an ordinary block of the pool (_tarn_pool_settle ()): it adds the queue to the block's
+ * uses, and the memory to the heap's table.
  *
  * Invariants, whenever a thread holds the pool's lock and has stopped the read sections of the
  * pool:
@@ -42,9 +42,9 @@
 #define TAKEN_IN_TURN 256
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
-/* A number of requests that a thread serves with the blocks that it keeps for temporaries
- * (TarnCache.kept).  After each KEPT_IN_TURN of these requests, the thread checks whether other
- * queues need memory of the latest request's queue. */
+/* A thread serves some requests with blocks that it keeps for temporaries (TarnCache.kept).  After
+ * each KEPT_IN_TURN of these requests, it checks whether other queues need memory of the latest
+ * request's queue. */
 #define KEPT_IN_TURN 256
 
 /* The number of times that a thread tries to enter a read section, before it takes the locks of the
@@ -88,10 +88,13 @@ _tarn_visits_begin (TarnVisits *visits)
 /* Functions that serve requests.  Unless a comment says otherwise, the calling thread is in a read
  * section, or holds the pool's lock. */
 
-/* Fills in *wanted for a request.  Returns FALSE if no arena may serve the request: if the thread
- * has no cache of the pool, if the size is too large, if the pool has no arenas, or if a recorded
- * bin (which has blocks whose uses have events) may have a block for the request.  The caller need
- * not be in a read section. */
+/* Fills in *wanted for a request.  Returns FALSE if no arena may serve the request:
+ * - The thread has no cache of the pool.
+ * - The size is too large.
+ * - The pool has no arenas.
+ * - A recorded bin (with blocks whose uses have events) may have a block for the request.
+ *
+ * The caller need not be in a read section. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)
@@ -107,8 +110,9 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
          == 0;
 }
 
-/* Takes a block out of TarnCache.kept, makes the block active, and counts a hit.  The thread has
- * kept the block for temporaries (blocks that it frees before it allocates the next one). */
+/* Serves a request with a block that the thread keeps for temporaries: removes it from
+ * TarnCache.kept, makes it active, and counts a hit.  @place is the block's element in
+ * TarnCache.kept. */
 static inline TarnBlock *
 take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
@@ -124,10 +128,11 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
-/* Takes a block for a request: the one that the thread keeps for temporaries of the request's queue
- * (blocks that the thread frees before it allocates the next one), or a new one from the queue's
- * arenas.  Returns NULL if there is no such block.  If upstream must first make an object (a part)
- * for the new block's memory, also returns NULL, and stores the memory range in *taken. */
+/* Takes a block for a request.  First looks at the block that the thread keeps for temporaries of
+ * the request's queue (TarnCache.kept).  If that block cannot serve the request, makes a new one
+ * from the queue's arenas.  Returns NULL if it can make none.  If upstream must first make an
+ * object (a part) for the new block's memory, also returns NULL, and stores the memory range in
+ * *taken. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent take_extent,
       TarnTaken *taken, gboolean *is_due)
@@ -209,7 +214,7 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
 }
 
 /* Serves a traced request from its queue's arena (memory of the heap for this queue).  Takes the
- * locks of the pool and the heap for that. */
+ * locks of the pool and the heap instead of entering a read section. */
 static TarnBlock *
 take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboolean *is_due)
 {
@@ -300,10 +305,10 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
 }
 
 /* Takes the blocks that belong to an arena (is_own) out of a chain, and returns them to the arena.
- * The result is a chain of the other blocks.  If the arena cannot take blocks now, the result is
- * the whole chain.  The caller makes sure that all blocks of the chain are cached and have the same
- * queue, and holds the pool's lock.  @cache is the calling thread's, or the pool's read sections
- * are stopped. */
+ * Returns the chain of the other blocks.  If the arena cannot take blocks now, returns the whole
+ * chain.  All blocks of the chain are cached and have the same queue.  The caller holds the pool's
+ * lock.  If @cache is not the calling thread's, the caller has also stopped the pool's read
+ * sections. */
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
@@ -335,8 +340,8 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 }
 
 /* Gets the block that a thread keeps for temporaries of a queue (blocks that it frees before it
- * allocates the next one).  Returns NULL if there is none.  The caller holds the pool's lock.
- * @cache is the calling thread's, or the pool's read sections are stopped. */
+ * allocates the next one).  Returns NULL if there is none.  The caller holds the pool's lock.  If
+ * @cache is not the calling thread's, the caller has also stopped the pool's read sections. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
@@ -345,9 +350,8 @@ _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
   return block != NULL && block->share == handle ? block : NULL;
 }
 
-/* Removes a block from TarnCache.kept: the one that the thread keeps for temporaries of a queue
- * (blocks that the thread frees before it allocates the next one).  Returns the block to its arena.
- * If the arena cannot take the block, puts it into the pool's bin. */
+/* Removes the block of a queue from TarnCache.kept, the blocks that a thread keeps for temporaries.
+ * Returns the block to its arena.  If the arena cannot take it, puts it into the pool's bin. */
 void
 _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
 {
@@ -362,9 +366,8 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
 }
 
-/* Empties TarnCache.kept, the blocks that a thread keeps for temporaries (blocks that the thread
- * frees before it allocates the next one).  Returns each block to its arena (the heap's memory for
- * the block's queue).  If the arena cannot take a block, puts the block into the pool's bin. */
+/* Empties TarnCache.kept, the blocks that a thread keeps for temporaries.  Returns each block to
+ * its arena.  If the arena cannot take a block, puts the block into the pool's bin. */
 void
 _tarn_cache_return_all_kept (TarnCache *cache)
 {
@@ -373,10 +376,10 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Returns @block to its arena (the heap's memory for the block's queue).  Either the thread frees
- * @block; or it frees another block, and its cache keeps that other block in place of @block.  @met
- * is the entry, in the table of arenas, for the freed block's queue.  Usually @block has the same
- * queue.  Returns FALSE if the caller has to take the pool's lock. */
+/* Returns @block to its arena (the heap's memory for the block's queue).  @block is the block that
+ * the thread frees, or the one that its cache kept before.  @met is the entry of the freed block's
+ * queue in the table of arenas.  Usually @block has the same queue.  Returns FALSE if the caller
+ * has to take the pool's lock. */
 static inline gboolean
 put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
@@ -385,11 +388,11 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Frees @block; the thread is in a read section.  Usually returns @block to its arena (the heap's
- * memory for its queue).  But if the thread should keep @block for temporaries (blocks that it
- * frees before it allocates the next one), puts @block into the thread's cache, and returns to its
- * arena the block that the thread kept before.  Stores in *goes the block that returned to its
- * arena, or NULL if none did.  Returns FALSE if the caller has to take the pool's lock. */
+/* Frees @block.  Usually returns @block to its arena.  If the thread should keep @block for
+ * temporaries (blocks that it frees before it allocates the next one), puts @block into the
+ * thread's cache.  Then the block that the cache kept before, if any, returns to its arena.  Stores
+ * in *goes the block that returned to its arena, or NULL if none did.  Returns FALSE if the caller
+ * has to take the pool's lock.  The thread is in a read section. */
 static inline gboolean
 free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
@@ -408,11 +411,11 @@ free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
   return TRUE;
 }
 
-/* Frees @block.  Enters and leaves a read section, so the caller must not be in one.  Usually
- * returns @block to its arena (the heap's memory for its queue).  But if the thread should keep
- * @block for temporaries (blocks that it frees before it allocates the next one), puts @block into
- * the thread's cache, and returns to its arena the block that the thread kept before, if there was
- * one.  Returns FALSE if it has freed nothing.  The caller then tries slower functions. */
+/* Frees @block in one read section.  The caller must not be in a read section.  Usually returns
+ * @block to its arena.  If the thread should keep @block for temporaries (blocks that it frees
+ * before it allocates the next one), puts @block into the thread's cache.  Then the block that the
+ * cache kept before, if any, returns to its arena.  If the function returns FALSE, it has freed
+ * nothing, and the caller tries slower functions. */
 gboolean
 _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -428,9 +431,9 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
   return is_back;
 }
 
-/* Frees a block whose free is traced.  Does the same as _tarn_pool_put_to_arena_at_once (), but
- * holds the locks of the pool and the heap instead of entering a read section.  Returns FALSE if it
- * has freed nothing. */
+/* Frees a block whose free is traced.  Returns @block to its arena, or puts it into the thread's
+ * cache (TarnCache.kept).  Holds the locks of the pool and the heap instead of entering a read
+ * section.  Returns FALSE if it has freed nothing. */
 static gboolean
 put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -444,7 +447,7 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   met = _tarn_door_is_closed (&pool->door) ? NULL : _tarn_cache_find_met_for (pool, cache, block);
   goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
   if (goes != NULL && goes->share != block->share)
-    goes = block; /* the heap lock is taken for this queue only */
+    goes = block; /* _tarn_arena_begin_put () checks only the arenas of this queue */
   is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
   if (is_back)
     {
@@ -458,9 +461,9 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return is_back;
 }
 
-/* Frees a block: calls @inside in a read section.  If another thread has stopped read sections for
- * a short time, waits until they are allowed, and tries again.  Returns FALSE if the caller has to
- * take the pool's lock. */
+/* Frees a block in a read section: enters the read section, and calls @inside, which frees the
+ * block.  If another thread has stopped read sections for a short time, waits until they are
+ * allowed, and tries again.  Returns FALSE if the caller has to take the pool's lock. */
 gboolean
 _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
                             TarnBlock **goes)
@@ -481,10 +484,11 @@ _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside i
   return is_done;
 }
 
-/* Frees @block: returns @block to its arena; or puts @block into the thread's cache, and returns to
- * the arena the block that the cache kept before.  @is_followed is TRUE if the free is traced.  If
- * the free is not traced, the heap's memory must have addresses (TarnPoolPolicy.has_addresses).
- * Returns FALSE if the caller has to take the pool's lock. */
+/* Frees @block.  Returns @block to its arena, or puts it into the thread's cache.  In the second
+ * case returns the block that the cache kept before, if any, to its arena.  @is_followed is TRUE if
+ * the free is traced.  If it is not traced, the caller makes sure that the heap's memory has
+ * addresses (TarnPoolPolicy.has_addresses).  Returns FALSE if the caller has to take the pool's
+ * lock. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {

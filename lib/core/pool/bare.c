@@ -22,7 +22,8 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   if (block == NULL)
     return FALSE;
   *memory = block->memory;
-  if (!pool->policy.is_findable || block->source != &pool->base) /* else the index has the block */
+  /* the index of a findable pool already contains the pool's own blocks */
+  if (!pool->policy.is_findable || block->source != &pool->base)
     _tarn_index_add (&pool->index, block);
   return TRUE;
 }

@@ -9,9 +9,9 @@
 
 #include <glib.h>
 
-/* The highest value of the parameter leading_bits: the number of bits after a size's leading bit
- * that are part of the number of the size's bin.  A bin number has 32 bits.  6 of these are for the
- * position of the leading bit in a 64-bit size. */
+/* The parameter leading_bits of the functions here is the number of bits after a size's leading bit
+ * that are part of the size's bin number.  TARN_MAX_LEADING_BITS is its highest value: a bin number
+ * has 32 bits, and 6 of them are for the position of the leading bit in a 64-bit size. */
 #define TARN_MAX_LEADING_BITS 26
 
 #define TARN_SIZE_BITS (8 * GLIB_SIZEOF_SIZE_T)
@@ -56,7 +56,7 @@ _tarn_bin_number (gsize size, guint leading_bits)
   gsize counted = size + (size == 0);
   guint shift = (guint) __builtin_clzl (counted);
   gsize head
-      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* including the leading bit */
+      = counted << shift >> (TARN_SIZE_BITS - 1 - leading_bits); /* has leading_bits + 1 bits */
 
   return ((TARN_SIZE_BITS - 1 - shift) << leading_bits) + (guint32) head - (1U << leading_bits);
 }
@@ -73,8 +73,8 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* A size in bytes: with TARN_MAX_LEADING_BITS leading bits, each size up to this one has a bin of
- * its own. */
+/* In bytes.  With TARN_MAX_LEADING_BITS leading bits, each size up to TARN_MAX_EXACT has its own
+ * bin. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 
 /* Gets the allocation size of a request, in a pool over a heap: the number of bytes that each block

@@ -15,9 +15,8 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* A number of bins.  A table frees its empty bins if it has at least this many of them.  If it has
- * fewer, it keeps the empty bins, because that costs less than to make a bin again when a block of
- * its size is freed. */
+/* A table that has fewer than MANY_EMPTY empty bins keeps them, because it would cost more to make
+ * a bin again for the next block of its size.  With more empty bins, the table frees them. */
 #define MANY_EMPTY 256
 
 /* Bins */
@@ -77,7 +76,7 @@ _tarn_bins_get (TarnBins *bins, guint32 number)
   return bins->latest;
 }
 
-/* Returns TRUE if the bin with a number has a block. */
+/* Returns TRUE if the table has a bin with this number, and if the bin has a block. */
 gboolean
 _tarn_bins_have (TarnBins *bins, guint32 number)
 {
@@ -104,7 +103,7 @@ _tarn_bins_drop_empty (TarnBins *bins)
 {
   g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
   bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
-  look_up (bins, bins->latest_number); /* the latest bin may be gone */
+  look_up (bins, bins->latest_number); /* the function may have freed the bin in bins->latest */
 }
 
 /* Gets a bin by its number.  Makes the bin if the table has none. */
@@ -195,8 +194,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 /* Queues' bins */
 
 /* Removes a queue's bin from the list TarnBin.unasked, if the bin is in this list.  The list
- * contains the queues' bins of one size that have blocks, except those from which another queue has
- * requested a block. */
+ * contains the queues' bins of one size that have blocks and are not wanted.  A bin is wanted if
+ * another queue has requested a block from it. */
 static void
 unlist (TarnBin *bin)
 {
@@ -219,10 +218,10 @@ list (TarnBin *bin, TarnBin *of_all)
   of_all->unasked = bin;
 }
 
-/* Updates two fields of the recorded bin of a size, after @bin, a queue's bin of this size, got its
- * first block or lost its last one.  The field n_shares is the number of queues' bins of this size
- * that have blocks.  The list unasked contains these bins, except those from which another queue
- * has requested a block.  (A recorded bin has blocks whose uses have events.) */
+/* Updates the fields n_shares and unasked of a recorded bin, which describe the queues' bins of the
+ * same size.  Call this after @bin, one of these queues' bins, got its first block or lost its last
+ * one.  The field n_shares counts the bins that have blocks.  The list unasked contains these bins,
+ * except those from which another queue has requested a block. */
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
@@ -265,9 +264,9 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Blocks in bins */
 
-/* Updates the number of empty bins in the table of @bin, after @bin got its first block or lost its
- * last one.  If @bin is a queue's bin, and the pool may move blocks between queues, also updates
- * the number of queues' bins of this size that have blocks. */
+/* Updates the number of empty bins in the table of @bin.  Call this after @bin got its first block
+ * or lost its last one.  If the pool may move blocks between queues, also counts how many queues'
+ * bins of this size have blocks. */
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
@@ -331,8 +330,8 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
   _tarn_ages_remove (ages, last);
 }
 
-/* Sets TarnStore.has_done if @block, which has come to @bin, is a recorded block whose events have
- * completed.  The pool then knows that it may have recorded blocks that it can return to
+/* Notes that a block has come to @bin.  If this is a recorded block whose events have completed,
+ * sets TarnStore.has_done, because the pool may now be able to return recorded blocks to
  * upstream. */
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
@@ -405,10 +404,10 @@ list_bins_by_age (TarnBins *bins, TarnAges *ages)
     }
 }
 
-/* Makes the pool keep the blocks of all bins in lists by age from now on.  Adds the blocks in
- * recorded bins to the list @recorded, the blocks in queues' shares (used by only one queue) to
- * @shares, and the blocks that no queue uses to TarnStore.ready.  The age of all these blocks
- * counts from now. */
+/* Makes the pool keep the blocks of all bins in lists by age from now on.  The age of the present
+ * blocks counts from now.  The list TarnStore.ready gets the blocks that no queue uses.  The list
+ * @recorded gets the blocks in recorded bins.  The list @shares gets the blocks in queues' shares
+ * (used by only one queue). */
 void
 _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
 {
@@ -525,11 +524,11 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
     _tarn_bin_move (pool, bin);
 }
 
-/* Takes blocks from the top of a bin for a thread's cache, which has already taken @n_taken blocks
- * from this bin.  If the newest batch (blocks that came to the bin together) has at most @max
- * blocks, takes this batch.  Otherwise takes one block, but only if more than @n_taken blocks are
- * left in the bin.  Appends the blocks to the chain whose end is *end, and updates *end.  Returns
- * the number of blocks taken, which may be 0. */
+/* Takes blocks from the top of a bin for a thread's cache.  If the newest batch (blocks that came
+ * to the bin together) has at most @max blocks, takes the whole batch.  Otherwise takes one block,
+ * but leaves about half of the blocks in the bin: takes none if the bin has no more than @n_taken
+ * blocks, the number that the thread has already taken.  Appends the blocks to the chain whose end
+ * is *end, and updates *end.  Returns the number of blocks taken. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
@@ -568,7 +567,7 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_block_update_share (block); /* an event may have been recorded since it was freed */
+  _tarn_block_update_share (block); /* an event may have been recorded while the block was cached */
   block->size = size;
   pool->stats.active_bytes += size;
 }
@@ -623,7 +622,8 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   TarnPoolStats *stats = &pool->stats;
 
   _tarn_assert_locked (&pool->lock);
-  _tarn_pool_count_own (pool); /* reclaim callbacks may have used the pool meanwhile */
+  /* counts again: reclaim callbacks may have changed this thread's cache since the last count */
+  _tarn_pool_count_own (pool);
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
   _tarn_pool_note_managed_peak (pool);

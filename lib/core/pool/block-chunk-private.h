@@ -32,7 +32,8 @@ typedef struct
  *
  * Invariants:
  * - n_used is the number of structs that are not vacant.  The vacant ones are in the list vacant.
- * - Of a pool's chunks whose is_taken is FALSE, at most one has an n_used of 0. */
+ * - A pool has at most one chunk whose structs are all vacant and from which no thread takes
+ *   structs. */
 typedef struct
 {
   /* The link of this chunk in the pool's list of chunks.  The list begins with the chunks that any
@@ -51,9 +52,9 @@ typedef struct
 G_STATIC_ASSERT (sizeof (TarnBlock) == TARN_CACHE_LINE);
 G_STATIC_ASSERT (TARN_CHUNK_BLOCKS <= G_MAXUINT16);
 
-/* The caller of these functions holds the pool's lock.  The parameter @own of the first function
- * points to the calling thread's pointer to its chunk.  That pointer is NULL until the thread takes
- * its first struct. */
+/* Functions of block-chunk.c.  The caller holds the pool's lock.  The parameter @own of
+ * _tarn_block_chunks_take () is the address of the pointer that the calling thread has to its
+ * chunk.  The pointer is NULL until the thread takes its first struct. */
 TarnBlock *_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own);
 void _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);

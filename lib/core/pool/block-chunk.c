@@ -96,9 +96,9 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* Moves a chunk to the head of the pool's list of chunks, where a thread takes its next chunk.  The
- * caller makes sure that no thread has the chunk, and that the chunk has a vacant struct.  But if
- * all structs of the chunk are vacant, and threads can take another chunk, frees the chunk
+/* Offers a chunk to threads that need a new one: moves it to the head of the pool's list of chunks.
+ * The caller makes sure that no thread has the chunk, and that the chunk has a vacant struct.  If
+ * all structs of the chunk are vacant, and there already is another chunk to take, frees the chunk
  * instead. */
 static void
 offer (GQueue *chunks, TarnBlockChunk *chunk)
@@ -184,10 +184,10 @@ _tarn_block_get_age (const TarnBlock *block)
   return &chunk->ages[block->number];
 }
 
-/* Origins of blocks.  An origin tells which request got a block.  A thread reads origins only while
- * no thread allocates or frees.  But a thread that has just allocated a block may still be writing
- * the block's origin.  So the writer stores the field time last, and a reader ignores an origin
- * without a time. */
+/* Origins of blocks.  An origin tells which request got a block.  A thread (for a snapshot) reads
+ * origins only while no thread can allocate or free.  Even then, a thread that has just allocated a
+ * block may still be writing the block's origin.  So the writer stores the field time last, and a
+ * reader ignores an origin without a time. */
 
 /* Gets the address at which to store a block's origin.  Allocates the chunk's array of origins if
  * it has none.  Returns NULL if there is no memory for the array. */

@@ -18,7 +18,8 @@
  * TARN_MAX_ABANDONED abandoned caches, the pool frees the cache instead, and moves its blocks to
  * the pool's bins.  The blocks of an abandoned cache stay there until a thread that holds the lock
  * takes them.  A thread without a cache takes over an abandoned one if there is one.  In a child of
- * fork (), hits and frees find no cache, because the thread has no record (base/fork.c).
+ * fork (), the only thread has lost its record (TarnThread), so its requests and frees find no
+ * cache (base/fork.c).
  *
  * Contents.  A cache has a bin for each size and queue.  Its blocks are those that at most one
  * in-order queue has used, because this queue can use them again at once, from any thread
@@ -56,24 +57,23 @@
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* The number of bits by which to shift a 32-bit product to the right, to get the index of a bin's
- * home slot in a cache.  The product is a hash of the bin's number and queue, multiplied by
- * TarnPoolPolicy.spread.  The index is the top TARN_CACHE_HOME_BITS bits of the product. */
+/* The index of a bin's home slot in a cache is a hash: the top TARN_CACHE_HOME_BITS bits of a
+ * 32-bit product.  This is the number of bits by which to shift the product to the right.  Its
+ * factors are a hash of the bin's number and queue, and TarnPoolPolicy.spread. */
 #define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
 /* The most bytes that a thread moves at a time from a pool's bin to its cache, or that it hands
  * over to other threads in one batch. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
-/* A time in microseconds.  If a cache's counters do not change for so long, other threads consider
+/* In microseconds.  If a cache's counters have not changed for this time, other threads consider
  * the cache's thread idle, and take its blocks.  The time begins when another thread first reads
- * the counters.  Without this time, two threads that read the counters right after each other would
- * consider a busy thread idle, and take its blocks.  The busy thread would then take blocks from
- * the next thread. */
+ * the counters.  Without it, two threads that read the counters of a busy thread right after each
+ * other would consider that thread idle.  It would lose its blocks, and would in turn take blocks
+ * from other threads. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* The most abandoned caches of a pool: caches of ended threads, which the pool keeps for new
- * threads. */
+/* A pool keeps at most this many abandoned caches: caches of ended threads, for new threads. */
 #define TARN_MAX_ABANDONED 4
 
 /* A bin of a thread cache: the blocks of one size and one queue. */
@@ -90,9 +90,9 @@ typedef struct
   guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
 } TarnCacheBin;
 
-/* The number of temporaries in succession after which the pool expects more temporaries from a
- * thread.  A temporary is a block that the thread frees before it allocates another block.  The
- * pool counts only blocks that the thread allocates and frees while it holds the pool's lock. */
+/* A temporary is a block that a thread frees before it allocates another block.  After
+ * TARN_FEW_TEMPORARIES temporaries in succession, the pool expects more of them from the thread.
+ * It counts only blocks that the thread allocates and frees while it holds the pool's lock. */
 #define TARN_FEW_TEMPORARIES 2
 
 /* A slot in the table of queues whose arenas the pool may use (arena-table.c).  An arena is memory
@@ -139,20 +139,23 @@ struct _TarnCache
   /* Atomic: the number of requests that this cache has ever served.  The pool's own counter of hits
    * does not include them. */
   guint64 hits TARN_WHOLE;
-  guint64 misses TARN_WHOLE; /* atomic: the requests that arenas have ever served through it */
+  /* atomic: the number of requests of this cache's threads that arenas have ever served */
+  guint64 misses TARN_WHOLE;
 
-  /* Guarded by the lock */
-  guint64 seen_hits; /* the hits when another thread last looked for blocks here */
-  /* The value of counted_bytes + active_bytes when another thread stored seen_hits
-   * (look_whether_idle ()). */
+  /* Guarded by the pool's lock */
+  /* the hits when another thread last read them, to find out whether this cache is idle */
+  guint64 seen_hits;
+  /* The value of counted_bytes + active_bytes when another thread last read it, to find out whether
+   * this cache is idle. */
   gsize seen_bytes;
-  /* The time, from _tarn_clock_now (), at which another thread stored seen_hits and seen_bytes. */
+  /* The time, from _tarn_clock_now (), at which another thread first read the values in seen_hits
+   * and seen_bytes. */
   gint64 seen_at;
   gboolean is_abandoned; /* the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
-  /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.
-   * When the cache reports, counted_bytes + active_bytes stays the same.  So if this sum has
-   * changed since another thread last looked, the cache's thread has used the cache. */
+  /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.  A
+   * report does not change counted_bytes + active_bytes, but an allocation or a free does.  So if
+   * another thread reads a new value of counted_bytes + active_bytes, the cache is in use. */
   gsize counted_bytes;
 
   TarnPool *pool;
@@ -176,15 +179,16 @@ struct _TarnCache
   gsize n_blocks;
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
-  /* The number of small blocks of arenas that the thread still returns to their arenas before it
-   * checks again whether the cache has room for such blocks. */
+  /* When the cache has no room for a small block of an arena, the thread returns this block and the
+   * next ones to their arenas, before it checks the cache again.  This is the number of blocks left
+   * until then. */
   guint n_to_pass;
   /* The number of blocks that the thread took from arenas since it last checked the clock. */
   guint n_taken_in_turn;
   /* The time, from _tarn_clock_now (), at which the thread last did the periodic work for the pool
    * and the heap. */
   gint64 looked_at;
-  guint n_taken_kept; /* the number of requests that blocks in kept have served */
+  guint n_taken_kept; /* the number of requests that were served with blocks of the array kept */
   /* The block that the thread last took from an arena.  Only for comparison of pointers, because
    * another thread may have freed the block. */
   const TarnBlock *latest_own;
@@ -196,8 +200,8 @@ struct _TarnCache
    * serves requests of its queue for at most the block's size. */
   TarnBlock *kept[TARN_CACHE_KEPT];
 
-  /* The bins are near the beginning of the struct, because small offsets make instructions
-   * short. */
+  /* The bins.  They stand near the beginning of the struct, because an instruction with a small
+   * offset is short. */
   TarnCacheBin bins[TARN_CACHE_BINS];
   /* Guarded by the pool's lock: a bit for each bin, which is set if the bin's capacity is not 0. */
   guint64 has_room[TARN_CACHE_WORDS];
@@ -210,13 +214,13 @@ struct _TarnCache
   guint n_temporaries;
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* Functions of caches.c, cache.c and count.c.  The caller of the first three functions does not
- * hold the pool's lock. */
+/* Functions of caches.c, cache.c and count.c.  The caller of _tarn_pool_init_caches (),
+ * _tarn_pool_lock () and _tarn_pool_free_caches () does not hold the pool's lock. */
 void _tarn_pool_init_caches (TarnPool *pool);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the pool's lock, and keeps it */
 void _tarn_pool_free_caches (TarnPool *pool);
-/* The caller holds the pool's lock and has stopped the pool's read sections, or runs in a child of
- * fork (). */
+/* The caller of _tarn_pool_sum () holds the pool's lock and has stopped the pool's read sections,
+ * or runs in a child of fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 /* The caller of the following functions holds the pool's lock. */
 gboolean _tarn_pool_close (TarnPool *pool);
@@ -248,7 +252,7 @@ gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
 gboolean _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle);
 
-/* arenas.c.  The caller does not hold the pool's lock. */
+/* Functions of arenas.c.  The caller does not hold the pool's lock. */
 TarnBlock *_tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle,
                                        gboolean is_followed, gboolean *is_due);
 TarnBlock *_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin,
@@ -256,11 +260,11 @@ TarnBlock *_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint
 gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                   gboolean is_followed);
 gboolean _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block);
-/* made-parts.c.  The caller does not hold the pool's lock. */
+/* Functions of made-parts.c.  The caller does not hold the pool's lock. */
 gboolean _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes);
 gboolean _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-/* stock.c and arenas.c.  The caller holds the pool's lock. */
+/* Functions of stock.c and arenas.c.  The caller holds the pool's lock. */
 void _tarn_cache_refill_spare (TarnCache *cache);
 void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
@@ -270,7 +274,7 @@ void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
 void _tarn_cache_return_all_kept (TarnCache *cache);
 TarnBlock *_tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks);
 
-/* arena-table.c.  The caller holds the pool's lock. */
+/* Functions of arena-table.c.  The caller holds the pool's lock. */
 void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue,
                          const TarnArenaRef *ref);
@@ -290,8 +294,8 @@ void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 
-/* Returns TRUE if the capacity of thread caches counts against the pool's bound on the bytes of
- * cached blocks, even if the caches are empty.  This is so if the program has set the bound. */
+/* Returns TRUE if the program has set a bound on the bytes of cached blocks.  Then the capacity of
+ * thread caches counts against this bound, even while the caches are empty. */
 static inline gboolean
 _tarn_pool_counts_room (const TarnPool *pool)
 {

@@ -56,7 +56,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
-  /* Otherwise the pool would exceed its bound when the thread fills the bin again. */
+  /* The moved blocks still count against the pool's bound.  If the bin kept its capacity, the
+   * thread could fill it again, and the pool would exceed the bound. */
   if (_tarn_pool_counts_room (cache->pool))
     set_capacity (cache, bin, 0);
 }
@@ -105,8 +106,8 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  /* A kept block of another queue counts, too, because the thread may just now replace it by a
-   * block of this queue. */
+  /* A kept block of another queue counts, too: the thread, which may be in a read section, may be
+   * about to replace it by a block of this queue. */
   for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;
@@ -205,9 +206,9 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Returns the bound on the capacity of a cache, in bytes: the pool's thread_cache_bytes.  If the
- * program has bounded the bytes that the pool holds, half of that bound is divided equally among
- * all caches, and the function returns a cache's part if it is less than thread_cache_bytes. */
+/* Returns the most bytes for which a cache may have capacity.  This is the pool's
+ * thread_cache_bytes.  But if the program has bounded the bytes that the pool holds, all caches
+ * together get at most half of that bound, in equal parts. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
@@ -280,7 +281,8 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
     return TRUE;
   if (bin->length == 0)
     return FALSE;
-  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* older blocks go first */
+  /* moves the older blocks in transfer bins first */
+  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle);
   move_rest (cache, bin, bin->capacity / 2);
   return TRUE;
 }
@@ -397,8 +399,10 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);
-  from = _tarn_bins_get (share, number); /* after assign_place (), which may add bins */
-  g_assert (bin->top == NULL);           /* else _tarn_cache_bin_set () would lose its blocks */
+  /* after assign_place (), which may add bins to the table and free empty ones */
+  from = _tarn_bins_get (share, number);
+  /* otherwise _tarn_cache_bin_set () would lose the blocks of the bin */
+  g_assert (bin->top == NULL);
   if (get_max_capacity (cache, bin) == 0)
     _tarn_cache_give_up_unused_room (cache);
   max = MIN (pool->policy.thread_cache_blocks / 2, get_max_capacity (cache, bin));
@@ -464,7 +468,7 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   if (pool->caches.first == NULL || (pool->caches.first == own && own->next == NULL))
     return FALSE; /* no other thread has a cache */
   if (_tarn_pool_records_frees (pool, number))
-    return FALSE; /* no cache has blocks of this size */
+    return FALSE; /* threads do not cache blocks whose frees record events */
   now = _tarn_clock_now ();
 
   for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)

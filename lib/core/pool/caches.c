@@ -13,19 +13,19 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* Two factors for the position of a bin in a cache's hash table.  The hash of a bin's number, times
- * the factor, gives the index of the bin's home slot.
- * - COARSE_SPREAD: with few leading bits, the low bits of a bin's number differ between sizes that
- *   programs often use, so the factor need not mix the bits.
- * - FINE_SPREAD: with more leading bits, or over a heap, each size has its own bin.  The low bits
- *   of its number are then mostly equal (0 for a power of two), so the factor mixes all bits.  It
- *   is 2^32 divided by the golden ratio. */
+/* The factors by which a pool multiplies the hash of a bin, to get the index of the bin's home slot
+ * in a cache.  A pool has one of the two:
+ * - COARSE_SPREAD, for few leading bits.  The low bits of the numbers of often used bins differ, so
+ *   the index is simply the low bits of the hash.
+ * - FINE_SPREAD, for more leading bits, or over a heap.  The low bits of many bin numbers are then
+ *   equal (0 for a power of two), so this factor mixes all bits.  It is 2^32 divided by the golden
+ *   ratio. */
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 
-/* The highest value of the parameter leading_bits with which each bin of sizes below 4 GiB has a
- * home slot of its own in a cache.  For example, 4 leading bits make 16 bins for each of 32 powers
- * of two, together 512 bins. */
+/* With at most this many leading bits, all bins of sizes below 4 GiB have different home slots in a
+ * cache.  For example, 4 leading bits make 16 bins for each of 32 powers of two, together 512
+ * bins. */
 #define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
 /* Frees a cache whose thread has ended, after it has moved the cache's blocks and counts to the

@@ -7,11 +7,11 @@
 
 #include "pool/cache-private.h"
 
-/* Returns the higher of @peak, a peak of active bytes, and @active, a count of active bytes.
- * Ignores a negative count, which is possible, because the pool may have counted frees whose
- * allocations a thread's cache has not reported yet.  As gsize is unsigned, a negative count is
- * higher than @managed, the managed bytes.  The function does not test the sign bit, because a pool
- * may have more than half of the bytes that a gsize can count. */
+/* Returns the higher one of @peak, a peak of active bytes, and @active, a count of active bytes.
+ * Ignores @active if it is negative.  A count can be negative, because the pool may have counted
+ * frees whose allocations a thread's cache has not reported yet.  As a gsize, a negative count is
+ * higher than @managed, the managed bytes.  A test of the sign bit would not do, because a pool may
+ * have more than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {
@@ -76,12 +76,14 @@ sum_active (const TarnPool *pool)
   return active;
 }
 
-/* Raises the pool's peak of active bytes to the present number, if that is higher.  May miss a
- * peak, but never sets it too high.  First counts while threads may be in read sections.  Only if
- * the count looks like a new peak, stops the read sections and counts again, exactly.  Even the
- * first count takes time, because it reads all caches.  So _tarn_pool_count_own () calls this
- * function only if the pool's own count exceeds noted_bytes, the highest count so far.  The caller
- * holds the pool's lock. */
+/* Raises the pool's peak of active bytes to the present number, if that is higher.  First counts
+ * without stopping the read sections.  This count may be wrong, so the function may miss a peak.
+ * If it looks like a new peak, the function stops the read sections and counts again, exactly.  So
+ * it never sets the peak too high.
+ *
+ * Even the first count takes time, because it reads all caches.  So _tarn_pool_count_own () calls
+ * this function only if the pool's own count exceeds noted_bytes, the highest count so far.  The
+ * caller holds the pool's lock. */
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
@@ -171,8 +173,8 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 }
 
 /* Adds the changes that a cache has not reported yet to the pool's counters.  The caller holds the
- * pool's lock.  The cache is the calling thread's, or the caller has stopped the pool's read
- * sections. */
+ * pool's lock.  If the cache is not the calling thread's, the caller has also stopped the pool's
+ * read sections. */
 void
 _tarn_cache_count_active (TarnCache *cache)
 {
@@ -194,11 +196,12 @@ _tarn_cache_count_active (TarnCache *cache)
 }
 
 /* Adds the changes that the calling thread's cache has not reported yet to the pool's counters, and
- * updates the peak.  Call this before you change the pool's own active_bytes.  Otherwise a peak
- * would be missed if active_bytes decreases.  If the thread has no cache, because it is ending,
- * adds the changes of all caches.  The reason: if the pool has only one cache, the pool takes this
- * cache's peak for its own peak, which is right only if no other thread changes active_bytes.  The
- * caller holds the pool's lock. */
+ * updates the peak.  Call this before you change the pool's own active_bytes, because a later call
+ * might miss a peak.  The caller holds the pool's lock.
+ *
+ * If the thread has no cache, because it is ending, adds the changes of all caches.  If the pool
+ * has only one cache, the pool computes its peak from the cache's peak and its own active_bytes.
+ * This is right only if no other thread changes active_bytes before the cache reports. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {

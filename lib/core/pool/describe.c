@@ -30,8 +30,8 @@ _tarn_pool_thaw (TarnAllocator *allocator)
 static void
 tell_options (const TarnPool *pool, TarnListener *listener)
 {
-  /* If a pool has no bound on held bytes, hold_bytes is G_MAXSIZE, which differs between 32-bit and
-   * 64-bit programs. So the recording contains another number, which does not differ. */
+  /* If a pool has no bound on held bytes, hold_bytes is G_MAXSIZE.  This number differs between
+   * 32-bit and 64-bit programs, so the recording gets another number for "no bound". */
   guint64 hold_bytes = pool->policy.hold_bytes != G_MAXSIZE ? pool->policy.hold_bytes
                        : pool->heap != NULL                 ? G_MAXUINT64
                                                             : 0;

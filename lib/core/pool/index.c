@@ -10,7 +10,7 @@
 
 #include "allocator/block-private.h"
 
-/* A size for probes (the structs with which the index is searched) that match a block of any size.
+/* The size of a probe (a struct with which the index is searched) that matches blocks of all sizes.
  * No block has this size. */
 #define ANY_SIZE G_MAXSIZE
 
@@ -24,8 +24,8 @@ hash_memory (gconstpointer data)
 }
 
 /* Returns TRUE if @a and @b are the same block.  If one of them is a probe (a struct with which the
- * index is searched), returns TRUE if @a and @b have the same address and the same size.  Only a
- * probe has a source of NULL. */
+ * index is searched), returns TRUE if both have the same address, and the same size or ANY_SIZE.
+ * Only a probe has a source of NULL. */
 static gboolean
 is_match (gconstpointer a, gconstpointer b)
 {

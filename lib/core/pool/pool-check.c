@@ -55,8 +55,8 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Returns TRUE if the last block of a batch is at its place: the batch->n-th block of the chain
- * that begins at @top. */
+/* Returns TRUE if the last block of a batch (batch->last) is where it should be: @top is the first
+ * block of the batch, so the last one is number batch->n of the chain that begins there. */
 static gboolean
 is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
@@ -100,9 +100,9 @@ has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
 
-/* Checks the blocks of a bin.  Each block must have @share as its share: the handle of the only
- * queue that uses the block; NULL if no queue uses the block; or TARN_NO_SHARE in a recorded
- * bin. */
+/* Checks the blocks of a bin.  @share is the share that each block of this bin must have.  It is
+ * the handle of the only queue that uses the blocks, NULL in an idle bin (no queue uses its
+ * blocks), or TARN_NO_SHARE in a recorded bin. */
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, gchar **violation)
 {
@@ -129,7 +129,8 @@ add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
   sums->listed_bytes += bin->length * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
 }
 
-/* Counts the blocks in a list by age.  Returns 0 if the links of the list contradict each other. */
+/* Counts the blocks in a list by age.  Returns 0 if a link to an older, newer or upper block is
+ * wrong. */
 static gsize
 count_listed (const TarnAges *ages)
 {
@@ -227,10 +228,9 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
                       violation);
 }
 
-/* Counts the correct bins in the list unasked of a recorded bin.  The list should contain the
- * queues' bins of the same size from which no other queue has requested a block.  A bin is correct
- * if it has blocks, has the recorded bin's number, is not wanted, and if its queue has
- * references. */
+/* Counts the bins in the list unasked of a recorded bin that belong there.  A bin belongs there if
+ * it has blocks and the same number as the recorded bin, if no other queue has requested a block
+ * from it, and if its queue has references. */
 static gsize
 count_unasked (const TarnBin *of_all, guint32 number)
 {
@@ -264,8 +264,8 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks those fields of the recorded bins that describe the queues' bins of the same size.  Does
- * nothing if the pool may not move blocks between queues. */
+/* Checks the fields n_shares and unasked of the recorded bins, which describe the queues' bins of
+ * the same size.  Does nothing if the pool may not move blocks between queues. */
 static gboolean
 check_shares (const TarnPool *pool, gchar **violation)
 {
@@ -317,9 +317,9 @@ check_uses (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks the number of bytes that calls are returning to upstream, and that the pool's bytes do not
- * exceed the ceiling of its limit.  Subtracts the bytes one after the other from the ceiling,
- * because their sum may overflow. */
+/* Checks two things: the number of bytes that running calls are returning to upstream
+ * (TarnReturning.bytes), and that the pool's bytes do not exceed the ceiling of its limit.
+ * Subtracts one kind of bytes after the other from the ceiling, because their sum may overflow. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {
@@ -491,7 +491,7 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
             if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
                 || _tarn_block_get_share (block) != bin->handle
                 || (block->below == NULL && block != transfer->last))
-              n = pool->policy.transfer_blocks; /* one too many, after the loop's n++ */
+              n = pool->policy.transfer_blocks; /* the loop's n++ then makes n too large */
           if (n != pool->policy.transfer_blocks || _tarn_pool_records_frees (pool, bin->number))
             {
               *violation

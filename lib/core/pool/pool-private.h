@@ -91,9 +91,9 @@ typedef struct
   guint n_batches; /* atomic: number of batches in all transfer bins */
 } TarnTransfers;
 
-/* A running call that returns blocks to the upstream allocator.  The struct is on the stack of the
- * calling thread.  A request that runs out of memory waits for such calls, because the memory that
- * they return will soon be free. */
+/* One call that is returning blocks to the upstream allocator.  The struct is on the stack of the
+ * calling thread.  A request that runs out of memory waits for such calls, because upstream will
+ * soon have the memory that they return. */
 typedef struct
 {
   /* The link in the list TarnReturning.calls.  This is the first field, so that a cast of the link
@@ -111,11 +111,10 @@ typedef struct
   TarnBlock *stuck;
   gsize n_untold;     /* number of stuck blocks that no message has reported yet */
   gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
-  /* The number of bytes that the call returns, without the bytes that waiting requests have
-   * reserved for themselves. */
+  /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
-  /* TRUE if another pool of the reclaim group makes the call.  Such a call has no reference to this
-   * pool. */
+  /* TRUE if a request to any pool of the reclaim group makes the call.  Such a call has no
+   * reference to this pool. */
   gboolean is_foreign;
 } TarnGiveBack;
 
@@ -153,8 +152,9 @@ typedef struct
   /* The size in bytes of the largest block that a thread cache takes.  Temporaries (blocks that a
    * thread frees before it allocates the next one) may be larger. */
   gsize max_kept;
-  gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes */
-  gsize thread_cache_bytes; /* the most bytes in a thread cache: at most asked_cache_bytes */
+  gsize asked_cache_bytes; /* TarnPoolOptions.thread_cache_bytes */
+  /* The most bytes in a thread cache: asked_cache_bytes, or less over a heap. */
+  gsize thread_cache_bytes;
   guint thread_cache_blocks;
   /* The number of blocks in a batch that a thread hands over, or 0 if threads hand over no
    * blocks. */
@@ -198,7 +198,7 @@ typedef struct
 {
   TarnTickets calls; /* the tickets of all TarnGiveBack structs of this pool */
   gsize bytes;
-  guint n_foreign; /* calls that another pool of the group makes */
+  guint n_foreign; /* the number of calls whose is_foreign is TRUE */
 } TarnReturning;
 
 /* The reclaim functions and the reclaim group of a pool.  They free memory when upstream has none
@@ -229,7 +229,9 @@ typedef struct
   GPtrArray *pools; /* of TarnPool: a free in any of these pools ends the wait */
   /* The sum of TarnRoom.n_freed over the pools before the latest attempt to allocate. */
   guint n_seen;
-  guint n_own; /* increments of n_freed that this attempt itself caused */
+  /* The number of times that the requesting thread itself has incremented n_freed in its latest
+   * attempt to allocate. */
+  guint n_own;
 } TarnRoomWait;
 
 /* The queues that a pool knows (order/queue.c).
@@ -240,16 +242,18 @@ typedef struct
 {
   GHashTable *table; /* handle -> TarnQueue */
   TarnQueue *latest; /* the queue that was looked up last; NULL: none */
-  guint n_unused;    /* queues in the table without a reference */
+  guint n_unused;    /* number of queues in the table to which nothing has a reference */
   GQueue unrecorded; /* a list of TarnQueue, linked by unrecorded_link */
-  /* An array of TarnQueue: queues that were removed from TarnMet, and to which the pool still has
-   * references. */
+  /* An array of TarnQueue: queues that were removed from TarnMet.  The pool drops its references to
+   * them later. */
   GPtrArray *released;
   /* A list of queues (gone) and a list of events (gone_events) that _tarn_pool_unlock_and_sweep ()
    * releases. */
   TarnQueue *gone;
   TarnEvent *gone_events;
-  TarnCond recording_ended; /* signalled when n_recording of a forgotten queue becomes 0 */
+  /* Signalled when the last thread has recorded its event on a queue that the pool has
+   * forgotten. */
+  TarnCond recording_ended;
 } TarnQueues;
 
 /* A hash table of the queues whose arenas (memory of a heap for one queue) the pool may use
@@ -258,8 +262,8 @@ typedef struct
 {
   /* The slots, whose number is a power of two.  NULL if the pool never added a queue. */
   TarnMetQueue *places;
-  guint mask; /* the number of places minus 1 */
-  guint n;    /* number of places in use */
+  guint mask; /* the number of slots minus 1 */
+  guint n;    /* the number of slots that have a queue */
 } TarnMet;
 
 /* The caches of all threads (caches.c).
@@ -282,7 +286,8 @@ typedef struct
  * Invariants, at each moment when no thread holds the lock:
  *
  *     each block in aside is in state ENDING, and n_aside is the length of aside
- *     the keys of shared are in state SHARED; any other SHARED block has one reference left */
+ *     each block in the table shared is in state SHARED
+ *     each other block in state SHARED has one reference */
 typedef struct
 {
   GQueue chunks;         /* of TarnBlockChunk: the structs of all held and active blocks */
@@ -328,8 +333,7 @@ struct _TarnPool
   /* The index of this pool's thread caches in TarnThread.items. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
   /* The parameter that selects the size classes of the pool's bins (bin.c).  Atomic, because a
-   * thread that holds the pool's lock may change it even while other threads are in read
-   * sections. */
+   * thread with the pool's lock may change it without stopping the read sections. */
   guint leading_bits;
   TarnDoor door;
   TarnMet met;
@@ -422,7 +426,7 @@ _tarn_pool_get_leading_bits (const TarnPool *pool)
   return __atomic_load_n (&pool->leading_bits, __ATOMIC_RELAXED);
 }
 
-/* pool.c: the caller holds the pool's lock. */
+/* Functions of pool.c.  The caller holds the pool's lock. */
 TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                                        guint32 number, gsize size);
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
@@ -439,13 +443,13 @@ void _tarn_pool_tell_counters (TarnAllocator *pool, TarnListener *listener);
 gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
 void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 
-/* room.c: the caller does not hold the pool's lock. */
+/* Functions of room.c.  The caller does not hold the pool's lock. */
 void _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools);
 void _tarn_room_begin_attempt (TarnRoomWait *wait);
 void _tarn_room_end_attempt (void);
 gboolean _tarn_room_await (const TarnRoomWait *wait, gint64 end_time);
 void _tarn_room_end (const TarnRoomWait *wait);
-/* room.c: the caller holds the pool's lock. */
+/* A function of room.c.  The caller holds the pool's lock. */
 void _tarn_pool_tell_waiting (TarnPool *pool);
 
 /* Wakes requests that wait for memory of a pool, so that they try again.  The caller holds the

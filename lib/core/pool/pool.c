@@ -6,8 +6,8 @@
 
 #include "pool/cache-private.h"
 
-/* Puts a freed block into the thread's cache.  Returns FALSE if the cache has no room for the
- * block. */
+/* Puts a freed block into @cache, the calling thread's cache.  Returns FALSE if the cache has no
+ * room for the block. */
 static gboolean
 keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
@@ -19,10 +19,10 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
          && _tarn_cache_keep (cache, block);
 }
 
-/* Returns TRUE if the pool should return a freed block to upstream at once, instead of caching it.
- * It should if the pool can return the block without a wait, and if the block is larger than the
- * largest block that the pool may hold, or larger than all blocks together that the pool's bins may
- * hold. */
+/* Returns TRUE if the pool should return a freed block to upstream at once, because the block is
+ * too large to be cached.  It is too large if it exceeds the largest block that the pool may hold,
+ * or all bytes that the pool's bins may hold.  But if the pool cannot return the block without a
+ * wait, returns FALSE. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
@@ -93,11 +93,11 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
-/* Ends the use of a block that is being freed: caches it in @cache or in the pool's bin, or takes
- * it out of the pool.  Returns a list of blocks whose memory the caller has to return to upstream,
- * or NULL.  The list has this block, if it was not cached, and cached blocks that the pool may not
- * hold any longer.  @cache is the calling thread's cache.  If @cache is NULL, only the pool's bin
- * may get the block. */
+/* Takes a freed block out of use: caches it in @cache or in the pool's bin, or takes it out of the
+ * pool.  @cache is the calling thread's cache, or NULL if only the pool's bin may get the block.
+ * Returns a list of blocks whose memory the caller has to return to upstream, or NULL.  The list
+ * has the freed block, if it was not cached, and cached blocks that the pool may not hold any
+ * longer. */
 TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -106,8 +106,8 @@ is_any_in_use (const TarnRoomWait *wait)
   return is_any;
 }
 
-/* Returns TRUE if other threads have freed memory of the pools since the request's latest attempt
- * to allocate began. */
+/* Returns TRUE if other threads have freed memory of the pools since the request began its latest
+ * attempt to allocate. */
 static gboolean
 has_news (const TarnRoomWait *wait)
 {

@@ -36,8 +36,8 @@ _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
     }
 }
 
-/* Adds or removes unused block structs, so that a cache has from N_SPARE to TARN_MAX_SPARE / 2 of
- * them. */
+/* Adds or removes unused block structs, so that a cache has at least N_SPARE and at most
+ * TARN_MAX_SPARE / 2 of them. */
 void
 _tarn_cache_refill_spare (TarnCache *cache)
 {
@@ -84,9 +84,10 @@ _tarn_pool_end_grants (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Gives the cache's thread a new grant: some of the bytes that are left below the pool's limit,
- * which the thread may allocate without the pool's lock.  Gives none if read sections are stopped,
- * because requests then wait for memory. */
+/* Gives the cache's thread a new grant: at most half of the bytes that are left below the pool's
+ * limit.  The thread may then allocate these bytes without the pool's lock.  Does nothing if the
+ * pool has no limit or no arenas, if the thread's grant is still large, or if read sections are
+ * stopped, for example because a request waits for memory. */
 void
 _tarn_cache_grant (TarnCache *cache)
 {
@@ -103,7 +104,7 @@ _tarn_cache_grant (TarnCache *cache)
   cache->granted_bytes += (gssize) MIN (most, left / 2);
 }
 
-/* The caller does not hold the pool's lock. */
+/* A function for a thread that does not hold the pool's lock */
 
 /* Gets unused block structs for a thread that has none left, or returns some to the pool if the
  * thread has too many.  A thread whose blocks are freed by other threads often runs out of

@@ -13,9 +13,9 @@
 #include "allocator/block-private.h"
 
 /* A batch: blocks of one bin that a thread cache moved to the bin together.  Another thread takes
- * the whole batch at once, if the thread's cache may have so many blocks.  The thread reads the
- * structs of these blocks only after it has released the pool's lock, because this is slow while
- * they are in another processor's caches. */
+ * the whole batch at once, if the thread's cache may have so many blocks.  If the pool has no lists
+ * by age, the thread need not walk the batch while it holds the pool's lock.  A walk would be slow,
+ * because the block structs are still in another processor's caches. */
 typedef struct
 {
   TarnBlock *last;
@@ -47,7 +47,7 @@ struct _TarnBin
   /* The topmost block, which was freed last.  The others follow by TarnBlock.below. */
   TarnBlock *top;
   gsize length;
-  TarnBatch *batches; /* a stack: the last batch has the topmost blocks */
+  TarnBatch *batches; /* a stack: its last element is the batch of the topmost blocks */
   gsize n_batches;
   gsize max_batches; /* the allocated length of batches */
 
@@ -55,8 +55,8 @@ struct _TarnBin
 
   /* Fields of a queue's bin */
   TarnQueue *queue; /* the queue; NULL: this is an idle or a recorded bin */
-  /* TRUE if a request of another queue has asked for an event that covers the commands that use
-   * these blocks */
+  /* TRUE if a request of another queue has asked for an event, which tells when this bin's queue no
+   * longer uses the blocks. */
   gboolean is_wanted;
   TarnBin *next; /* the next bin in the list unasked */
   /* The pointer in the list unasked that points to this bin, or NULL if the bin is not in the
@@ -67,8 +67,9 @@ struct _TarnBin
   /* The number of further frees of blocks of this size that record an event.  It is above 0 if
    * blocks of this size are handed over from queue to queue. */
   guint n_to_record;
-  guint n_shares;   /* the number of queues' bins of this number that have blocks */
-  TarnBin *unasked; /* a list of these bins, except the wanted ones */
+  guint n_shares; /* the number of queues' bins of this number that have blocks */
+  /* a list of the queues' bins of this number that have blocks and are not wanted */
+  TarnBin *unasked;
 };
 
 /* A list of the blocks in some bins, ordered by the time at which each came to its bin, the oldest
@@ -134,14 +135,14 @@ typedef struct
   /* The list by age for blocks in queues' shares: &ready or &shares.  NULL if the bytes of held
    * blocks were never bounded. */
   TarnAges *share_ages;
-  /* Atomic: numbers of blocks in recorded bins.  An element counts the blocks of all bins whose
-   * number modulo TARN_RECORDED_COUNTS is its index.  A request reads the element for its size
-   * without the pool's lock.  If the element is not 0, the request takes the pool's lock, because a
+  /* Atomic: the numbers of blocks in recorded bins.  The element for a bin is n_recorded[number %
+   * TARN_RECORDED_COUNTS], so several bins share an element.  A request reads the element for its
+   * size without the pool's lock.  If it is not 0, the request takes the pool's lock, because a
    * recorded block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
-  /* Atomic: TRUE asks threads that take no lock to call _tarn_pool_look_after (), which does the
-   * pool's periodic work.  A free sets this if the pool should now return recorded blocks
-   * (_tarn_pool_needs_recorded ()). */
+  /* Atomic: TRUE if a thread that takes no lock should call _tarn_pool_look_after (), which does
+   * the pool's periodic work.  A free sets this if the pool should now return recorded blocks to
+   * upstream. */
   gboolean has_late;
   gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
   /* The time at which the pool next looks for blocks that it has held for too long. */
@@ -155,12 +156,12 @@ typedef struct
   gboolean has_ended;
 } TarnStore;
 
-/* ages.c: the caller holds the pool's lock. */
+/* Functions of ages.c.  The caller holds the pool's lock. */
 void _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last);
 void _tarn_ages_add_back (TarnAges *ages, TarnBlock *block);
 void _tarn_ages_remove (TarnAges *ages, TarnBlock *block);
 
-/* bins.c: the caller holds the pool's lock. */
+/* Functions of bins.c.  The caller holds the pool's lock. */
 TarnBins *_tarn_bins_new (TarnQueue *queue, TarnAges *ages);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
@@ -187,7 +188,7 @@ void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 void _tarn_bins_drop_empty (TarnBins *bins);
 void _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block);
 
-/* retire.c: the caller holds the pool's lock. */
+/* Functions of retire.c.  The caller holds the pool's lock. */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);

@@ -4,10 +4,11 @@
  * Transfer bins: batches of cached blocks on their way from threads that free to threads that
  * allocate.  If a thread's cache bin for a size and a queue is full, the thread puts the bin's
  * oldest blocks into a transfer bin.  A thread whose cache bin is empty takes them from there.
- * Neither takes the pool's lock, because then all such threads would wait for each other.
+ * Neither thread takes the pool's lock.  So threads that hand over blocks do not all wait for one
+ * lock.
  *
- * There are several transfer bins for each size and queue.  A thread puts blocks into the one for
- * its own number, and takes blocks from any of them.
+ * There are several transfer bins for each size and queue.  A thread puts blocks into one of them,
+ * which it chooses by its own thread number, and takes blocks from any of them.
  *
  * Each transfer bin has a lock.  A thread in a read section holds this lock for a few instructions
  * only, because a thread that stops read sections waits for the end of that read section.  If the
@@ -82,9 +83,9 @@ end_transfer (TarnPool *pool, gsize bytes)
 }
 
 /* Gets one of the transfer bins for a size and a queue.  @spread is the hash of the size's bin
- * number and the queue.  @shard is any number, which selects one of the several transfer bins for
- * this size and queue.  To hand over blocks, a thread passes its own number.  At present, the
- * transfer bin may have blocks of another size or queue. */
+ * number and the queue.  @shard selects one of the TARN_TRANSFER_SHARDS transfer bins.  It may be
+ * any number.  To hand over blocks, a thread passes its own number.  At present, the transfer bin
+ * may have blocks of another size or queue. */
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
@@ -289,9 +290,9 @@ empty (TarnPool *pool, TarnTransferBin *bin)
 }
 
 /* Moves the blocks of a transfer bin (for blocks that threads hand over) to the pool's bins, if
- * they have the given size and queue.  @handle points to the queue's handle.  The handle is NULL
- * for blocks that no queue has used.  If the pointer @handle is NULL, the queue may be any.
- * Returns TRUE if the transfer bin had such blocks. */
+ * they have the given size and queue.  @handle points to the queue's handle, which is NULL for
+ * blocks that no queue has used.  If @handle itself is NULL, moves blocks of any queue.  Returns
+ * TRUE if the transfer bin had such blocks. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -302,7 +303,8 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
     return FALSE;
   is_mine = lock (place);
   if (!is_mine)
-    was_open = _tarn_pool_close (pool); /* after which no thread holds the bin's lock */
+    /* while read sections are stopped, no other thread holds the bin's lock */
+    was_open = _tarn_pool_close (pool);
   is_any = place->n_batches > 0 && is_for (place, number, handle != NULL ? *handle : place->handle);
   if (is_any)
     empty (pool, place);
@@ -327,7 +329,7 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
     {
       TarnTransferBin *place = get_bin (pool, spread, own + i);
 
-      if (has_any (place)) /* usually no bin has any */
+      if (has_any (place)) /* usually the transfer bins are empty */
         is_any = take_from (pool, place, number, &handle) || is_any;
     }
   return is_any;
