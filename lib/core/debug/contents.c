@@ -10,8 +10,8 @@
 
 #define CHUNK ((gsize) 1 << 20)
 
-/* The device searches a range of memory for a changed byte if the range has at least this many
- * bytes.  The host reads and compares a smaller range, because that is faster. */
+/* The smallest range, in bytes, that the device searches for a changed byte.  For a smaller range,
+ * the host is faster: it reads the bytes and compares them. */
 #define LEAST_FOUND ((gsize) 16 << 10)
 
 gboolean
@@ -21,9 +21,9 @@ _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, g
   return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
-/* Compares bytes that the host has read with the expected byte, and extends @change, the range of
- * changed bytes, by those that differ.  @offset: the offset of @bytes in the memory that is
- * checked. */
+/* Compares bytes that the host has read with the expected byte.  If some of them differ, extends
+ * @change, the range of changed bytes, so that it contains them.  @offset: the offset of @bytes in
+ * the checked memory. */
 static void
 compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
                TarnContentsChange *change)
@@ -41,9 +41,10 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
-/* Lets the device search for the first byte that differs from @byte, if the backend can do that.
- * Moves the start of the range, @offset, to that byte, and reduces @size accordingly.  Returns
- * FALSE with an error if the backend fails. */
+/* Skips the start of a range of memory, up to the first byte that differs from @byte, or all of the
+ * range if no byte differs: increases @offset and reduces @size.  The device searches for that
+ * byte.  Skips nothing if the backend cannot search, or if the range is small.  Returns FALSE with
+ * an error if the backend fails. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)

@@ -16,11 +16,11 @@
  *     finding.c         findings: messages about mistakes
  *     leaks.c           lists the blocks in use when a pool or the program ends
  *
- * A debugged pool does not cache.  For each request, it allocates a new block from guarded.c, with
- * exactly the bytes that the program asks for.  When the program frees a block, the host waits for
- * the queues that use the block, and then the pool frees the block to guarded.c at once.  So
- * guarded.c sees each allocation and each free, and nobody else uses the memory.  The memory of a
- * block has four ranges:
+ * A debugged pool does not cache.  For each request, it allocates a new block from the allocator of
+ * guarded.c, with exactly the bytes that the program asks for.  When the program frees a block, the
+ * host waits for the queues that use the block, and then the pool frees the block to that allocator
+ * at once.  So the allocator sees each allocation and each free of the program, and no commands use
+ * a block that it gets back.  The memory of a block has four ranges:
  *
  *     margin | user's part: the bytes asked for | rest | margin
  *
@@ -42,7 +42,8 @@
 
 /* settings.c */
 
-/* Returns the settings of the variable TARN_DEBUG, for pools that have no settings of their own. */
+/* Returns the settings of the variable TARN_DEBUG.  They apply to each pool without settings of its
+ * own. */
 const TarnDebugSettings *_tarn_debug_get_settings (void);
 /* Reads the debug settings of a pool from @text, the option TarnPoolOptions.debug, which has the
  * syntax of TARN_DEBUG.  If @text is NULL, the pool gets the settings of the variable TARN_DEBUG.
@@ -66,7 +67,7 @@ typedef struct
   gsize size, whole_size;   /* bytes */
   gsize alignment;          /* requested alignment of the user's part; 0 for the default */
   gsize margin;             /* bytes before the user's part; 0 if the block has no guards */
-  /* TRUE if Tarn could not fill the guards, because a stream was being captured. */
+  /* TRUE if the guards are not filled: a stream was being captured when the block was allocated. */
   gboolean is_unguarded;
   /* TRUE if Tarn has reported that the guards were overwritten.  TarnGuarded.lock guards this
    * field. */
@@ -80,8 +81,8 @@ typedef struct
   guint32 tag, stack, thread;
   guint32 freed_stack, freed_thread; /* freed_thread is 0 until the block is freed */
   gboolean is_freed;                 /* TRUE if the block is in quarantine */
-  /* TRUE if the program has freed the block, but the block's memory cannot be returned upstream,
-   * because Tarn does not know that all commands that use it are done. */
+  /* TRUE if the program has freed the block, but commands may still use it.  The block's memory
+   * then stays allocated. */
   gboolean is_stuck;
   GList link;       /* in TarnGuarded.quarantine */
   guint n_looks;    /* number of threads that are reading the memory without the lock */
@@ -122,7 +123,7 @@ typedef struct
   gsize taken_bytes;     /* bytes of all blocks, also of those that are being allocated */
   gsize limit_bytes;     /* largest allowed taken_bytes; 0 if there is no limit */
   gboolean has_ended;    /* TRUE if the pool has ended */
-  gint shows_host;       /* atomic: TRUE if the host sees what devices write; -1 if unknown yet */
+  gint shows_host;       /* atomic: TRUE if the host sees devices' writes; -1 if not tested yet */
   gint is_captured_said; /* atomic: TRUE if a message about a captured stream was logged */
   /* TRUE if several blocks have had the same address, so that the table has only one of them. */
   gboolean is_nameless;
@@ -145,11 +146,11 @@ gboolean _tarn_debug_allocate_aligned (TarnAllocator *upstream, gsize size, gsiz
 /* Limits the total bytes of a pool's blocks, including their guards and the blocks in quarantine.
  * @limit_bytes: 0 for no limit.  Returns TRUE if the pool already has more bytes than the limit. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
-/* Ends the debugging of a pool that the program has released: checks and frees the blocks in
- * quarantine, and reports blocks in use as leaks if the settings ask for that. */
+/* Ends the checks of blocks for a pool that the program has released: checks and frees the blocks
+ * in quarantine.  If the setting "leaks" is on, reports the blocks in use as leaks. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
-/* Stores in a block's struct that the calling thread has freed the block, with the thread's call
- * stack, for later messages about mistakes. */
+/* Finds the block at @memory, and calls _tarn_guarded_note_free () for it.  Does nothing if the
+ * pool is not debugged, or if the block is unknown or freed already. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
 /* Marks a block as stuck: the program has freed it, but its memory cannot be returned upstream.  So
  * the block is not reported as a leak. */
@@ -163,7 +164,8 @@ gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory mem
  * being captured, every such call of the backend fails, so only the first of these failures is
  * logged for each allocator. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* Stores in a block's struct that the calling thread has freed the block, with its call stack. */
+/* Stores the calling thread and its call stack in a block's struct, as those that freed the
+ * block. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
 /* Returns a block's memory upstream, and frees the struct. */
 void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
@@ -187,9 +189,9 @@ void _tarn_guarded_set_queue_functions (TarnAllocatorOps *ops, const TarnAllocat
 
 /* Fills the guards of a block. */
 gboolean _tarn_guards_fill (const TarnGuarded *self, const TarnDebugBlock *block, GError **error);
-/* Sets block->host to the address at which the host can read a block, or to NULL.  To check the
- * address, this function may write to the block's guards, so the caller fills the guards
- * afterwards. */
+/* Sets block->host to the address at which the host can read the block.  Sets it to NULL if the
+ * host cannot read the block or does not see what the device writes.  To test this, the function
+ * may write other bytes to the guards, so the caller fills the guards afterwards. */
 void _tarn_guards_find_host (TarnGuarded *self, TarnDebugBlock *block);
 /* _tarn_guards_watch () registers a block's guards with dying.c, which checks them if a signal ends
  * the program.  Guards that the host cannot read are not registered.  The caller has filled the
@@ -223,8 +225,8 @@ gsize _tarn_quarantine_shorten (TarnGuarded *self, gsize max_bytes);
 TarnDyingSlot *_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block,
                                   gsize front);
 void _tarn_dying_forget (TarnDyingSlot *slot);
-/* Copies @size bytes of the process's own memory from @from to @to.  Returns FALSE, without a
- * signal, if no memory is mapped at @from, or if the system refuses the call. */
+/* Copies @size bytes of the process's own memory from @from to @to.  Returns FALSE if no memory is
+ * mapped at @from (this raises no signal), or if the system refuses the call. */
 gboolean _tarn_dying_read (gconstpointer from, gpointer to, gsize size);
 
 /* gaps.c */
@@ -276,9 +278,9 @@ gsize _tarn_findings_get_n (void);
  * wants. */
 void _tarn_finding_fail_at_exit (void);
 
-/* Makes the program end with the status TarnDebugSettings.exit_status if there are findings.  This
- * uses atexit ().  Functions that are registered with atexit () after this call run earlier, so
- * their findings count, too. */
+/* Registers an atexit () function that ends the program with the status
+ * TarnDebugSettings.exit_status if there are findings.  Functions that are registered later run
+ * before it, so their findings count, too. */
 void _tarn_finding_watch_exit (void);
 void _tarn_finding_append_stack (GString *text, guint32 stack);
 

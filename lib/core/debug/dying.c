@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * Checks the guards around blocks (debug-private.h) when a signal such as SIGSEGV ends the program.
- * An out-of-bounds write may be the reason for the signal, but nothing else would find it then,
- * because such a program frees no blocks and runs no atexit () functions.  So a signal handler
+ * An out-of-bounds write may be the reason for the signal.  No other check would find that write,
+ * because such a program frees no blocks and runs no atexit () functions.  So Tarn's signal handler
  * checks the guards that the host can read, and then calls the handler that the program had
- * installed before.  If the program installs a handler later, that handler replaces the one here.
+ * installed before.  If the program installs a handler later, that handler replaces Tarn's handler.
  *
  * The handler may interrupt any code, also code of a thread that holds locks:
  *
@@ -13,8 +13,8 @@
  * - It reads slots.  A slot describes the guards of one block.  The memory of a slot is never
  *   freed.
  * - Other threads may change slots at the same time.  Each slot has a version number, which is odd
- *   while a thread changes the slot.  If the version was odd, or has changed, the handler ignores
- *   what it has read of the slot.
+ *   while a thread changes the slot.  The handler reads the version before and after the other
+ *   fields.  If the version was odd, or has changed, the handler ignores the fields.
  * - It reads the guards with process_vm_readv ().  If the memory is unmapped, this call returns an
  *   error, but raises no second signal. */
 
@@ -168,9 +168,9 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  The thread must complete all earlier reads
- * of the slot before it reads the version, which needs release order.  A load cannot have release
- * order, so this function reads the version by an atomic addition of 0. */
+/* Returns TRUE if a slot's version is still @version.  The handler must read the version after all
+ * its earlier reads of the slot, which needs release order.  A load cannot have release order, so
+ * this function reads the version by an atomic addition of 0. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {

@@ -20,7 +20,7 @@
 static gint n_findings;     /* atomic */
 static gboolean has_failed; /* constant after _tarn_finding_watch_exit () */
 
-/* Called at the end of the program.  If there were findings, ends the program with the status
+/* Runs at the end of the program.  If there were findings, ends the program with the status
  * TarnDebugSettings.exit_status, so that a script that sees only the exit status learns of them. */
 static void
 exit_if_found (void)

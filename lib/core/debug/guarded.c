@@ -17,7 +17,8 @@
  * alignment. */
 #define LEAST_MARGIN ((gsize) 512)
 
-/* Returns TRUE if a call failed because the context is lost: nobody can use its memory any more. */
+/* Returns TRUE if a call failed because the context is lost, so that nobody can use the context's
+ * memory any more. */
 static gboolean
 is_lost (const GError *error)
 {
@@ -70,8 +71,8 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
-/* Adds the bytes of a block that is about to be allocated to taken_bytes.  Returns FALSE with an
- * error if the bytes would exceed the limit. */
+/* Adds @size, the bytes of a block that is about to be allocated, to self->taken_bytes.  Returns
+ * FALSE with an error if the sum would exceed the limit. */
 static gboolean
 reserve (TarnGuarded *self, gsize size, GError **error)
 {
@@ -168,8 +169,8 @@ measure (const TarnGuarded *self, TarnDebugBlock *block, Way way)
                           : block->size;
 }
 
-/* Allocates the whole memory of a block, including its guards.  The memory's address is sure to be
- * a multiple of block->alignment only if the memory comes from a heap. */
+/* Allocates the whole memory of a block, including its guards.  If the memory comes from a heap,
+ * its address is a multiple of block->alignment.  Other allocators do not guarantee this. */
 static gboolean
 take_below (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
@@ -229,8 +230,8 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 }
 
 /* Adds a block to the table.  If the backend cannot read memory, the table may already have another
- * block with the same address.  In this case, does not add @block, and frees its struct, but not
- * its memory. */
+ * block with the same address.  If it has, frees the struct of @block instead.  The program still
+ * uses the block's memory, and guarded_free () can return the memory without the struct. */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {
@@ -336,11 +337,11 @@ _tarn_guarded_note_free (TarnDebugBlock *block)
   block->freed_thread = _tarn_record_get_thread ();
 }
 
-/* Called when the program frees a block: removes the block from the table of blocks, and returns
- * it.  If another thread is reading the block, sets *is_left and returns NULL, and the reading
- * thread frees the block later.  If the block was freed before, or is not in the table, returns
- * NULL and adds a finding.  Adds no finding for a missing block if the table is incomplete
- * (is_nameless). */
+/* Looks up a block that the program frees, removes it from the table of blocks, and returns it.
+ *
+ * Returns NULL in three cases.  If another thread is reading the block, sets *is_left, and that
+ * thread frees the block later.  If the block was freed before, adds a finding.  If the table lacks
+ * the block, adds a finding, too, unless the table is incomplete (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -369,8 +370,8 @@ void
 _tarn_guarded_end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
   _tarn_guards_forget (block);
-  /* Fills the block even if it is too large for the quarantine, so that a program that reads freed
-   * memory sees the poison byte. */
+  /* Fill every freed block with the poison byte, even a block that is too large for the quarantine.
+   * A program that reads freed memory then sees this byte. */
   if (!poisons_freed (self) || !_tarn_quarantine_poison (self, block)
       || block->whole_size > self->settings.quarantine_bytes)
     {
@@ -422,9 +423,9 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* Return the larger number, not the sum: both numbers may count the memory of the blocks that
-   * have just left the quarantine.  bytes_below is the smaller number if the allocator below, such
-   * as a heap, keeps this memory for other pools. */
+  /* Return the larger number, not the sum: both numbers may count the blocks that have just left
+   * the quarantine.  If the allocator below, such as a heap, keeps the memory of these blocks for
+   * other pools, bytes_below does not count it. */
   return MAX (bytes, bytes_below);
 }
 
@@ -481,10 +482,12 @@ choose_margin (const TarnGuarded *self)
 }
 
 /* Returns the allocator from which blocks are allocated.  Usually this is the allocator that the
- * program gave the pool, such as a heap.  It is the direct allocator below that heap if blocks have
- * guards and the backend's sub-buffers are objects that have to be released.  The reason: with
- * guards, the user's part of a block is a sub-buffer of the block.  A block from a heap may be a
- * sub-buffer itself, and such a backend may not make a sub-buffer of a sub-buffer. */
+ * program gave the pool, such as a heap.
+ *
+ * With guards, the user's part of a block is a sub-buffer of the block.  A block of a heap may be a
+ * sub-buffer itself.  If a backend's sub-buffers are objects that have to be released, a sub-buffer
+ * may not have sub-buffers.  In this case, blocks with guards come from the direct allocator below
+ * the heap. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {

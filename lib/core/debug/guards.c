@@ -67,9 +67,9 @@ host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
          && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
 }
 
-/* Tests whether the host sees what the device writes to a block, or only an older copy.  For the
- * test, the device fills the guards with another byte, and the host reads them.  The caller then
- * fills the guards again. */
+/* Returns TRUE if the host reads from a block what the device has just written, and not an older
+ * copy.  For the test, the device fills the guards with another byte, and the host reads them.  The
+ * caller then fills the guards again. */
 static gboolean
 try_host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
 {

@@ -65,13 +65,13 @@ look (TarnGuarded *self, guint64 address, TarnFindings *findings)
     _tarn_guarded_give_back (self, block);
   else
     {
-      if (findings->len == n_before) /* kernels may have written to the guards since then */
+      if (findings->len == n_before) /* a kernel may have written after the check above */
         _tarn_guards_check (self, block, findings);
       _tarn_guarded_end_block (self, block);
     }
 }
 
-/* Returns the addresses of all blocks. */
+/* Returns the addresses of all blocks in use and in quarantine. */
 static GArray *
 list_addresses (TarnGuarded *self)
 {

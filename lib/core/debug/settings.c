@@ -48,7 +48,7 @@ prepare (const TarnDebugSettings *settings)
   if (settings->flags != 0 && settings->stack_depth > 0)
     _tarn_stack_need_depth (settings->stack_depth + OWN_FRAMES);
   if ((settings->flags & TARN_DEBUG_CHECK) != 0)
-    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* pools then count each request */
+    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* makes pools count each request */
 }
 
 static void

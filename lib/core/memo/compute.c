@@ -18,8 +18,9 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 
 static _Thread_local TarnComputer current; /* the state of the calling thread */
 
-/* Creates the struct of a computation by the calling thread.  The caller releases the struct unused
- * if the memo has the entry by now, or if another thread is computing the entry. */
+/* Creates the struct of a computation by the calling thread.  The caller releases the struct
+ * without using it if the memo has the entry by now, or if another thread is computing the
+ * entry. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -76,9 +77,9 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
   return computation != NULL;
 }
 
-/* Returns TRUE if @computation cannot end before @thread continues.  This is so if @thread is
- * computing it, or if the thread that is computing it waits, possibly through other threads, for a
- * computation of @thread.  The caller holds this file's lock. */
+/* Returns TRUE if @computation cannot end before @thread continues.  This is so if @thread itself
+ * is the computing thread.  It is also so if the computing thread waits, possibly through other
+ * threads, for a computation of @thread.  The caller holds this file's lock. */
 static gboolean
 depends_on (const TarnComputation *computation, const TarnComputer *thread)
 {
@@ -88,8 +89,8 @@ depends_on (const TarnComputation *computation, const TarnComputer *thread)
   return computation != NULL && !computation->is_done;
 }
 
-/* Waits until another thread's computation is done.  If that would never happen, does not wait, and
- * returns FALSE with an error. */
+/* Waits until another thread's computation is done.  If the computing thread waits for the calling
+ * thread, directly or through other threads, returns FALSE with an error at once. */
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
@@ -147,10 +148,10 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
   return entry;
 }
 
-/* Adds an entry to the memo's group of entries that have the same first argument.  If the memo has
- * no such group yet, adds entry->group, a new group, to the memo, and returns NULL.  If the memo
- * has such a group, returns the new group, which the caller frees.  The caller holds the memo's
- * lock. */
+/* Adds an entry to a group, the entries that have the same first argument.  @entry comes with a
+ * new, empty group (entry->group).  If the memo already has a group for the first argument, adds
+ * the entry to that group, and returns the new group, which the caller frees.  Otherwise adds the
+ * new group to the memo, and returns NULL.  The caller holds the memo's lock. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -312,9 +313,10 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
   return TRUE;
 }
 
-/* Finds out who computes an entry.  If the memo has the entry, returns NULL.  If another call is
- * computing the entry, returns that call's computation, with a new reference.  Otherwise adds @own,
- * the caller's computation, to the memo's table, and returns @own. */
+/* Begins a computation if nobody else has computed the entry or is computing it.  If the memo has
+ * the entry, returns NULL.  If another call is computing the entry, returns that call's
+ * computation, with a new reference.  Otherwise adds @own, the caller's computation, to the memo's
+ * table, and returns @own. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
 {
@@ -353,7 +355,8 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* If @computation is NULL, another thread has added the entry meanwhile, so this is a hit. */
+  /* If @computation is NULL, another thread has added the entry meanwhile, so the lookup now
+   * succeeds. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -363,7 +366,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
   return is_there;
 }
 
-/* Counts a call that failed because of recursion.  It counts as a call that waited. */
+/* Counts a call that failed because of recursion.  The statistics count it as a wait. */
 static void
 count_refusal (TarnMemo *memo)
 {

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Removes (forgets) entries of memos, which are caches of functions' results.  The functions here
- * remove entries while they hold the memo's lock, and free the entries after they have released the
- * lock.  They also remove computations in progress from the memo's table.  Then the threads that
- * wait for such a computation still get the result, but the memo does not keep it. */
+ * Removes (forgets) entries of memos, which are caches of functions' results.  The functions of
+ * this file remove entries while they hold the memo's lock, and free the entries after they have
+ * released the lock.  They also remove computations in progress from the memo's table.  The
+ * threads that wait for a removed computation still get its result, but the memo does not keep
+ * the result. */
 
 #include "memo/memo-private.h"
 
@@ -149,8 +150,8 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* Returns TRUE if a memo has entries for a set of first arguments.  Otherwise there is nothing to
- * forget, so the caller need not call _tarn_memo_close (), which is slow. */
+/* Returns TRUE if a memo has entries for a set of first arguments.  The caller checks this before
+ * it forgets entries, because forgetting takes a call of _tarn_memo_close (), which is slow. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
 {
@@ -167,9 +168,9 @@ has_any (TarnMemo *memo, const Which *which)
 }
 
 /* Forgets the entries of a destroyed object if the first argument of @probe, a lookup, is a new
- * object at the same address.  Does not look for destroyed objects at other addresses, because it
- * would have to call first_arg_id (the function that returns an object's id) for objects that may
- * be destroyed. */
+ * object at the same address.  Does not look for destroyed objects at other addresses: it would
+ * have to call first_arg_id (), the function that returns an object's id, for objects that may be
+ * destroyed. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -197,7 +198,7 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
     {
       tarn_memo_forget (memo->ops.upstream, first_arg);
       /* Forget again: before the upstream memo forgot its entries, threads may have computed new
-       * results from them. */
+       * entries of this memo from the upstream memo's entries. */
       forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
     }
   _tarn_memo_end_call (memo, has_begun);
@@ -271,10 +272,10 @@ list_memos (const gchar *kind)
   return list;
 }
 
-/* In each memo of @list that has an upstream memo, forgets a set of first arguments a second time.
- * After the first time, threads may have computed results from entries that the upstream memo had
- * not forgotten yet.  Goes from the list's end to its start, that is, from the oldest memo to the
- * newest, because an upstream memo is older than the memos that use it. */
+/* Forgets a set of first arguments once more, in each memo of @list that has an upstream memo.  The
+ * caller has done so once.  Since then, threads may have computed results from entries that the
+ * upstream memo had not forgotten yet.  Goes from the list's end to its start, that is, from the
+ * oldest memo to the newest, because an upstream memo is older than the memos that use it. */
 static void
 forget_downstream (const GPtrArray *list, Which *which)
 {

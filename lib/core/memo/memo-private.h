@@ -55,7 +55,7 @@ struct _TarnComputation
    * key. */
   TarnMemoProbe probe;
   gint ref_count;       /* atomic */
-  TarnMemo *memo;       /* no reference: the calls that compute or wait have one */
+  TarnMemo *memo;       /* no reference: each call that computes or waits has one to the memo */
   TarnComputer *thread; /* the thread that computes; valid until is_done */
   /* The computation that the same thread had in progress when it began this computation, NULL if
    * there was none.  Only this thread reads the field. */
@@ -64,7 +64,7 @@ struct _TarnComputation
   /* The result.  The computing thread writes these fields before it sets is_done, and nobody
    * changes them afterwards.  The lock in compute.c guards is_done. */
   gpointer value;
-  gboolean owns_value; /* TRUE if this struct owns value, or the reference to it */
+  gboolean owns_value; /* TRUE if value is released together with this struct */
   GError *error;
   gboolean is_done;
   TarnCond done; /* signalled when is_done changes */
@@ -87,8 +87,8 @@ typedef struct
   TarnMemoProbe probe;
   /* The entry's value: a reference to it, or the value itself if the memo has no ref_value. */
   gpointer value;
-  /* An array of references to the values that single threads have for this entry, indexed by
-   * TarnThread.number.  NULL if no thread has its own value yet. */
+  /* The values that differ from thread to thread (own.c): an array of references, indexed by
+   * TarnThread.number.  NULL if no thread has a value of its own yet. */
   gpointer *own;
   guint n_own;
   TarnMemoGroup *group;
@@ -98,7 +98,7 @@ typedef struct
 /* A memo's counters for one thread, in cache lines that no other thread writes. */
 typedef struct
 {
-  guint64 hits TARN_WHOLE; /* atomic; only that thread writes it */
+  guint64 hits TARN_WHOLE; /* atomic; only the struct's own thread writes it */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
 /* A memo, which caches the results of a function.
@@ -136,8 +136,8 @@ struct _TarnMemo
   /* A set of all TarnComputation in progress whose results the memo will keep. */
   GHashTable *computations;
   GSList *groups; /* of TarnMemoGroup */
-  /* The memo's counters.  In this struct, the field entries is not set, and the field hits counts
-   * only hits that took the lock. */
+  /* The memo's counters, except two.  stats.entries is not set.  stats.hits counts only hits that
+   * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
   gint ref_count;            /* atomic; each call that computes or waits has a reference */

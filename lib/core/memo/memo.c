@@ -34,9 +34,9 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
-/* Begins a change of a memo: takes the memo's lock, waits until no thread is in a read section, and
- * then lets no thread enter one before _tarn_memo_open ().  (In a memo with max_entries, no thread
- * ever enters a read section.) */
+/* Begins a change of a memo: takes the memo's lock, and waits until no thread is in a read section.
+ * No thread can enter a read section again before _tarn_memo_open ().  (In a memo with max_entries,
+ * no thread ever enters one.) */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -279,8 +279,8 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
 /* Making and freeing memos */
 
 /* If the type of key is predefined, sets the functions in @ops that hash, compare, copy and free
- * keys.  If @ops then lacks a function that hashes keys, or one that compares keys, sets a function
- * that uses the pointer. */
+ * keys.  If @ops still has no function that hashes keys or none that compares them, sets one that
+ * hashes or compares the pointers to the keys. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {
@@ -401,8 +401,8 @@ memo_free (TarnMemo *memo)
 {
   g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
-  /* Repeat this until the memo has no group of entries: a function that releases a value may call
-   * the memo, which then computes and keeps another value. */
+  /* One pass may not be enough: a function that releases a value may call the memo, which then
+   * computes and keeps another value. */
   while (memo->groups != NULL)
     _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);

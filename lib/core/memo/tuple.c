@@ -49,9 +49,7 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
 #define N_LANES 4
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
-/* Returns a 64-bit hash of bytes.  Distributes long data over four hashes (lanes).  Each
- * multiplication has to wait for the one before it in the same lane, but not for those in other
- * lanes, so the lanes run in parallel. */
+/* Returns a 64-bit hash of bytes.  Distributes long data over the lanes. */
 guint64
 _tarn_hash_data (gconstpointer data, gsize size)
 {
@@ -71,8 +69,9 @@ _tarn_hash_data (gconstpointer data, gsize size)
 
 /* Data of more than WHOLE_SIZE bytes is not hashed completely.  Its hash covers END_SIZE bytes at
  * each end, and N_SAMPLES - 1 words in between.  A program may look up an image (a compiled kernel)
- * of a megabyte before every launch, and to hash all of it would be slow.  The comparison after
- * that, _tarn_bytes_equal (), is fast, because it does not read data that two GBytes share. */
+ * of a megabyte before every launch, and to hash all of it would be slow.  After the hashes, a
+ * lookup compares the data (_tarn_bytes_equal ()).  That is fast, because it does not read data
+ * that two GBytes share. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds the arenas of a queue to the pool's table of arenas, in which threads then look them up.
- * An arena is a set of ranges of a heap's memory for one queue.  Threads allocate from it without
+ * Adds the arenas of a queue to the pool's table of arenas.  An arena is a set of ranges of a
+ * heap's memory for one queue.  Threads look up an arena in the table, and allocate from it without
  * a lock (pool/arenas.c).
  *
- * Also frees the blocks of an arena whose memory is a part: a handle that upstream makes for a
- * range of a segment, such as an OpenCL sub-buffer.  To release a part, a thread calls upstream,
- * which it must not do in a read section.  So it ends its first read section, releases the part,
- * and then returns the memory to the arena. */
+ * Also frees blocks of arenas in which the memory of a block is a part: a handle that upstream
+ * makes for a range of a segment, such as an OpenCL sub-buffer.  To release a part, a thread calls
+ * upstream, which it must not do in a read section.  So it ends its first read section, releases
+ * the part, and then returns the memory to the arena. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -56,10 +56,11 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Adds the arenas of a queue (NULL: the arenas for requests without a queue) to the pool's table of
- * arenas, unless the table has them.  From then on threads allocate from these arenas without a
- * lock.  Then assigns @block, which the caller has just allocated for a request of the queue, to
- * one of these arenas if no other queue may still use the block. */
+/* Lets threads allocate from the arenas of a queue (NULL: the arenas for requests without a queue)
+ * without a lock: adds these arenas to the pool's table, unless the table has them.
+ *
+ * The caller has just allocated @block for a request of the queue.  If no other queue may still use
+ * the block, assigns it to one of these arenas. */
 void
 _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 {
@@ -83,7 +84,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met != NULL && met->ref.number < ref.number) /* else another thread added a newer one */
+  if (met != NULL && met->ref.number < ref.number) /* the entry is out of date */
     _tarn_pool_drop_met (pool, handle);
   if (_tarn_pool_find_met (pool, handle) == NULL)
     add_met (pool, handle, &ref);

@@ -12,7 +12,7 @@
 
 /* Makes a TarnEvent with one reference.  @handle is the backend's event.  If @handle is NULL, the
  * caller is going to record the backend's event, and then sets TarnEvent.handle.  @is_late is TRUE
- * if the event may be recorded after the free of the blocks that it is for.  Such an event may also
+ * if the event may be recorded after the free of a block with this event.  Such an event may also
  * stand for commands after the free. */
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
@@ -106,19 +106,18 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }
 
-/* Returns TRUE if @use, a queue's use of @block, needs an event.  This is so if the use has no
- * event.  It is also so if the block is cached and the use's event is not recorded yet, because
- * recording this event may still fail.  But while a free of the block is recording the event, the
- * use needs no other event. */
+/* Returns TRUE if @use, a queue's use of @block, needs an event.  A use without an event needs one.
+ * If the block is cached, a use whose event is not recorded yet needs one, too, because recording
+ * may still fail.  If the block is still being freed, the free is recording this event, and the use
+ * needs no other. */
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
   return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
-/* Sets @event as the event of @queue's use of @block: after this event, the queue does not use the
- * block any more.  Does nothing if the queue does not use the block, or if the use needs no event
- * (needs_event ()). */
+/* Sets @event as the event after which @queue does not use @block any more.  Does nothing if the
+ * queue does not use the block, or if this use needs no event (needs_event ()). */
 void
 _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
@@ -202,9 +201,9 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
 
 /* Records the event of one use of a block that is being freed.  The caller has called
  * _tarn_queue_begin_recording () for the use's queue, and this function calls
- * _tarn_queue_end_recording ().  If recording fails, logs this only after the second call.  Until
- * that call, another thread may be waiting to make the pool forget the queue, and it must not wait
- * for the program's message handler. */
+ * _tarn_queue_end_recording ().  The function logs an error only after that call.  Until that call,
+ * another thread may be waiting to make the pool forget the queue, and that thread must not also
+ * wait for the program's message handler. */
 static void
 record_timely (TarnPool *pool, TarnUse *use)
 {

@@ -38,8 +38,9 @@ exceeds_room (const TarnPool *pool, const TarnBlock *block)
   return block->alloc_size > room || pool->stats.held_bytes > room - block->alloc_size;
 }
 
-/* Returns TRUE if the free of a block has to record an event on each queue that uses the block, so
- * that other queues or the host know when the memory is idle.  The caller holds the pool's lock. */
+/* Returns TRUE if the free of a block has to record an event on each queue that uses the block.
+ * The events tell other queues or the host when the memory is idle.  The caller holds the pool's
+ * lock. */
 static gboolean
 needs_events (TarnPool *pool, const TarnBlock *block)
 {
@@ -52,8 +53,8 @@ needs_events (TarnPool *pool, const TarnBlock *block)
          || exceeds_room (pool, block);
 }
 
-/* Decrements TarnBin.n_to_record, the number of further frees of a size that record events.  The
- * caller has recorded the event of one such free. */
+/* Counts a free that has recorded an event: decrements TarnBin.n_to_record, the number of frees of
+ * a size that still have to record one. */
 static void
 count_recorded (TarnPool *pool, guint32 number)
 {
@@ -65,8 +66,9 @@ count_recorded (TarnPool *pool, guint32 number)
 }
 
 /* Returns the queue of a block that is being freed, with a reference, if this free has to record an
- * event on the queue: because requests of other queues have asked for an event, or because the pool
- * exceeds its bound on cached bytes (others.c).  Returns NULL if this free need not do so. */
+ * event that also stands for cached blocks of the queue.  It has to if requests of other queues
+ * want these blocks, or if the pool exceeds its bound on cached bytes (others.c).  Otherwise
+ * returns NULL. */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
@@ -150,9 +152,8 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
-/* A number of frees.  If a thread's cache is full, the thread returns small freed blocks to their
- * arenas.  After LOOKS_FOR_ROOM such frees, the next free checks whether the cache has room
- * again. */
+/* If a thread's cache is full, the thread returns this many small freed blocks to their arenas.
+ * Its next free then checks whether the cache has room again. */
 #define LOOKS_FOR_ROOM 64
 
 /* Puts a freed block that belongs to an arena (the heap's memory for one queue) into the thread's
@@ -248,8 +249,8 @@ free_slowly (TarnPool *pool, TarnBlock *block)
 }
 
 /* Frees a block that belongs to an arena: returns it to the arena without taking the pool's lock.
- * Returns FALSE if the block belongs to no arena, if blocks are traced, or if this free has to
- * check whether the thread's cache has room again (LOOKS_FOR_ROOM). */
+ * Returns FALSE if free_slowly () has to free the block.  Examples are a block that belongs to no
+ * arena, a traced block, and a free that has to check the cache for room (LOOKS_FOR_ROOM). */
 static inline gboolean
 free_at_once (TarnPool *pool, TarnBlock *block)
 {
@@ -259,7 +260,7 @@ free_at_once (TarnPool *pool, TarnBlock *block)
   if (cache == NULL || !__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) || _tarn_follows ()
       || (is_small && cache->n_to_pass == 0))
     return FALSE;
-  cache->n_to_pass -= (guint) is_small; /* not after the put: the pool may be gone by then */
+  cache->n_to_pass -= (guint) is_small; /* before the free, because the pool may be gone after it */
   return pool->policy.has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)
                                     : _tarn_pool_put_part (pool, cache, block);
 }

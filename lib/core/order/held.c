@@ -63,8 +63,8 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
                      request->queue, _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block (a cached block whose uses have events) for which @suits returns TRUE.
- * If the block comes from another queue, also helps later requests:
+/* Takes a recorded block (a cached block whose uses have events) for which @suits returns TRUE.  If
+ * the block comes from another queue, makes more blocks available to later requests:
  *
  * - If the block's free recorded the event, makes the next frees of this size record events, too.
  * - If the event was recorded later, and many queues have cached blocks of this size, asks for an
@@ -114,7 +114,7 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (pool, queue))
-    cache = NULL; /* leave the cache's blocks to the queues that want them */
+    cache = NULL; /* leave this queue's blocks to other queues that want them */
   if (queue == NULL || queue->in_order)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
@@ -139,15 +139,14 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
   return FALSE;
 }
 
-/* Adds to a request the events about which the request asks the driver.  These are events of
- * recorded blocks (cached blocks with events) of the request's size, as many as the request has
- * room for.  Looks only at the topmost MAX_SEEN blocks of the bin.  If several blocks have only one
- * event, and share it, adds this event once.
+/* Adds to a request the events about which it asks the driver.  These are events of recorded blocks
+ * (cached blocks with events) of the request's size, as many as the request has room for.  Looks
+ * only at the topmost MAX_SEEN blocks of the bin.  If several blocks have the same single event,
+ * adds this event once.
  *
- * Takes the lowest and the topmost of these blocks in turn.  The events of the lowest blocks were
- * recorded first, so they have usually completed first if the host runs ahead of the queues.  But a
- * few of the lowest blocks may have long-running commands; then the request must still find the
- * idle blocks above them. */
+ * Takes these blocks from the bottom and from the top in turn.  The events of the lowest blocks
+ * were recorded first, so they have usually completed first if the host runs ahead of the queues.
+ * But if long-running commands use the lowest blocks, idle blocks may be at the top. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
@@ -201,9 +200,9 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
  * returns NULL, and prepares the request for the next step:
  *
  *     - adds the events to ask the driver about
- *     - sets finds_unready if there are idle blocks of the size; these have fresh memory, and the
- *       request's queue must first wait until the backend has made this memory ready
- *     - if there are neither such events nor idle blocks, requests events on other queues
+ *     - sets finds_unready if a queue requests a size of which there are idle blocks.  These have
+ *       fresh memory, and the queue must wait until the backend has made this memory ready
+ *     - asks for events on other queues, if it has done neither of these
  *
  * The caller holds the pool's lock. */
 TarnBlock *

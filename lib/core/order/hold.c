@@ -9,8 +9,8 @@
  * allocate from the heap's arenas and free to them, and the pool itself caches little.  An arena is
  * a set of ranges of the heap's memory for one queue.  If the program sets a bound, the pool caches
  * blocks in bins (free lists) and in thread caches.  When the program sets a bound, the blocks that
- * belong to arenas become ordinary blocks of the pool.  The number of a bin stands for the same
- * sizes in both ways.
+ * belong to arenas become ordinary blocks of the pool.  They keep the numbers of their bins,
+ * because a bin's number stands for the same sizes with and without a bound.
  *
  * Threads read some settings of a pool in read sections, without the lock.  These settings change
  * only while the pool's door (a readers-writer lock) is closed, because then no thread is in a read
@@ -32,14 +32,14 @@
 #define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
 
 /* The size in bytes of the largest block that a thread's cache takes, in a pool that is over a heap
- * and has no bound on cached bytes.  A larger block would take the place of many others.  If half
- * of the cache's bytes are fewer, this half is the largest size.  Temporaries may be larger: blocks
- * that a thread frees before it allocates the next. */
+ * and has no bound on cached bytes.  A larger block would take the place of many others.  In a
+ * small cache, the largest size is half of the cache's bytes instead.  Temporaries may be larger:
+ * blocks that a thread frees before it allocates the next. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
-/* Returns TRUE if threads allocate from the arenas of the heap below the pool.  They do if two
- * things hold: @hold_bytes is 0, which means no bound on cached bytes; and the pool's options give
- * each thread a cache. */
+/* Returns TRUE if threads allocate from the arenas of the heap below the pool.  For this, the pool
+ * must be over a heap and have no bound on cached bytes (@hold_bytes is 0).  The pool's options
+ * must also give each thread a cache. */
 static gboolean
 is_for_arenas (const TarnPool *pool, gsize hold_bytes)
 {

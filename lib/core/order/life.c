@@ -72,7 +72,8 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
-      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* other threads know the pool */
+      /* Threads of the reclaim group may wait until this thread has returned the pool's memory. */
+      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK);
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
     }
@@ -89,7 +90,7 @@ pool_dispose (TarnAllocator *allocator)
 
 /* Gives up the stuck blocks: cached blocks that the pool could not return to upstream, because the
  * driver cannot tell if commands still use them.  A message has reported them; their memory is
- * lost.  After this no block uses a queue, so the function also drops all queues. */
+ * lost.  Then no block of the pool is left, so the function also drops all queues. */
 static void
 lose_stuck_and_queues (TarnPool *pool)
 {

@@ -11,17 +11,22 @@
  * queue alive, a queue may stay in the table for a while after its last reference (queue.c).
  *
  * An in-order queue can at once reuse memory that no other queue has used, because its later
- * commands run after its earlier ones.  So a free puts such memory into free lists that the pool
- * keeps for this queue, the queue's share, and does not call the driver.  Or the free puts the
- * memory into the thread's cache, without a lock (pool/cache-private.h).
+ * commands run after its earlier ones.  So a free puts a block that only an in-order queue has used
+ * into the queue's share, the free lists that the pool keeps for this queue.  Or it puts the block
+ * into the thread's cache, without a lock (pool/cache-private.h).  Neither calls the driver.
  *
  * Memory changes queues in two ways: by timely events or by late events.
  *
- * Timely events: the free at once records an event on every queue that uses the block.  It does so
- * if several queues use the block, if the program has moved the block to its queue, if the queue is
- * out of order, if blocks of that size are often handed over from queue to queue, or if the pool
- * returns the memory to upstream at once.  A later request of another queue makes that queue wait
- * for these events, but not for commands that were put on the first queue after the free.
+ * Timely events: in these cases, the free at once records an event on every queue that uses the
+ * block:
+ *
+ *     several queues use the block, or its queue is out of order
+ *     the program has moved the block to its queue
+ *     blocks of that size are often handed over from queue to queue
+ *     the pool returns the memory to upstream at once, or would exceed its bound on cached bytes
+ *
+ * A later request of another queue makes that queue wait for these events, but not for commands
+ * that were put on the first queue after the free.
  *
  * Late events: a request may find suitable blocks only in the shares of other queues.  Then it
  * takes fresh memory, and marks these queues as wanted.  The next request or free that names such a
@@ -87,15 +92,15 @@ struct _TarnEvent
    * A use of a block with such a TarnEvent counts as a use without an event. */
   gpointer handle;
   guint n_refs; /* guarded by the pool's lock */
-  gint is_done; /* atomic: TRUE if the backend has reported that it has completed */
+  gint is_done; /* atomic: TRUE if the backend has reported the event as completed */
   /* Constant: TRUE if the event may also stand for commands that were put on the queue after the
    * free of a block with this event. */
   gboolean is_late;
   TarnEvent *next; /* the next event in the pool's list of unreferenced events */
 };
 
-/* A number of frees.  After a block was handed over from one queue to another, this many later
- * frees of blocks of the same size record events. */
+/* The number of later frees that record events, after a block was handed over from one queue to
+ * another.  Only frees of blocks of the same size count. */
 #define TARN_RECORDED_FREES 32
 
 /* The maximum number of events about which one request asks the driver. */
@@ -104,9 +109,9 @@ struct _TarnEvent
  * own queue.  A request records events on other queues only if the backend keeps queues alive. */
 #define TARN_MAX_OTHERS 4
 
-/* A request that the thread's cache did not serve, and what the pool has found out for it: the
- * events about which to ask the driver, and the queues on which to record events.  A thread changes
- * these fields while it holds the pool's lock. */
+/* A request that the thread's cache did not serve, with its next steps: the events about which to
+ * ask the driver, and the queues on which to record events.  A thread changes these fields while it
+ * holds the pool's lock. */
 typedef struct
 {
   gsize size;
@@ -123,14 +128,16 @@ typedef struct
   gboolean finds_unready;
   gboolean others_have; /* TRUE if other queues have blocks of the size in their free lists */
   /* TRUE if the request asks the driver about the events of cached blocks before it allocates.  It
-   * does so if the pool exceeds its bound on cached bytes, or has cached such blocks for long. */
+   * does so if the pool exceeds its bound on cached bytes, or if a block with events has been
+   * cached for a long time. */
   gboolean asks_recorded;
   guint n_events;
   guint n_others;
 
-  /* events: the events, with references, about which the request asks the driver.  For each of some
-   * cached blocks, these are the events for which the request's queue would have to wait, and then
-   * a NULL.  others: the queues, with references, on which this request itself records an event. */
+  /* events: the events, with references, about which the request asks the driver.  They are the
+   * events of some cached blocks for which the request's queue would have to wait.  A NULL follows
+   * the events of each block.  others: the queues, with references, on which this request itself
+   * records an event. */
   TarnEvent *events[TARN_MAX_ASKED];
   TarnQueue *others[TARN_MAX_OTHERS];
 } TarnRequest;

@@ -12,8 +12,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* A number of queues.  If at least this many queues have blocks of one size in their shares (free
- * lists), many_have () returns TRUE. */
+/* many_have () returns TRUE if at least this many queues have blocks of one size in their shares
+ * (free lists). */
 #define MANY_SHARES 64
 
 /* Callers of the functions below hold the pool's lock. */
@@ -27,9 +27,10 @@ has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
   return queue->has_unrecorded && _tarn_pool_has_excess (pool);
 }
 
-/* Returns TRUE if a call that names @queue has to record an event on it, because requests of other
- * queues want its cached blocks, or because the pool exceeds its bound on cached bytes and could
- * not record an event on the queue before.  The caller holds the pool's lock. */
+/* Returns TRUE if a call that names @queue has to record an event on it.  It has to if requests of
+ * other queues want the queue's cached blocks.  It also has to if the pool exceeds its bound on
+ * cached bytes, and an earlier attempt to record an event on the queue failed.  The caller holds
+ * the pool's lock. */
 gboolean
 _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -201,8 +202,8 @@ _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
 }
 
 /* Clears a request's list of queues on which it records events, and drops its references to these
- * queues.  If the request failed before it recorded an event on a queue, later requests may ask for
- * this event again. */
+ * queues.  If the request failed before it recorded an event on a queue, marks the queue's blocks
+ * as unwanted, so that later requests can ask for the event. */
 void
 _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
 {
@@ -277,8 +278,9 @@ take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
         _tarn_use_clear_event (pool, &block->uses[i]);
         had_it = TRUE;
       }
+  /* Without the event, a block of a single queue may belong to this queue's share again. */
   if (had_it)
-    _tarn_block_update_share (block); /* if only its queue uses it, the queue may have it again */
+    _tarn_block_update_share (block);
 }
 
 /* Removes @event, which could not be recorded on @queue, from all blocks.  Then moves each block
@@ -304,9 +306,9 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
  * being captured (into a CUDA graph, for example).  Another attempt would fail, too.  It would only
  * move all blocks of the queue's share (free lists) to the recorded bins and back.
  *
- * The program has named the queue in this call, so the queue is alive.  It stays alive during the
- * check, because a thread that makes the pool forget the queue first waits until the check has
- * ended, as it waits for recordings. */
+ * The program has named the queue in this call, so the queue is alive.  The check counts as a
+ * recording, so the queue stays alive during the check: a thread that makes the pool forget a queue
+ * waits until all recordings on this queue have ended. */
 static gboolean
 is_captured_still (TarnPool *pool, TarnQueue *queue)
 {

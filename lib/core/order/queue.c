@@ -14,8 +14,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* A number of queues without references.  If the pool's table has this many, the pool removes all
- * of them when it adds a new queue. */
+/* If the pool's table has this many queues without references, the pool removes all of them when it
+ * adds a new queue. */
 #define MAX_UNUSED 64
 
 /* Callers of the functions below hold the pool's lock. */
@@ -142,7 +142,7 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
       pool->queues.n_unused++;
       return;
     }
-  _tarn_bins_free (g_steal_pointer (&queue->bins)); /* now, because the lock is held */
+  _tarn_bins_free (g_steal_pointer (&queue->bins)); /* not in the sweep, which holds no lock */
   make_unknown (pool, queue);
   leave_to_sweep (pool, queue);
 }
@@ -194,8 +194,8 @@ queue_new (gpointer handle, gboolean in_order)
 
 /* Adds a queue to the pool's table and returns it, with a reference for the caller.  The caller has
  * taken a reference to the queue in the backend, which this function takes over.  If another thread
- * has added the queue meanwhile, the pool does not need the caller's reference in the backend, and
- * the next _tarn_pool_unlock_and_sweep () releases it. */
+ * has added the queue meanwhile, the table has its own such reference.  The next
+ * _tarn_pool_unlock_and_sweep () then releases the caller's reference in the backend. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -318,9 +318,9 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
  * this event in all blocks that the queue uses, and moves the blocks of the queue's share (free
  * lists) to the recorded bins, the free lists of blocks with events.
  *
- * Counts references, to stop the search for blocks early.  The caller has one reference to the
- * queue, and each use of a block by the queue has one.  After the blocks of the share, the number
- * of remaining references is the number of other blocks that the queue uses, usually 0. */
+ * The caller has one reference to the queue, and each use of a block by the queue has one.  So the
+ * number of references tells how many blocks outside the share the queue uses, usually 0.  The
+ * search for these blocks ends when it has found that many. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
@@ -329,7 +329,7 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
-  was_open = _tarn_pool_close (pool); /* a thread that frees a block reads its share */
+  was_open = _tarn_pool_close (pool); /* threads read TarnBlock.share without the lock */
   _tarn_pool_drop_met (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);
@@ -424,7 +424,7 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
       give_back_share (pool, queue);
     }
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_drop_met (pool, queue->handle); /* again: other threads may have added it */
+  _tarn_pool_drop_met (pool, queue->handle); /* another thread may have added the arenas again */
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);

@@ -2,16 +2,16 @@
  * SPDX-License-Identifier: MIT
  *
  * Redirects requests to other pools: a function of the program, the redirect function, chooses the
- * pool by the request's queue.  The block then belongs to the chosen pool in every respect.  But
- * the pool from which the program requested the block can still find the block by the block's
- * memory, if both pools have TARN_POOL_FINDABLE and the chosen pool serves no third pool.
+ * pool by the request's queue.  The block then belongs to the chosen pool.  The program can still
+ * find the block by its memory in the pool from which it requested the block.  This works if both
+ * pools have TARN_POOL_FINDABLE, and if no third pool redirected requests to the chosen pool first.
  *
  * The redirect function must see each request before a thread's cache serves the request.  But a
- * pool without a redirect function must not spend time on a check.  So a lock that each request
- * takes anyway does the check: the pool's door, a readers-writer lock.  While there is a redirect
- * function, the door admits threads only to read sections with a fence.  The fast path uses read
- * sections without a fence, so it cannot serve requests.  A slower path calls the redirect
- * function, and then begins a read section with a fence. */
+ * pool without a redirect function must not spend time on a check.  So the check is a part of a
+ * lock that each request takes anyway: the pool's door, a readers-writer lock.  While there is a
+ * redirect function, the door admits threads only to read sections with a fence.  The fast path
+ * uses read sections without a fence, so it cannot serve requests.  A slower path calls the
+ * redirect function, and then begins a read section with a fence. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"

@@ -42,7 +42,8 @@ _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
   return queue->owner != 0 && _tarn_heap_knows_owner (pool->heap, queue->handle, queue->owner);
 }
 
-/* Returns TRUE if the pool knows that all commands that used a cached block are done. */
+/* Returns TRUE if each use of a cached block has an event that is known to have completed, so that
+ * no command uses the block any more. */
 gboolean
 _tarn_block_is_done (const TarnBlock *block)
 {
@@ -136,10 +137,10 @@ are_used (TarnPool *pool, const TarnBlock *blocks)
   return are_used;
 }
 
-/* For each use of a block that has no event yet, records an event, and sets it as the event of the
- * use.  @events maps queues to the events that were recorded for other blocks.  If @events already
- * has an event for the use's queue, the use shares that event.  Does nothing if the pool can return
- * the block to the heap while the block's queue still uses the block. */
+/* Sets an event for each use of a block that has none yet: the event that @events has for the use's
+ * queue, or else a new one.  @events maps queues to the events that were recorded for other blocks.
+ * Does nothing if the pool can return the block to the heap while the block's queue still uses the
+ * block. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
@@ -346,10 +347,11 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Takes cached blocks out of the free lists, so that the caller returns them to the heap; announces
- * this with @give_back.  If @sparing is TARN_SPARING_ALL, takes all blocks that the pool can
- * return.  Otherwise takes the blocks that only @queue uses (if @queue is NULL, idle blocks), and
- * blocks whose events have completed.  Returns FALSE if there are no blocks to take. */
+/* Takes cached blocks out of the free lists and begins to return them to the heap.  The caller then
+ * passes @give_back to _tarn_pool_give_back ().  If @sparing is TARN_SPARING_ALL, takes all blocks
+ * that the pool can return.  Otherwise takes the blocks that only @queue uses (if @queue is NULL,
+ * idle blocks), and blocks whose events have completed.  Returns FALSE if there are no blocks to
+ * take. */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {
@@ -429,11 +431,14 @@ _tarn_pool_give_back_excess (TarnPool *pool)
       }
 }
 
-/* Does periodic work for a pool over a heap, after requests that took no lock: returns to upstream
- * blocks that exceed the pool's bound or were cached for long, and makes the heap do its periodic
- * work for the queue @handle (NULL if the requests had no queue).  If another thread holds the
- * pool's lock, returns without a wait, because that thread does the same work.  A wait could also
- * start a lock convoy: threads that sleep for a lock make one another slow. */
+/* Does periodic work for a pool over a heap.  Requests that took no lock call this now and then.
+ * Returns to upstream the blocks that exceed the pool's bound or were cached for long.  Also makes
+ * the heap do its periodic work for the queue @handle (NULL if the requests had no queue).
+ *
+ * If another thread holds the pool's lock, usually returns without a wait, because that thread does
+ * the same work.  A wait could also start a lock convoy: threads that sleep for a lock make one
+ * another slow.  Only if frees have left work that needs the driver (has_late), waits for the
+ * lock. */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {

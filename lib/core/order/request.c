@@ -166,8 +166,8 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
  * instead takes a block that was freed meanwhile.  The request's queue then waits for the queues
  * that used this block.
  *
- * Looks up the queue for fresh memory before it allocates.  If the lookup failed after the
- * allocation, the new block would be put back into the pool.  The pool would take the block for
+ * Looks up the queue for fresh memory before it allocates, because the lookup may fail.  A failure
+ * after the allocation would leave a new block to the pool, and the pool would take the block for
  * idle, although its memory may not be ready yet. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
@@ -462,12 +462,13 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   return block;
 }
 
-/* Returns TRUE if a block's memory is aligned to @alignment bytes:
+/* Returns TRUE if a block's memory is aligned to @alignment bytes.  This depends on the memory:
  *
- * - in a pool over a heap without addresses, if the heap's alignment is at least @alignment
- * - in another pool whose memory is a handle, always; but in a debugged pool, where the memory
- *   begins after a margin, only if @alignment is at most part_alignment
- * - in a pool whose memory has an address, if the address is divisible by @alignment */
+ * - memory of a heap without addresses: if the heap's alignment is at least @alignment
+ * - other memory that is a handle: always
+ * - other memory that is a handle in a debugged pool, and so begins after a margin: if @alignment
+ * is at most part_alignment
+ * - memory that has an address: if the address is divisible by @alignment */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {

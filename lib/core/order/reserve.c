@@ -8,8 +8,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* A size in bytes.  If a reservation in a pool over a heap cannot allocate a block, it tries blocks
- * of about half the size, but none that are smaller than MIN_PART. */
+/* If a reservation in a pool over a heap cannot allocate a block, it tries blocks of about half the
+ * size.  This is the smallest size in bytes that it then tries. */
 #define MIN_PART ((gsize) 2 << 20)
 
 /* Returns TRUE if an allocation that failed with @error may succeed with a smaller size: if memory
@@ -76,7 +76,7 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   gsize room;
 
   if (pool->policy.is_debugged)
-    return TRUE; /* there is nothing to check */
+    return TRUE;
   _tarn_mutex_lock (&pool->lock);
   has_limit = pool->limit.bytes != 0;
   room = pool->store.has_ended ? 0 : _tarn_pool_get_room (pool);

@@ -119,7 +119,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
     return;
   _tarn_block_clear_uses (pool, block);
   g_assert (queue == NULL || queue->n_refs > 0);
-  block->is_away = pool->heap != NULL && queue != NULL; /* as far as is known */
+  /* Assume that the heap has not assigned the memory to this queue.  The pool does not ask. */
+  block->is_away = pool->heap != NULL && queue != NULL;
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
 }
@@ -149,8 +150,8 @@ get_obstacle (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return obstacle;
 }
 
-/* Makes the host wait for an event.  If the wait fails although the event has completed, returns
- * TRUE, because the wait then failed only because an earlier command had failed. */
+/* Makes the host wait for an event.  A wait may fail because an earlier command has failed,
+ * although the event has completed.  In this case, returns TRUE. */
 static gboolean
 await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 {
@@ -170,11 +171,10 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 }
 
 /* Makes @queue (NULL: the host) wait for a use of a block by another queue.  If the use has no
- * event, first records one, which the use keeps until the block gets another queue.  A late event
- * may also stand for commands after the block's free.  If the event is late and @may_be_late is
- * FALSE, the host waits for it instead of the queue.  The caller makes sure that no other thread
- * works on the block.  The program keeps the queues that use a block alive while the block is in
- * use. */
+ * event, first records one and stores it in the use.  Usually @queue itself waits for the event.
+ * If @may_be_late is FALSE and the event is late, the host waits instead: a late event may also
+ * stand for commands after the block's free.  The caller makes sure that no other thread works on
+ * the block.  The program keeps the queues that use a block alive while the block is in use. */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
            gboolean may_be_late, GError **error)
@@ -201,10 +201,9 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
   return TRUE;
 }
 
-/* Makes a queue (NULL: the host) wait for all uses of a block.  A late event is one that may also
- * stand for commands after the block's free.  If @may_be_late is TRUE, the queue waits for all
- * events.  If @may_be_late is FALSE, the host waits for the late events, and the queue waits only
- * for the other events.  The caller makes sure that no other thread works on the block. */
+/* Makes a queue (NULL: the host) wait for all uses of a block.  If @may_be_late is FALSE, the host
+ * waits in place of the queue for late events, because they may also stand for commands after the
+ * block's free.  The caller makes sure that no other thread works on the block. */
 gboolean
 _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gboolean may_be_late,
                    GError **error)
@@ -250,10 +249,11 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   return is_ready;
 }
 
-/* Makes a queue the only user of a block, after the queue has waited for the block's other uses as
- * far as necessary.  If @queue is NULL, the host waits, and no queue uses the block afterwards.
- * The caller has a reference to the queue, and makes sure that no other thread works on the block.
- * If @may_be_late is FALSE, the host waits for late events (_tarn_block_await ()). */
+/* Makes a queue the only user of a block.  If commands of other queues may still use the block, the
+ * queue first waits for them.  If @queue is NULL, the host waits, and no queue uses the block
+ * afterwards.  The caller has a reference to the queue, and makes sure that no other thread works
+ * on the block.  If @may_be_late is FALSE, the host waits for late events
+ * (_tarn_block_await ()). */
 gboolean
 _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
                   GError **error)

@@ -1,10 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Frees blocks of pools that inspect each block when it is freed. There are two kinds of such
- * pools. In the first, the program can look up a block by its memory (TARN_POOL_FINDABLE). In the
- * second, a block's memory is a handle with a reference count, such as a cl_mem, and the program
- * may still have a reference to it when it frees the block (upstream/aside.c). */
+ * Frees blocks of pools that inspect each block when it is freed. Such a pool has one or both of
+ * these properties. The program can look up a block by its memory (TARN_POOL_FINDABLE). Or the
+ * memory of its blocks is a handle with a reference count, such as a cl_mem, and the program may
+ * still have a reference to the handle when it frees the block (upstream/aside.c). */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
@@ -12,7 +12,7 @@
 #include "order/order-private.h"
 #include "upstream/upstream-private.h"
 
-/* Reports that the program has freed a block while it still has a reference to the handle that is
+/* Reports a mistake: the program has freed a block, but still has a reference to the handle that is
  * the block's memory. Only debugged pools report this. */
 static void
 report_retained (const TarnPool *pool, const TarnBlock *block)
@@ -26,9 +26,9 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
   g_critical ("%s", text);
 }
 
-/* Removes a block that is being freed from the indices by which the program finds blocks: the index
- * of the block's own pool, and the index of the pool that redirected the block's request to this
- * pool (redirect.c). */
+/* Makes a block unfindable: removes it from the index in which its pool finds blocks by their
+ * memory. If another pool redirects requests to this pool (redirect.c), removes the block from the
+ * index of that pool, too. */
 static void
 unfind (TarnPool *pool, TarnBlock *block)
 {
@@ -39,8 +39,9 @@ unfind (TarnPool *pool, TarnBlock *block)
     _tarn_index_remove (&finder->index, block);
 }
 
-/* Frees a block of a pool that inspects each block when it is freed. Also checks a few blocks of
- * earlier frees that were set aside, because the program still had references to their memory. */
+/* Frees a block of a pool that inspects each block when it is freed. Sets the block aside if the
+ * program still has references to its memory. Also checks a few of the blocks that earlier frees
+ * have set aside. */
 void
 _tarn_pool_free_watched (TarnBlock *block)
 {

@@ -12,8 +12,8 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of blocks set aside (the program has freed them, but still has references to their
- * memory) that one free or one request checks. */
+/* The number of blocks set aside that one free or one request checks.  A block is set aside if the
+ * program freed it while it still had references to the block's memory. */
 #define ASKED_AT_A_TIME 2
 
 gboolean
@@ -57,9 +57,8 @@ _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Removes a block from the blocks set aside, to whose memory the program still had references when
- * it freed them.  Returns the block, so that the caller can check it.  Returns NULL if no block is
- * set aside. */
+/* Takes one of the blocks set aside out of their array and returns it, so that the caller can check
+ * it.  Returns NULL if no block is set aside. */
 static TarnBlock *
 take (TarnPool *pool)
 {
@@ -101,8 +100,8 @@ put_back (TarnPool *pool, TarnBlock *block)
   return is_aside;
 }
 
-/* Checks @n of the blocks that were set aside, and frees those to whose memory the program has no
- * references any more.  Returns TRUE if it has freed a block. */
+/* Checks @n of the blocks set aside.  Frees those of them whose memory the program does not refer
+ * to any more.  Returns TRUE if it has freed a block. */
 static gboolean
 free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
 {

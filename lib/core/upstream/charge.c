@@ -36,10 +36,10 @@ try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
   return TRUE;
 }
 
-/* Adds to @error a list of the tags that have the most bytes of the pool.  (A tag is the program's
- * name for requests.)  @error: the error of a charge that would exceed the limit.  Also writes a
- * snapshot if TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because they
- * have no tags then. */
+/* Adds a list of the tags with the most bytes of the pool to @error, the error of a charge that
+ * would exceed the limit.  (A tag is the program's name for requests.)  Also writes a snapshot if
+ * TARN_SNAPSHOT_ON_OOM is set.  Does nothing if blocks are not traced, because untraced blocks have
+ * no tags. */
 static void
 tell_holders (TarnPool *pool, GError *error)
 {

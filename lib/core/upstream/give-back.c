@@ -4,8 +4,8 @@
  * Returns memory to the upstream allocator.  A thread takes blocks out of the free lists and
  * announces, in the same critical section, that it returns them.  Then it returns them without the
  * lock, and does not wait for other threads meanwhile.  A request that is out of memory waits for
- * such threads.  So the request also gets memory that is in no free list, but on its way to
- * upstream. */
+ * such threads.  So the request also gets the memory of blocks that have left the free lists but
+ * have not reached upstream yet. */
 
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
@@ -51,13 +51,9 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Makes some requests check the limit again: those that have reserved bytes of stuck blocks (blocks
- * that could not be returned to upstream).  The caller has just cached the stuck blocks again.
- * Until the requests check the limit, the pool may have more bytes than its limit.  The caller
- * holds the pool's lock.  @@ lib/core/upstream/give-back.c: Returns the memory of a call's blocks
- * to upstream.  A block that cannot be returned is stuck: moves it to the call's list of stuck
- * blocks.  Returns the number of bytes of the stuck blocks.  Sets *error to the reason why the
- * first of them is stuck. */
+/* Makes requests check the limit again if they have reserved bytes of stuck blocks (blocks that
+ * could not be returned to upstream).  The caller has just cached the stuck blocks again, so until
+ * these checks the pool may have more bytes than its limit.  The caller holds the pool's lock. */
 static void
 note_stuck (TarnPool *pool)
 {
@@ -102,7 +98,7 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 static gboolean
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **error)
 {
-  if (block->is_own) /* pool/arenas.c has released its part */
+  if (block->is_own) /* the block's part (a sub-buffer), if any, is released already */
     {
       _tarn_arena_return (pool->heap, block->extent);
       block->uses = NULL;
@@ -174,8 +170,8 @@ tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *e
  * waits for commands that still use the memory.
  *
  * If the driver cannot tell whether commands still use a block, the pool caches this block again.
- * Returns the number of bytes of all such blocks.  If the pool's last reference was dropped, the
- * function may free the pool.  The caller does not hold the pool's lock. */
+ * Returns the number of bytes that are cached again for this reason.  If the pool's last reference
+ * was dropped, the function may free the pool.  The caller does not hold the pool's lock. */
 gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {

@@ -12,9 +12,9 @@
  *     2. bytes that other threads are returning; the request then waits for these threads
  *     3. cached blocks, the largest first; the request then returns these blocks to upstream
  *
- * If all of these are not enough, the request reserves nothing.  Other threads may have
- * reservations for which upstream then has no memory.  So the request waits until a reservation
- * ends, and tries again.  It fails if the reservations that are left are too small.
+ * If all of these are not enough, the request reserves nothing, and waits until a reservation of
+ * another thread ends.  Then it tries again, because upstream may have had no memory for that
+ * reservation.  The request fails at once if all reservations together have too few bytes for it.
  *
  * Each such wait ends, because of two rules (base/duty-private.h).  In one pool, a call that
  * returns memory waits for no other thread.  A thread with a reservation waits for no other
@@ -352,7 +352,7 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
     return reserved;
   if (taken.has_taken && _tarn_pool_give_back (pool, &taken.give_back, TRUE) > 0)
-    _tarn_pool_give_back_held (pool, G_MAXSIZE); /* returns other blocks in place of stuck ones */
+    _tarn_pool_give_back_held (pool, G_MAXSIZE); /* some blocks are stuck, so return all others */
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_tickets_await (&pool->returning.calls, taken.last_awaited, &pool->lock);
@@ -403,10 +403,10 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
   return limit_bytes;
 }
 
-/* If the pool has more bytes than its limit, takes cached blocks, the largest first, out of the
- * free lists.  Takes as many bytes as are above the limit, less those that threads are already
- * returning to upstream, or all cached blocks if these have fewer bytes.  Returns a chain of the
- * blocks.  The caller holds the pool's lock. */
+/* If the pool has more bytes than its limit, takes cached blocks out of the free lists, the largest
+ * first.  Bytes that threads are already returning to upstream do not count.  If the cached blocks
+ * are not enough, takes all of them.  Returns a chain of the blocks.  The caller holds the pool's
+ * lock. */
 static TarnBlock *
 take_above_limit (TarnPool *pool)
 {
@@ -422,9 +422,9 @@ take_above_limit (TarnPool *pool)
              : NULL;
 }
 
-/* Computes the pool's limit minus the bytes that are charged to the pool, and tells this number to
- * the heap and to the debug allocator (TARN_DEBUG) from which the pool allocates, if there are any.
- * Returns TRUE if one of these has more memory than that. */
+/* Computes the pool's limit minus the bytes that are charged to the pool.  Sets this number as the
+ * limit of the heap and of the debug allocator (TARN_DEBUG) from which the pool allocates, if there
+ * are any.  Returns TRUE if one of these already exceeds the new limit. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {

@@ -48,7 +48,7 @@ typedef struct
   /* TRUE if the last attempt would have exceeded the pool's limit, so the pool did not ask
    * upstream. */
   gboolean exceeds_limit;
-  gboolean was_short;     /* TRUE if in some attempt, too few bytes were left */
+  gboolean was_short;     /* TRUE if an attempt failed, or first took cached blocks */
   guint64 n_driver_calls; /* calls of the driver for memory, in all attempts */
   /* The driver calls of the last attempt.  The pool adds them to its counter when the attempt has
    * ended. */
@@ -68,8 +68,8 @@ give_back_held (TarnPool *pool, gsize wanted)
 }
 
 /* Returns the number of bytes that the pool has from upstream.  If the pool is in a reclaim group,
- * returns the number for all pools of the group. give_back_held () cannot return more bytes than
- * these, unless other threads free more blocks. */
+ * returns the number for all pools of the group. give_back_held () cannot return more bytes in
+ * total, unless other threads free more blocks. */
 static gsize
 get_managed_bytes (TarnPool *pool)
 {
@@ -140,8 +140,8 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   return block;
 }
 
-/* Asks upstream for the bytes of the request's reservation.  Counts the calls of the driver that
- * upstream makes for this. */
+/* Asks upstream for the bytes of the request's reservation.  Counts the driver calls that upstream
+ * makes to get them. */
 static gboolean
 try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *owner, GError **error)
 {
@@ -163,8 +163,8 @@ count_driver_calls (TarnPool *pool, const Request *request)
   pool->stats.driver_calls += request->n_uncounted;
 }
 
-/* Stores in a block whether the driver was called to serve the block's request, and counts the
- * requests for which it was called.  The caller holds the pool's lock. */
+/* Sets block->called_driver to TRUE if a call of the driver was needed to serve the block's
+ * request, and counts such requests.  The caller holds the pool's lock. */
 static void
 note_served (TarnPool *pool, const Request *request, TarnBlock *block)
 {
@@ -253,7 +253,9 @@ look_again (TarnPool *pool, const Request *request)
 static TarnBlock *
 make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
-  gsize expected = get_managed_bytes (pool); /* more than that comes from other threads */
+  /* The bytes that this loop can still return, apart from blocks that other threads free
+   * meanwhile. */
+  gsize expected = get_managed_bytes (pool);
   TarnBlock *block = NULL;
   guint rounds = 0;
 
@@ -329,8 +331,8 @@ tell_holders (TarnPool *pool, GError *error)
 }
 
 /* Fails a request with the last error of upstream.  If the error says that the context is lost, the
- * memory of all cached blocks is lost, too.  Then makes the pool return its cached blocks, and
- * cache no more blocks. */
+ * memory of all cached blocks is lost, too.  In this case, also makes the pool return its cached
+ * blocks, and cache no more blocks. */
 static void
 fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GError **error)
 {

@@ -13,9 +13,9 @@
  * other.
  *
  * Invariant: the array members has a pool if and only if the pool's reclaim.group is this group.
- * To change members or reclaim.group, a thread holds the group's lock and the pool's lock.  A
- * thread takes the group's lock before the locks of pools, and give_backs_lock after the locks of
- * pools.
+ * To change members or reclaim.group, a thread holds the group's lock and the pool's lock.
+ *
+ * A thread takes locks in this order: the group's lock, the locks of pools, give_backs_lock.
  *
  * A pool has a reference to its group.  A group has no references to its members: a pool leaves its
  * group when the last reference to the pool is dropped. */

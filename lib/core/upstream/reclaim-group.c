@@ -78,7 +78,7 @@ get_member (const TarnReclaimGroup *group, guint i)
 static void
 add_member (TarnReclaimGroup *group, TarnPool *pool)
 {
-  guint low = 0, high = group->members->len; /* the pool's place is from low to high */
+  guint low = 0, high = group->members->len; /* bounds of the pool's index */
 
   while (low < high)
     {
@@ -177,7 +177,7 @@ tarn_pool_get_reclaim_group (TarnPool *pool)
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
-  TarnReclaimGroup *group = pool->reclaim.group; /* no other thread changes it any more */
+  TarnReclaimGroup *group = pool->reclaim.group; /* no other thread changes the field any more */
 
   _tarn_assert_not_locked (&pool->lock);
   if (group != NULL)
@@ -262,10 +262,9 @@ lock_members (TarnReclaimGroup *group)
     _tarn_mutex_lock (&get_member (group, i)->lock);
 }
 
-/* Moves the blocks in thread caches of all members into the members' bins.  For this, first closes
- * the doors (the readers-writer locks of the thread caches) of all members, and only then opens the
- * doors again one by one.  So there is one moment at which all cached blocks of the group are in
- * bins. */
+/* Moves the blocks in thread caches of all members into the members' bins.  First closes the doors
+ * (the readers-writer locks of the thread caches) of all members, and only then opens the doors
+ * again one by one.  So there is one moment at which all cached blocks of the group are in bins. */
 static void
 flush_members (TarnReclaimGroup *group)
 {
@@ -344,11 +343,11 @@ trim_upstreams (TarnReclaimGroup *group, gsize wanted)
   return bytes;
 }
 
-/* Chooses the member that has the most bytes of cached blocks among those that are not in the set
- * @tried, and adds this member to the set.  Returns cached blocks of at least @wanted bytes of this
- * member to upstream, or all its cached blocks if they have fewer bytes.  Then trims the member's
- * upstream allocator.  Sets *bytes to the number of bytes of the returned blocks.  Returns FALSE if
- * no member outside @tried has cached blocks.
+/* Returns cached blocks of one member to upstream.  Chooses the member that has the most bytes of
+ * cached blocks among those that are not in the set @tried, and adds it to the set.  Returns blocks
+ * of at least @wanted bytes, or all the member's cached blocks if they have fewer bytes.  Then
+ * trims the member's upstream allocator.  Sets *bytes to the number of bytes of the returned
+ * blocks.  Returns FALSE if no such member has cached blocks.
  *
  * Needs no reference to the member, because the member's struct lives until all calls that return
  * its memory have ended (give-back.c). */
@@ -382,12 +381,12 @@ give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, 
   return TRUE;
 }
 
-/* Returns cached blocks of some member of the group to upstream: at least @wanted bytes, or all
- * that the member has.  Tries the members in turn until one can return a block.  (A member cannot
- * return the blocks of a queue that is being captured, for example.)  If no member returns a block,
- * tries all cached blocks of each member.  If that fails, too, trims the upstream allocators of all
- * members.  Returns the bytes of the returned blocks, or else the bytes that the upstream
- * allocators returned. */
+/* Returns cached blocks of one member of the group to upstream: at least @wanted bytes, or all
+ * cached blocks of the member if they have fewer bytes.  Tries the members in turn until one can
+ * return a block.  A member cannot return the blocks of a queue that is being captured, for
+ * example.  If no member returns a block, tries all cached blocks of each member.  If that fails,
+ * too, trims the upstream allocators of all members.  Returns the bytes of the returned blocks, or
+ * else the bytes that the upstream allocators returned. */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

@@ -117,10 +117,10 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 }
 
 /* Frees memory when a pool has run out of it.  First frees blocks that were set aside (aside.c), if
- * the program has no references to their memory any more.  If @ask_upstream, then asks the upstream
- * allocator to reclaim memory.  Then calls each reclaim function of the pool once.  Returns TRUE if
- * any of these steps has freed memory.  Does nothing and returns FALSE if the calling thread is
- * already inside a reclaim function. */
+ * the program has no references to their memory any more.  Then asks the upstream allocator to
+ * reclaim memory, if @ask_upstream is TRUE.  Then calls each reclaim function of the pool once.
+ * Returns TRUE if any of these steps has freed memory.  Does nothing and returns FALSE if the
+ * calling thread is already inside a reclaim function. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {

@@ -52,13 +52,12 @@ gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
-/* Checks all blocks that were set aside because the program still had references to their memory
- * when it freed them.  Frees each block to whose memory the program has no references any more.
- * Returns TRUE if it has freed a block. */
+/* Checks all blocks set aside: the program freed them while it still had references to their memory
+ * (aside.c).  Frees each block whose memory the program does not refer to any more.  Returns TRUE
+ * if it has freed a block. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Checks a few of the blocks that were set aside: the program freed them, but still had references
- * to their memory (aside.c).  Calls @free_block for each block to whose memory the program has no
- * references any more.  @free_block must not call _tarn_pool_look_aside (). */
+/* Checks a few of the blocks set aside.  Calls @free_block for each block whose memory the program
+ * does not refer to any more.  @free_block must not call _tarn_pool_look_aside (). */
 typedef void (*TarnFreeBlock) (TarnBlock *block);
 void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
