@@ -62,7 +62,7 @@ typedef enum
   TARN_TRACE_STACK, /* stack, n, n addresses, the innermost first */
 
   /* Events that set the context of all later events in their stream */
-  TARN_TRACE_THREAD,    /* the system's thread number; text: name */
+  TARN_TRACE_THREAD,    /* the system's thread number; text: the thread's name */
   TARN_TRACE_USE,       /* object: the current object of the later events */
   TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0 if none */
   TARN_TRACE_TAG,       /* string: the tag of later requests; 0 if none */

@@ -175,8 +175,8 @@ learn_captures (const TarnPool *pool, const TarnCudaContext *context)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Finds the graph of @pool whose capture has the id @capture, and returns a reference to that
- * graph's own pool.  Returns NULL if Tarn knows of no such graph. */
+/* Finds that graph of @pool whose capture has the id @capture.  Returns a reference to the pool
+ * that belongs to this graph alone.  Returns NULL if Tarn knows of no such graph. */
 static TarnPool *
 ref_own_pool (const TarnPool *pool, guint64 capture)
 {

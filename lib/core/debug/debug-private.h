@@ -110,8 +110,8 @@ typedef struct
   TarnAllocator *direct; /* direct allocator of given: calls the backend's functions */
   gchar *label;          /* for messages */
   TarnDebugSettings settings;
-  /* Bytes of guards before and after each block, 0 if there are none.  If memory is short, Tarn
-   * allocates blocks without guards. */
+  /* The size in bytes of each of the two guards, before and after a block.  0: there are none.  If
+   * memory is short, Tarn allocates blocks without guards. */
   gsize margin;
   gboolean has_contents; /* TRUE if the backend can read and fill memory */
   GList all_link;        /* in the list of leaks.c, under its lock */

@@ -8,7 +8,7 @@
  *
  * Each segment has a pointer to the extent that has the segment's first byte.  A free extent may
  * span many segments, so the code updates as few of these pointers as it can: a merge keeps the
- * struct of the larger extent, and a split keeps the old struct for the rest. */
+ * struct of the larger extent, and a split makes a new struct for the bytes at the front. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"

@@ -206,7 +206,8 @@ virtual_release (TarnHeap *heap, TarnPiece *piece)
   discard (heap, piece);
 }
 
-/* Maps a segment at a range's end.  If that fails, returns the segment's memory to upstream. */
+/* Maps a segment behind the last mapped byte of a range.  If that fails, returns the segment's
+ * memory to upstream. */
 static gboolean
 map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {

@@ -19,8 +19,8 @@
 
 #include "heap/heap-private.h"
 
-/* The number of the last event of a queue that the heap forgets.  The event covers all commands
- * that the queue ever had. */
+/* When the heap forgets a queue: the number of the queue's last event.  The event covers all
+ * commands that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
 /* The heap asks the driver whether a queue's event is done in one of PASSES calls that name the

@@ -237,7 +237,7 @@ _tarn_pool_is_redirected (const TarnPool *pool)
   return __atomic_load_n (&pool->redirect, __ATOMIC_RELAXED) != NULL;
 }
 
-/* arena.c.  Callers do not hold the pool's lock. */
+/* Functions of arena.c.  Their callers do not hold the pool's lock. */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 

@@ -8,8 +8,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* If a reservation in a pool over a heap cannot allocate a block, it tries blocks of about half the
- * size.  This is the smallest size in bytes that it then tries. */
+/* If a reservation in a pool over a heap cannot allocate a block, it halves the size until a block
+ * can be allocated.  This is the smallest size in bytes that it tries. */
 #define MIN_PART ((gsize) 2 << 20)
 
 /* Returns TRUE if an allocation that failed with @error may succeed with a smaller size: if memory

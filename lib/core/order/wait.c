@@ -94,8 +94,8 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
 }
 
 /* Adds @fresh, the queue on which the backend makes fresh memory ready, to the queues that use a
- * block.  @fresh is NULL if there is no such queue.  Clears is_unready of the block, because any
- * other queue that gets the block now waits for @fresh. */
+ * block.  @fresh is NULL if there is no such queue.  Clears is_unready of the block in
+ * both cases, because from now on any other queue that gets the block waits for @fresh. */
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {

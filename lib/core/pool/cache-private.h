@@ -132,8 +132,8 @@ struct _TarnCache
   /* Atomic: an unreported change of the pool's active bytes, modulo 2^64.  Negative if the thread
    * freed more bytes than it allocated. */
   gsize active_bytes;
-  /* The highest value of active_bytes since the cache last reported it, or 0 if it was never
-   * positive. */
+  /* The highest value of active_bytes since the cache last reported this peak to the pool; 0 if
+   * active_bytes was never positive since then. */
   gssize peak;
 
   /* Atomic: the number of requests that this cache has ever served.  The pool's own counter of hits

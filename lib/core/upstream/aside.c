@@ -133,8 +133,9 @@ _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
     free_some (pool, ASKED_AT_A_TIME, free_block);
 }
 
-/* Removes a block from the blocks that were set aside, and returns it.  The caller frees the block
- * even if the program still has references to its memory.  Returns NULL if there is none. */
+/* Removes a block from the blocks that were set aside, and returns it.  Returns NULL if no block is
+ * set aside.  The caller frees the block even if the program still has references to the block's
+ * memory. */
 TarnBlock *
 _tarn_pool_end_aside (TarnPool *pool)
 {

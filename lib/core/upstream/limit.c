@@ -310,8 +310,8 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 }
 
 /* Ends a request's reservation, and sets an error.  The request had reserved bytes of cached
- * blocks, but the pool could not return these blocks to upstream, and so is above its limit.  The
- * caller holds the pool's lock. */
+ * blocks, but the pool could not return these blocks to upstream, so it has no room within its
+ * limit.  The caller holds the pool's lock. */
 static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {

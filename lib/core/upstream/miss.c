@@ -50,8 +50,8 @@ typedef struct
   gboolean exceeds_limit;
   gboolean was_short;     /* TRUE if an attempt failed, or first took cached blocks */
   guint64 n_driver_calls; /* calls of the driver for memory, in all attempts */
-  /* The driver calls of the last attempt.  The pool adds them to its counter when the attempt has
-   * ended. */
+  /* The number of driver calls in the last attempt.  The pool adds it to its counter when the
+   * attempt has ended. */
   guint64 n_uncounted;
 } Request;
 
@@ -384,8 +384,8 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
  * (Other queues may have cached blocks of the size.)  If @alignment is not 0, the block has
  * exactly the requested size, and the pool returns the block to upstream when the program frees it.
  * @queue: the request's queue if this queue runs its commands in order, else NULL.  Sets
- * *was_short to TRUE if upstream failed, or if the limit left too few bytes before the pool
- * returned cached blocks.  The caller does not hold the pool's lock. */
+ * *was_short to TRUE if upstream failed, or if the pool first had to return cached blocks because
+ * of its limit.  The caller does not hold the pool's lock. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                           TarnQueue *queue, gboolean *was_short, GError **error)

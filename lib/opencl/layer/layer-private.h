@@ -486,8 +486,9 @@ TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
 /* Returns to the driver all memory that the context's pools cache. */
 void _tarn_layer_context_trim (LayerContext *self);
 
-/* Waits for the commands of this context's released buffers, unless a user event of the context is
- * not complete.  Then returns to the driver all memory that the pools of all contexts cache. */
+/* Waits for the commands that use this context's released buffers, but does not wait if a user
+ * event of the context is not complete.  Afterwards, in either case, returns to the driver all
+ * memory that the pools of all contexts cache. */
 void _tarn_layer_context_make_room (LayerContext *self);
 
 /* Waits for all commands of the context.  While a user event of the context is not complete, the
