@@ -45,6 +45,29 @@ take_bytes (World *world, gsize size, GError **error)
   return FALSE;
 }
 
+/* Allocates memory, and adds it to the world's. */
+static gpointer
+memory_new (World *world, gsize size)
+{
+  gpointer memory = g_malloc (MAX (size, 1));
+
+  g_mutex_lock (&world->lock);
+  g_hash_table_add (world->memory, memory);
+  g_mutex_unlock (&world->lock);
+  return memory;
+}
+
+static void
+memory_free (World *world, gpointer memory)
+{
+  gboolean is_known;
+
+  g_mutex_lock (&world->lock);
+  is_known = g_hash_table_remove (world->memory, memory);
+  g_mutex_unlock (&world->lock);
+  g_assert_true (is_known);
+}
+
 static gboolean
 back_allocate (gpointer data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -54,7 +77,7 @@ back_allocate (gpointer data, gsize size, TarnMemory *memory, GError **error)
   if (!take_bytes (world, size, error))
     return FALSE;
   begin_life (world);
-  memory->pointer = g_malloc (MAX (size, 1));
+  memory->pointer = memory_new (world, size);
   return TRUE;
 }
 
@@ -65,7 +88,7 @@ back_free (gpointer data, TarnMemory memory, gsize size)
 
   world_call_back (world, BY_FREE);
   __atomic_sub_fetch (&world->n_bytes, size, __ATOMIC_RELAXED);
-  g_free (memory.pointer);
+  memory_free (world, memory.pointer);
   end_life (world);
 }
 
@@ -177,7 +200,7 @@ back_free_on_queue (gpointer data, TarnMemory memory, gsize size, gpointer queue
   (void) queue;
   world_call_back (world, BY_FREE_ON_QUEUE);
   __atomic_sub_fetch (&world->n_bytes, size, __ATOMIC_RELAXED);
-  g_free (memory.pointer);
+  memory_free (world, memory.pointer);
   end_life (world);
   return TRUE;
 }

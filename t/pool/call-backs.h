@@ -81,6 +81,11 @@ struct _World
   gsize last_address; /* atomic: of what is reserved */
 
   TarnBlock *extra[N_EXTRA]; /* atomic: what an action has left */
+
+  /* The backend's memory, owned.  So memory that a pool has lost, because the queues had no events,
+   * ends with the world. */
+  GMutex lock;
+  GHashTable *memory; /* guarded by the lock: a set of pointers */
 };
 
 /* Whether this thread calls from inside of a function that has called back: then none does. */
