@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define TARN_MAX_QUOTED 60       /* characters of a quoted text */
-#define TARN_MAX_QUOTED_PATH 240 /* characters of a quoted file name, or of a message about it */
+#define TARN_MAX_QUOTED_PATH 240 /* the same of a file name, or of a message about one */
 
 /* Returns TRUE if it may be harmful to print a character: control characters, which a terminal may
  * obey, and invisible ones, such as marks of text direction and line separators. */

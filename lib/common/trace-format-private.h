@@ -160,8 +160,8 @@ typedef enum
   TARN_TRACE_FREES_IN_ORDER, /* 1 if a pool may return memory that queues still use */
   /* 0 if each event that a pool records (TARN_TRACE_MARK) covers one queue.  1 if the events cover
    * the earlier commands of all queues, because the program may destroy a queue that a pool still
-   * knows.  With 1, an event covers only one queue if the program names this queue in the current
-   * call. */
+   * knows.  Even then, an event covers one queue alone if the program names this queue in the call
+   * that records the event. */
   TARN_TRACE_RECORDS_ALL,
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */

@@ -28,7 +28,7 @@ typedef struct
   guint64 id;     /* never reused */
   TarnPool *pool; /* the program's pool; a reference */
   /* the handle of the stream on which the capture begins; the program keeps this stream alive until
-   * tarn_cuda_pool_end_graph () returns, which waits until n_asking is 0 */
+   * tarn_cuda_pool_end_graph () returns, and that function waits until n_asking is 0 */
   gpointer handle;
   /* the driver's id of the capture; 0 if Tarn does not know the id yet, or the capture has ended */
   guint64 capture;

@@ -220,9 +220,9 @@ describe_user (const TarnTestingQueue *queue, const gchar *verb)
                        : g_strdup_printf ("the host %s", verb);
 }
 
-/* Checks that the next command of @queue comes after the commands before the moment @clock.  All
- * these commands use the memory.  If @queue is NULL, checks that the host comes after those
- * commands.  If not, reports a fault and returns FALSE. */
+/* Checks that the next command of @queue is ordered after every command that used the memory before
+ * the moment @clock.  If @queue is NULL, checks that the host is ordered after those commands.  If
+ * not, reports a fault and returns FALSE. */
 static gboolean
 check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
               const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,

@@ -35,7 +35,8 @@ _tarn_reclaim_begin (void)
   return TRUE;
 }
 
-/* Marks this thread as one that no longer calls reclaim functions. */
+/* Removes the mark that _tarn_reclaim_begin () has set: this thread has left the reclaim function.
+ */
 void
 _tarn_reclaim_end (void)
 {
@@ -145,7 +146,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 }
 
 /* Asks the backend to free memory after all commands that are in a queue now.  Returns FALSE if the
- * backend has not done so.  In that case the memory is still allocated. */
+ * backend does not take this on.  Then the memory stays allocated, and the caller must free it. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)

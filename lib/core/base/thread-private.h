@@ -31,8 +31,9 @@
  *
  * Code in a read section must not wait for any thread except other readers, because a writer waits
  * for the reader.  The code must not begin a second read section, because that would make the
- * thread's only counter even.  To use the data of a second lock, the code reads only the state of
- * that lock, because its writers wait for the same counter. */
+ * thread's only counter even.  To use the data of a second lock, too, the code only checks that the
+ * second lock is open.  That is enough, because the writers of all locks wait for the thread's one
+ * counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H

@@ -36,9 +36,9 @@
 #define HUGE_SLACK 8
 
 /* In a heap with a limit, a segment has at most as many bytes as the limit divided by
- * LIMIT_PIECE_SHARE, or the rounded size of its request if that is more.  A small request has at
- * most as many bytes as the limit divided by LIMIT_SMALL_SHARE.  If the limit is below
- * MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to UNIT. */
+ * LIMIT_PIECE_SHARE, or the rounded size of its request if that is more.  A request
+ * counts as small if it has at most as many bytes as the limit divided by LIMIT_SMALL_SHARE.  If
+ * the limit is below MIN_UNIT_LIMIT bytes, the heap does not round segment sizes up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)

@@ -145,7 +145,7 @@ typedef struct
 /* held.c.  Callers hold the pool's lock for these two functions. */
 TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
 void _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request);
-/* Callers do not hold the pool's lock for these functions. */
+/* Callers of these functions must not hold the pool's lock. */
 TarnBlock *_tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error);
 TarnBlock *_tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block,
                                         const TarnRequest *request, gboolean may_be_late,

@@ -73,8 +73,8 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* In bytes.  With TARN_MAX_LEADING_BITS leading bits, each size up to TARN_MAX_EXACT has its own
- * bin. */
+/* The size in bytes up to which each size has its own bin, in a pool that tells sizes apart by
+ * TARN_MAX_LEADING_BITS leading bits. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 
 /* Gets the allocation size of a request, in a pool over a heap: the number of bytes that each block

@@ -7,12 +7,13 @@
  *
  * Access.  A thread uses its own cache in a read section of the pool (base/thread-private.h), or
  * while it holds the pool's lock.  Another thread may use the cache if it holds the lock and has
- * stopped the pool's read sections (_tarn_pool_close ()), so that no thread is in one.  The lock
- * alone is enough
- * - for an abandoned cache, whose thread has ended
- * - to read the fields length, hits and active_bytes, which are atomic for this reason
- * - to read the fields number and handle of a bin, because a thread changes them only while it
- *   holds the lock
+ * stopped the pool's read sections (_tarn_pool_close ()), so that no thread is in one.  In three
+ * cases it needs only the lock:
+ *
+ * - The cache is abandoned: its thread has ended.
+ * - It only reads the fields length, hits and active_bytes, which are atomic for this reason.
+ * - It only reads the fields number and handle of a bin, which a thread changes only while it holds
+ *   the lock.
  *
  * End of a thread.  The thread's cache is then abandoned.  If the pool already has
  * TARN_MAX_ABANDONED abandoned caches, the pool frees the cache instead, and moves its blocks to
@@ -154,8 +155,9 @@ struct _TarnCache
   gboolean is_abandoned; /* the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
   /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.  A
-   * report does not change counted_bytes + active_bytes, but an allocation or a free does.  So if
-   * another thread reads a new value of counted_bytes + active_bytes, the cache is in use. */
+   * report adds active_bytes to this field and sets active_bytes to 0.  So their sum changes only
+   * by an allocation or a free.  So if another thread reads a new value of counted_bytes +
+   * active_bytes, the cache is in use. */
   gsize counted_bytes;
 
   TarnPool *pool;

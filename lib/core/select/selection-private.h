@@ -14,8 +14,8 @@
 gboolean _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind);
 gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
 
-/* Returns TRUE if @name is a kind of platforms that Tarn or a backend has added to the list of
- * kinds. Returns FALSE for "opencl". Ignores the case of letters. */
+/* Returns TRUE if @name is the name of a kind of platform that Tarn or a backend has added to the
+ * list of kinds. Returns FALSE for "opencl". Ignores the case of letters. */
 gboolean _tarn_selection_is_kind (const gchar *name);
 
 /* These functions check if a name misspells a kind, and find this kind. */

@@ -33,7 +33,8 @@ typedef struct
   GArray *items; /* TarnSelectionItems: the result */
 } Resolver;
 
-/* Error messages.  In PyOpenCL's syntax, they begin with the words of PyOpenCL's own messages. */
+/* Error messages.  If the program chose PyOpenCL's syntax for selections, they begin with the words
+ * of PyOpenCL's own messages. */
 
 #define MAX_LISTED 10 /* the most choices that a message lists */
 
@@ -256,9 +257,9 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
  * or a part of the platform's name.  A name stands for other platforms if it is their kind, such as
  * "cuda".  All platforms of a kind count as one platform. */
 
-/* Returns TRUE if a name in a selection is a kind of platforms, such as "cuda".  Returns FALSE for
- * "opencl".  The kind must be in the list of kinds (selection-kinds.c), or the kind of one of the
- * caller's platforms. */
+/* Returns TRUE if a name in a selection is that of a kind of platform, such as "cuda".  Returns
+ * FALSE for "opencl".  The kind must be in the list of kinds (selection-kinds.c), or the kind of
+ * one of the caller's platforms. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {

@@ -189,7 +189,7 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      restore_effect (number); /* end_watch () left the handler installed if this was its signal */
+      restore_effect (number); /* end_watch () leaves the handler if it watched this signal */
       return FALSE;
     }
   watch.number = number;

@@ -387,8 +387,8 @@ struct _LayerContext
 
   TarnMutex subs_lock; /* guards the next three fields: see subs.c */
   GTree *subs;         /* the sub-buffers of blocks, by place: LayerPlace -> LayerSub */
-  /* The spares: the sub-buffers in @subs that the program does not use as buffers.  Owned, the
-   * youngest first. */
+  /* The spares: the sub-buffers in @subs that are no buffer of the program at present, and that the
+   * layer keeps for later buffers.  Owned, the youngest first. */
   GQueue spares;
   gint64 spares_time; /* monotonic time at which the layer last looked at the age of the spares */
 
