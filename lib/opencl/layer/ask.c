@@ -323,12 +323,12 @@ keep_for_ever (guchar *byte)
 
 /* Compares two bytes: *written, which one command wrote to a buffer, and *read, which a second
  * command read from the buffer's memory.  @state: the state of the second command, or of the first
- * if there was no second.  If this command failed, returns @if_failed.  If it is not done, returns
- * UNKNOWN.  Otherwise returns TRUE if the bytes are equal.  Takes over @read. */
+ * if there was no second.  Returns FALSE if this command failed, and UNKNOWN if it is not done.
+ * Otherwise returns TRUE if the bytes are equal.  Takes over @read. */
 static gint
-compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
+compare (guchar *read, const guchar *written, cl_int state)
 {
-  gboolean are_equal = state == CL_COMPLETE ? *read == *written : if_failed;
+  gboolean are_equal = state == CL_COMPLETE && *read == *written;
 
   if (state > CL_COMPLETE)
     {
@@ -340,8 +340,8 @@ compare (guchar *read, const guchar *written, cl_int state, gboolean if_failed)
 }
 
 /* Writes a byte to @buffer, and reads a byte from @image, which is made of @buffer.  Returns TRUE
- * if the bytes are equal or a command fails.  Returns UNKNOWN if a command is not done after 0.2 s.
- */
+ * if the bytes are equal, FALSE if they differ or a command fails, and UNKNOWN if a command is not
+ * done after 0.2 s. */
 static gint
 reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
 {
@@ -356,7 +356,7 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
                                                       read, 0, NULL, &event);
       state = await_soon (queue, state, event);
     }
-  return compare (read, patterns, state, TRUE);
+  return compare (read, patterns, state);
 }
 
 /* Returns TRUE if the driver makes an image of @buffer, and a byte that is written to the buffer
@@ -439,7 +439,7 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *b
                                                        &event);
       state = await_soon (queue, state, event);
     }
-  return compare (read, byte, state, FALSE);
+  return compare (read, byte, state);
 }
 
 /* Returns TRUE if two buffers share their memory: each byte that is written to one of them can be

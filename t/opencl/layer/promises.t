@@ -130,8 +130,12 @@ report () {
 POCL_DEVICES="pthread pthread"
 export POCL_DEVICES
 
-# Each platform that has a device.
-"$promises" --list >"$scratch/names"
+# Each platform that has a device.  PROMISES names the promises to try; all, if it is not set.
+if [ -n "$PROMISES" ]; then
+  printf '%s\n' "$PROMISES" | tr ' ' '\n' >"$scratch/names"
+else
+  "$promises" --list >"$scratch/names"
+fi
 n_platforms=0
 for platform in $("$promises" --platforms); do
   n_platforms=$((n_platforms + 1))
