@@ -104,7 +104,7 @@ typedef struct
   void (*queue_unref) (gpointer user_data, gpointer queue);
 
   /**
-   * Records an event after all commands that @p queue has now. It is valid until event_release().
+   * Records an event after the present commands of @p queue. It is valid until event_release().
    * Returns NULL with an error on failure: TARN_ERROR_NOT_SUPPORTED if the driver must not be
    * called at the moment (as in a capture), and was not called.
    */
@@ -145,9 +145,9 @@ typedef struct
   gboolean frees_in_order;
 
   /**
-   * Frees memory once all commands that @p queue has now are done. The host does not wait. Returns
-   * FALSE if it cannot do so. If it returns FALSE or is NULL, the host waits, and then calls
-   * free().
+   * Frees memory after the present commands of @p queue. The host does not wait. Returns FALSE if
+   * the backend cannot do this. If it returns FALSE, or the function is NULL, Tarn waits for the
+   * commands, and then calls free().
    */
   gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
 

@@ -146,9 +146,9 @@ void tarn_block_free (TarnBlock *block);
 
 /**
  * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
- * unless the block belongs to that queue anyway, and frees the block. Tarn does not reuse the
- * memory before all commands that the queue has now are done. It is for programs that know only at
- * the end which queue they used.
+ * unless the block belongs to that queue anyway, and frees the block. Tarn reuses the memory only
+ * after the queue's present commands. Use this function if the program knows only at the end which
+ * queue it used.
  *
  * If the queue cannot be recorded, the block stays in use, and a message says why: Tarn could not
  * find out when its memory may be reused.

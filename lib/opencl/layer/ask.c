@@ -281,17 +281,22 @@ get_number (cl_device_id device, cl_device_info name)
 }
 
 /* Makes an image of one pixel whose memory is the first byte of @buffer
- * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  Returns NULL if the driver refuses. */
+ * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  If the driver refuses, returns NULL, and sets *makes to FALSE,
+ * or to UNKNOWN if the driver may only lack memory now. */
 static cl_mem
-make_image (const LayerContext *context, cl_mem buffer)
+make_image (const LayerContext *context, cl_mem buffer, gint *makes)
 {
   const cl_image_format format = { CL_R, CL_UNSIGNED_INT8 };
   cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 1 };
   cl_int status;
+  cl_mem image;
 
   desc.mem_object = buffer;
-  return _tarn_layer_driver->clCreateImage (context->base.handle, CL_MEM_READ_WRITE, &format, &desc,
-                                            NULL, &status);
+  image = _tarn_layer_driver->clCreateImage (context->base.handle, CL_MEM_READ_WRITE, &format,
+                                             &desc, NULL, &status);
+  if (image == NULL)
+    *makes = _tarn_layer_is_no_memory (status) ? UNKNOWN : FALSE;
+  return image;
 }
 
 /* Test bytes: the layer writes them to one object and compares the bytes that it reads from
@@ -359,18 +364,18 @@ reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
   return compare (read, patterns, state);
 }
 
-/* Returns TRUE if the driver makes an image of @buffer, and a byte that is written to the buffer
- * can be read from the image.  Returns UNKNOWN if a command is not done after 0.2 s. */
+/* Returns TRUE if the driver makes an image of @part, a sub-buffer, and a byte that is written to
+ * the sub-buffer can be read from the image.  Returns UNKNOWN if the layer cannot find out now. */
 static gint
-makes_image (LayerContext *context, cl_mem buffer)
+makes_right_image (LayerContext *context, cl_mem part)
 {
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
-  cl_mem image = make_image (context, buffer);
-  gint makes;
+  gint makes = UNKNOWN;
+  cl_mem image = queue != NULL ? make_image (context, part, &makes) : NULL;
 
   if (image == NULL)
-    return FALSE;
-  makes = queue != NULL ? reads_image (queue, buffer, image) : TRUE;
+    return makes;
+  makes = reads_image (queue, part, image);
   /* PoCL 3.1 does not keep an image for the commands that use it.  So if the command that reads the
    * image is not done, this function does not release the image at all. */
   if (makes != UNKNOWN)
@@ -378,9 +383,8 @@ makes_image (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Makes a sub-buffer of @buffer.  Returns TRUE if the driver makes an image of the sub-buffer, and
- * if a byte that is written to the sub-buffer can be read from the image.  Returns UNKNOWN if a
- * command is not done after 0.2 s. */
+/* Makes a sub-buffer of @buffer.  Returns TRUE if the driver makes a correct image of it.  Returns
+ * UNKNOWN if the layer cannot find out now. */
 static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
@@ -391,15 +395,29 @@ makes_image_of_part (LayerContext *context, cl_mem buffer)
   gint makes;
 
   if (part == NULL)
-    return FALSE;
-  makes = makes_image (context, part);
+    return UNKNOWN;
+  makes = makes_right_image (context, part);
   _tarn_layer_driver->clReleaseMemObject (part);
+  return makes;
+}
+
+/* Returns TRUE if the driver makes an image of a whole buffer, right or not.  Returns UNKNOWN if
+ * the driver may only lack memory now. */
+static gint
+makes_image_of_whole (const LayerContext *context, cl_mem buffer)
+{
+  gint makes = TRUE;
+  cl_mem image = make_image (context, buffer, &makes);
+
+  if (image != NULL)
+    _tarn_layer_driver->clReleaseMemObject (image);
   return makes;
 }
 
 /* Returns TRUE if the driver makes correct images of sub-buffers.  Also returns TRUE if it makes no
  * images of whole buffers either, because then no program can expect images of buffers.  Returns
- * UNKNOWN if a command is not done after 0.2 s. */
+ * UNKNOWN if the layer cannot find out now: the driver lacks memory, makes no queue, or does not
+ * run a command within 0.2 s. */
 static gint
 makes_images_of_parts (LayerContext *context)
 {
@@ -412,11 +430,11 @@ makes_images_of_parts (LayerContext *context)
   buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
                                                2 * context->alignment, NULL, &status);
   if (buffer == NULL)
-    return TRUE;
+    return UNKNOWN;
   makes = makes_image_of_part (context, buffer);
   if (makes == FALSE)
     {
-      makes = makes_image (context, buffer);
+      makes = makes_image_of_whole (context, buffer);
       makes = makes == UNKNOWN ? UNKNOWN : !makes;
     }
   _tarn_layer_driver->clReleaseMemObject (buffer);

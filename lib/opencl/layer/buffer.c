@@ -442,8 +442,7 @@ _tarn_layer_try_make_room (cl_context handle, cl_int status)
 {
   LAYER_AUTO LayerContext *context = NULL;
 
-  if (status != CL_MEM_OBJECT_ALLOCATION_FAILURE && status != CL_OUT_OF_RESOURCES
-      && status != CL_OUT_OF_HOST_MEMORY)
+  if (!_tarn_layer_is_no_memory (status))
     return FALSE;
   context = _tarn_layer_find (LAYER_CONTEXT, handle);
   if (context == NULL || context->device == NULL)

@@ -39,14 +39,6 @@ typedef struct
 
 /* The allocator below the pool */
 
-/* Returns TRUE if a status may be due to a lack of memory. */
-static gboolean
-is_no_memory (cl_int status)
-{
-  return status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES
-         || status == CL_OUT_OF_HOST_MEMORY;
-}
-
 /* Sets @error, which says that the driver failed to make an image.  Returns FALSE. */
 static gboolean
 fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
@@ -54,7 +46,7 @@ fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
   g_autofree gchar *text = _tarn_opencl_image_kind_describe (kind);
 
   g_set_error (error, TARN_ERROR,
-               is_no_memory (status) ? TARN_ERROR_OUT_OF_MEMORY : TARN_ERROR_FAILED,
+               _tarn_layer_is_no_memory (status) ? TARN_ERROR_OUT_OF_MEMORY : TARN_ERROR_FAILED,
                "OpenCL makes no such image (%d): %s", status, text);
   return FALSE;
 }

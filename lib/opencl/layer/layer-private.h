@@ -953,6 +953,14 @@ LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlo
 /* Makes the record of an image that was made of a buffer.  Returns a borrowed record. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
+/* Returns TRUE if a status may be due to a lack of memory. */
+static inline gboolean
+_tarn_layer_is_no_memory (cl_int status)
+{
+  return status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES
+         || status == CL_OUT_OF_HOST_MEMORY;
+}
+
 /* If a call of the driver failed for lack of memory, returns cached memory to the driver, and
  * returns TRUE, so that the caller repeats the call.  Otherwise returns FALSE.  @status: the call's
  * result. */

@@ -1,17 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A layer below Tarn's, in place of two drivers:
+ * A layer below Tarn's, in place of three drivers:
  *
  * - One that has no memory, if BELOW_FAILS is set: the command by which Tarn's layer makes the
  *   driver allocate a new piece fails, after it was put on the queue.  When the program ends, the
  *   layer prints how many commands failed, and how often their events were used after they were
  *   released.
+ * - One that has no memory for a moment, if BELOW_REFUSES is set to a size: the first buffer of
+ * that many bytes is refused.  When the program ends, the layer prints whether there was one.
  * - NVIDIA's driver 580.  It crashes when a sub-buffer is released if a later one has a part of its
  *   memory, and commands used both.  The layer prints how many sub-buffers were made, and how many
  * of them were released in this way.
  *
- * The first holds for programs of one thread. */
+ * The first two hold for programs of one thread. */
 
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
@@ -57,6 +59,21 @@ cuts (const Sub *later, const Sub *sub)
     return 0;
   return a->origin < b->origin + b->size && b->origin < a->origin + a->size
          && (a->origin > b->origin || a->origin + a->size < b->origin + b->size);
+}
+
+static size_t refused_size; /* the size of the buffer to refuse; 0: none, or none any more */
+static unsigned int n_refused;
+
+static cl_mem CL_API_CALL
+below_create (cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *status)
+{
+  if (refused_size == 0 || size != refused_size)
+    return driver->clCreateBuffer (context, flags, size, host, status);
+  refused_size = 0;
+  n_refused++;
+  if (status != NULL)
+    *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  return NULL;
 }
 
 static cl_mem CL_API_CALL
@@ -139,7 +156,8 @@ below_release (cl_event event)
 
 static void __attribute__ ((destructor)) print (void)
 {
-  fprintf (stderr, "made %u cut %u failed %u misused %u\n", n_made, n_cut, n_failed, n_misused);
+  fprintf (stderr, "made %u cut %u failed %u misused %u refused %u\n", n_made, n_cut, n_failed,
+           n_misused, n_refused);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL
@@ -161,10 +179,13 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
 
   driver = target;
   fails = getenv ("BELOW_FAILS") != NULL;
+  refused_size
+      = getenv ("BELOW_REFUSES") != NULL ? strtoul (getenv ("BELOW_REFUSES"), NULL, 10) : 0;
   memcpy (&dispatch, target, size < sizeof dispatch ? size : sizeof dispatch);
   dispatch.clEnqueueReadBuffer = below_read;
   dispatch.clGetEventInfo = below_get_info;
   dispatch.clReleaseEvent = below_release;
+  dispatch.clCreateBuffer = below_create;
   dispatch.clCreateSubBuffer = below_create_sub;
   dispatch.clReleaseMemObject = below_release_object;
   *n_returned = n_entries;

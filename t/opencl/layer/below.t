@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: MIT
 #
 # Tarn's layer over one that stands for other drivers (below.c): if the driver has no memory, a failed
-# command's event is released once; and no sub-buffer is released while a later one has a part of
-# its memory.
+# command's event is released once; if it has none just when the layer asks whether images of
+# sub-buffers are right, the program gets right images; and no sub-buffer is released while a later
+# one has a part of its memory.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 program=$top_builddir/t/opencl/layer/promises
@@ -27,10 +28,20 @@ for platform in $("$program" --platforms); do
     skip "platform $platform" "this OpenCL loader knows no layers, or the driver is asked nothing"
     continue
   fi
-  check "platform $platform: events" grep -q "misused 0$" "$scratch/err"
+  check "platform $platform: events" grep -q "misused 0 " "$scratch/err"
   OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" crowded \
     >"$scratch/out" 2>"$scratch/err"
   check "platform $platform: sub-buffers" grep -q "^made [1-9][0-9]* cut 0 " "$scratch/err"
 done
+# The layer asks with a buffer of two of the device's alignments, which are 128 bytes on PoCL.
+for refused in 0 256; do
+  BELOW_REFUSES=$refused OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform 0 images-asked-about \
+    >"$scratch/$refused" 2>"$scratch/err"
+done
+if grep -q "refused 1$" "$scratch/err"; then
+  check "no memory for the question about images" diff "$scratch/0" "$scratch/256"
+else
+  skip "no memory for the question about images" "the layer asks with another size, or not at all"
+fi
 [ $n_platforms -gt 0 ] || skip "other drivers" "there is no OpenCL device"
 done_testing
