@@ -724,7 +724,9 @@ void tarn_cuda_torch_empty_cache (void);
 /**
  * Limits the memory that PyTorch may take of a device. Pass it to CUDAPluggableAllocator's
  * set_memory_fraction_fn(); torch.cuda.set_per_process_memory_fraction() then calls it. It sets the
- * limit of tarn_cuda_get_shared_pool(), and so replaces TARN_CUDA_LIMIT. Any thread may call it.
+ * limit of tarn_cuda_get_shared_pool(), and so replaces TARN_CUDA_LIMIT. If the fraction is invalid,
+ * or if the driver does not report the size of the device's memory, it fails as
+ * tarn_cuda_torch_malloc() does, and the limit stays. Any thread may call it.
  *
  * @param fraction  the share of the device's memory, above 0 and at most 1
  * @param device    a device from cuDeviceGet()

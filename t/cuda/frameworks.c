@@ -396,7 +396,8 @@ test_empty_cache (const TarnCudaTest *test, gconstpointer unused)
 static void
 test_fraction (const TarnCudaTest *test, gconstpointer unused)
 {
-  const TarnCudaShared *shared;
+  TarnCudaShared *shared;
+  gsize bytes;
   World world;
 
   (void) unused;
@@ -407,6 +408,12 @@ test_fraction (const TarnCudaTest *test, gconstpointer unused)
   g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_WARNING, "*fraction of -1 *");
   tarn_cuda_torch_set_memory_fraction (-1, test->device);
   g_test_assert_expected_messages ();
+  bytes = shared->total_bytes;
+  shared->total_bytes = 0; /* as if the driver did not say how much memory the device has */
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_WARNING, "*fraction of 0.5 * does not say how *");
+  tarn_cuda_torch_set_memory_fraction (0.5, test->device);
+  g_test_assert_expected_messages ();
+  shared->total_bytes = bytes;
   g_assert_cmpuint (tarn_pool_get_limit_bytes (world.shared), ==, shared->total_bytes / 4);
   tarn_pool_set_limit_bytes (world.shared, 0);
   world_clear (&world);

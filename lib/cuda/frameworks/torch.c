@@ -127,26 +127,36 @@ tarn_cuda_torch_empty_cache (void)
     _tarn_cuda_shared_foreach (free_held);
 }
 
+/* Computes a fraction of a device's memory, in bytes.  Returns 0 with an error if the fraction is
+ * not between 0 and 1, or if the driver did not report the size of the memory. */
+static gsize
+get_share (const TarnCudaShared *shared, double fraction, GError **error)
+{
+  if (!(fraction > 0 && fraction <= 1))
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "a fraction of %g of the device's memory is not between 0 and 1", fraction);
+  else if (shared->total_bytes == 0)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                 "a fraction of %g of the device's memory: the driver does not say how much there "
+                 "is",
+                 fraction);
+  else
+    return MAX (1, (gsize) (fraction * (gdouble) shared->total_bytes));
+  return 0;
+}
+
 void
 tarn_cuda_torch_set_memory_fraction (double fraction, int device)
 {
   GError *error = NULL;
-  TarnCudaShared *shared = NULL;
+  TarnCudaShared *shared
+      = tarn_check_fork (&error) ? _tarn_cuda_shared_renew (device, &error) : NULL;
+  gsize limit_bytes = shared != NULL ? get_share (shared, fraction, &error) : 0;
 
-  if (tarn_check_fork (&error))
-    shared = _tarn_cuda_shared_renew (device, &error);
-  if (shared != NULL && !(fraction > 0 && fraction <= 1))
-    {
-      error = g_error_new (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                           "a fraction of %g of the device's memory is not between 0 and 1",
-                           fraction);
-      shared = NULL;
-    }
-  if (shared == NULL)
+  if (limit_bytes > 0)
+    tarn_pool_set_limit_bytes (shared->pool, limit_bytes);
+  else
     throw_error (0, device, error);
-  else if (shared->total_bytes > 0)
-    tarn_pool_set_limit_bytes (shared->pool,
-                               MAX (1, (gsize) (fraction * (gdouble) shared->total_bytes)));
 }
 
 void
