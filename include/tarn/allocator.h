@@ -63,15 +63,15 @@ typedef struct
 
   const gchar *name; /**< nullable; for messages, such as "opencl-immediate"; copied */
 
-  /** TRUE: allocate() may succeed although the device has no memory, as clCreateBuffer () does. */
+  /** TRUE: allocate() may succeed although no memory is left, as clCreateBuffer () does. */
   gboolean deferred;
 
   /**
    * Allocates @p size bytes, and stores their handle or address in @p memory, which is all zero
    * bytes before the call. After TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, a pool returns held
-   * blocks and tries again; after other errors it does not. This and the other functions must
-   * return. If a thread leaves one by pthread_exit (), longjmp () or cancellation, other threads
-   * may wait for ever.
+   * blocks and tries again. After any other error, it only tries the exact size, if rounding had
+   * added bytes. This and the other functions must return. If a thread leaves one by pthread_exit
+   * (), longjmp () or cancellation, other threads may wait for ever.
    */
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 
@@ -84,7 +84,8 @@ typedef struct
 
   /**
    * Nullable. Frees memory of the backend's own when the device has run out of memory. Returns TRUE
-   * if it freed some. Called at most once for a request.
+   * if it freed some. Called at most once for a request to this allocator. A heap may make several
+   * requests to serve one.
    */
   gboolean (*reclaim) (gpointer user_data);
 
@@ -173,8 +174,8 @@ typedef struct
    */
   void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
 
-  /* Virtual memory: the next six functions, all or none. They use TarnMemory.address. Every size
-   * and address is a multiple of the granularity. */
+  /* Virtual memory: the next six functions, all or none. Addresses are in TarnMemory.address, and
+   * Tarn adds bytes to them. Every size and address is a multiple of the granularity. */
 
   /** Bytes, a power of two; 0: the backend has no virtual memory. */
   gsize virtual_granularity;
@@ -222,8 +223,9 @@ typedef struct
    */
   gboolean (*backing_stays) (gpointer user_data);
 
-  /* Contents, for TARN_DEBUG: read() and fill(), or neither. The memory is memory of allocate(), or
-   * an address in it. No command that Tarn knows of uses it. */
+  /* Contents, for TARN_DEBUG: read() and fill(), or neither. The memory is memory of allocate(), a
+   * part, a mapped address, or an address in one of these. No command that Tarn knows of uses
+   * it. */
 
   /** Copies @p size bytes of memory, from @p offset on, to the host, and waits for the copy. */
   gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,

@@ -25,10 +25,11 @@ typedef gint64 (*TarnClockFunc) (void);
 
 /**
  * Sets the clock by which Tarn finds memory that was unused for long. Heaps return segments that
- * were unused for TarnHeapOptions.idle_seconds; pools over a heap, and threads that have become
- * idle, return unused blocks. With its own clock, a test need not wait for seconds, and a program
- * that replays a recording frees the same memory at the same steps. Recordings, snapshots and
- * durations always use the system's clock. In a child of fork () this does nothing.
+ * were unused for TarnHeapOptions.idle_seconds. Pools over a heap return blocks that were held for
+ * ten seconds. Other threads get the cached blocks of a thread that has become idle. With its own
+ * clock, a test need not wait for seconds, and a program that replays a recording frees the same
+ * memory at the same steps. Recordings, snapshots and durations always use the system's clock. In a
+ * child of fork () this does nothing.
  *
  * @param func  returns the time; NULL, the default: the system's clock. Any thread may call this. A
  *              thread that is in Tarn at that time may still call the previous function.

@@ -81,7 +81,8 @@ typedef struct
  *
  * @param selection  nullable: the environment variable TARN_TEST
  * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION with a message that
- *                   lists the devices; TARN_ERROR_FORKED in a child of fork ()
+ *                   names TARN_TEST if the text is from there, and lists the devices to choose
+ *                   from; TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): an array of TarnCudaDevice, which may be empty, for g_ptr_array_unref(),
  *         or NULL with @p error set. Any thread may call it, while no thread changes the
  *         environment.
@@ -150,9 +151,10 @@ void tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer
  * @param device  out, nullable: the device
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if the user's choice is not
  *                a number, or its file cannot be read; TARN_ERROR_NO_DEVICE if that device does not
- *                exist, or there is none; TARN_ERROR_NO_CONTEXT if no device has a context, with
- *                each device's reason; TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED,
- *                TARN_ERROR_OUT_OF_MEMORY, or TARN_CUDA_ERROR with the driver's status
+ *                exist, or there is no device at all; TARN_ERROR_NO_CONTEXT if no context can be
+ *                made on any device, with each device's reason; TARN_ERROR_NO_DRIVER,
+ *                TARN_ERROR_FORKED, TARN_ERROR_OUT_OF_MEMORY, or TARN_CUDA_ERROR with the driver's
+ *                status
  * @return (transfer full): the context, for tarn_cuda_context_release(), or NULL with @p error set.
  *         Any thread may call it, while no thread changes the environment.
  * @since 0.1
@@ -228,7 +230,7 @@ typedef struct
   /** TRUE: the program can share virtual memory with other processes, as a file descriptor
    * (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR). To share a block, call cuMemRetainAllocationHandle
    * with the block's address, and then cuMemExportToShareableHandle. This exports the whole segment
-   * that contains the block. */
+   * that contains the address. A block may be in several segments: export each of them. */
   gboolean exportable;
 
   /** Nullable: further devices that can access the virtual memory, at the same addresses
@@ -262,10 +264,11 @@ typedef struct
  * with TARN_ERROR_CONTEXT_LOST, and freeing only counts the bytes
  * (tarn_cuda_allocator_get_lost_bytes()).
  *
- * Call tarn_pool_stop_holding() for each pool of the context before you destroy the context, and
- * let no thread use the pool's blocks meanwhile. A pool does not check the context at each request,
- * because that would take as long as the request itself. It notices the loss, and stops holding,
- * only when it asks the driver for memory. Until then it still hands out cached blocks.
+ * Before you destroy the context, call tarn_pool_stop_holding() for each of its pools. While the
+ * context is being destroyed, no thread may be in a call for one of their blocks. A pool does not
+ * check the context at each request, because that would take as long as the request itself. It
+ * notices the loss, and stops holding, only when it asks the driver for memory. Until then it still
+ * hands out cached blocks.
  *
  * A driver before CUDA 12.0 cannot tell a destroyed context from a later one at the same address.
  * With such a driver, free all memory before you destroy the context.
@@ -521,7 +524,8 @@ gboolean tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GErr
 /**
  * Gets the stream on which a block is used. It is the stream to which the block was moved last. If
  * it was never moved, it is the stream for which it was allocated or, without one, the stream of
- * the first recorded use.
+ * the first recorded use. After tarn_block_wait(), the block has no stream until the next of these
+ * calls.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one. Any
  *                thread may call it, while no thread moves the block or records a use of it.
@@ -540,9 +544,9 @@ gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
  * handle for the destroyed one, and the later stream would not wait for these commands. After this
  * call, you may destroy the stream before you free or move its blocks.
  *
- * The call is not needed if the stream is idle and no block in use was used on it. Without the
- * call, though, memory that was freed on the stream goes to other streams only when memory runs
- * out, or a limit is reached.
+ * The call is not needed if the stream is idle and no block in use was allocated for it, moved to
+ * it or recorded with it. Without the call, though, memory that was freed on the stream goes to
+ * other streams only when memory runs out, or a limit is reached.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, which is alive and not being captured
@@ -591,9 +595,9 @@ TarnPool *tarn_cuda_get_shared_pool (CUdevice device, GError **error) G_GNUC_WAR
  *     cuStreamEndCapture (stream, &captured);
  *     tarn_cuda_pool_end_graph (pool, graph, &error);
  *
- * Until tarn_cuda_pool_end_graph(), the pool gives memory of the graph to requests for this stream,
- * and for other streams that have joined the capture. Requests for any other stream, or for no
- * stream, are served as usual. The graph's memory is taken from the pool, in any capture mode, and
+ * Until tarn_cuda_pool_end_graph(), the pool gives memory of the graph to requests for this stream
+ * while it is being captured, and for other streams that have joined the capture. All other
+ * requests are served as usual. The graph's memory is taken from the pool, in any capture mode, and
  * counts towards the pool's limit. A launch of the graph uses its memory again, so only the graph
  * uses this memory until tarn_cuda_pool_release_graph().
  *
@@ -673,8 +677,8 @@ gboolean tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **e
  * tarn_cuda_get_shared_pool(). A program that uses several streams also needs
  * tarn_cuda_torch_record_stream(). The guide shows how to set that function and others.
  *
- * On failure, the function throws torch.OutOfMemoryError or, for other errors, RuntimeError. It
- * returns NULL only in a process without PyTorch's libraries.
+ * On failure, the function throws torch.OutOfMemoryError or, for other errors, RuntimeError. In a
+ * process without PyTorch's libraries, it logs a g_warning() and returns NULL instead.
  *
  * @param size    bytes; for 0 or less the function returns NULL
  * @param device  a device from cuDeviceGet()
@@ -724,8 +728,8 @@ void tarn_cuda_torch_empty_cache (void);
 /**
  * Limits the memory that PyTorch may take of a device. Pass it to CUDAPluggableAllocator's
  * set_memory_fraction_fn(); torch.cuda.set_per_process_memory_fraction() then calls it. It sets the
- * limit of tarn_cuda_get_shared_pool(), and so replaces TARN_CUDA_LIMIT. If the fraction is invalid,
- * or if the driver does not report the size of the device's memory, it fails as
+ * limit of tarn_cuda_get_shared_pool(), and so replaces TARN_CUDA_LIMIT. If the fraction is
+ * invalid, or if the driver does not report the size of the device's memory, it fails as
  * tarn_cuda_torch_malloc() does, and the limit stays. Any thread may call it.
  *
  * @param fraction  the share of the device's memory, above 0 and at most 1

@@ -34,9 +34,9 @@ typedef struct
   /**
    * TRUE: the limit of a pool over the heap is the heap's limit as well, if it is less than
    * limit_bytes. So the pool's limit bounds the memory that the heap allocates from the device. If
-   * several pools are over the heap, the limit that was set last counts, also if it was set when
-   * the pool was made. The heap rounds the limit up to the granularity of virtual memory. Default:
-   * FALSE.
+   * several pools are over the heap, the limit of the pool that was made, or whose limit was set,
+   * last counts. If this pool has no limit, only limit_bytes counts. The heap rounds the limit up
+   * to the granularity of virtual memory. Default: FALSE.
    */
   gboolean follows_pool_limit;
 
@@ -142,10 +142,12 @@ typedef struct
  * segments move to where memory is needed. Otherwise blocks are parts of segments
  * (TarnAllocatorOps.part_new()).
  *
- * Use a pool over the heap: it is faster for repeated sizes, and orders queues. Then the heap keeps
- * separate memory for each queue. A queue can reuse its own freed memory at once, in any size.
- * Other queues get this memory when the commands that used it are done. Without a pool, the heap
- * assumes that no command uses freed memory any more.
+ * Use a pool over the heap: it is faster for repeated sizes, and orders the use of memory on
+ * several queues. Then the heap keeps separate memory for each queue. A queue can reuse its own
+ * freed memory at once, in any size. Other queues get this memory when the commands that used it
+ * are done. Without a pool, the free of a block makes the host wait for the queues that use the
+ * block as far as Tarn knows (tarn_block_record_use()). The heap assumes that no other command uses
+ * freed memory.
  *
  * @param upstream  the allocator of the segments; the heap keeps a reference
  * @param options   nullable: the defaults; start from TARN_HEAP_OPTIONS_INIT

@@ -199,8 +199,8 @@ gpointer tarn_memo_key_tuple_copy (gconstpointer tuple) G_GNUC_WARN_UNUSED_RESUL
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
- * The type of a memo's keys. The memo copies each key that it keeps; to bytes, it takes a
- * reference. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
+ * The type of a memo's keys. A key of a known type is copied when the memo keeps it; to bytes, the
+ * memo takes a reference. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
  *
  * @since 0.1
  */
@@ -406,8 +406,8 @@ void tarn_memo_unref (TarnMemo *memo);
  *                   of OpenCL refuse NULL. For other memos, NULL is a first argument like any
  *                   other.
  * @param key        the key. It may be NULL only with TARN_MEMO_KEY_CUSTOM, where NULL is a key
- *                   like any other. Each part of a tuple must have a known type. Otherwise the call
- *                   is a programming error, and returns FALSE.
+ *                   like any other. Each part of a tuple must have a known type. For a key that
+ *                   breaks these rules, the call is a programming error, and returns FALSE.
  * @param value      out, nullable: the value. If the memo has ref_value, the caller owns a
  *                   reference to it; if not, the value is valid until the memo forgets it.
  * @param error      return location, or NULL: the function's error; TARN_ERROR_RECURSION;
@@ -423,9 +423,9 @@ gboolean tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, g
  * Forgets a memo's entries for a first argument. If the memo has an upstream memo, that memo
  * forgets its entries, too. Meanwhile threads may have computed new entries from those of the
  * upstream memo; this memo then forgets the new entries. If a thread is computing a value, the
- * threads that wait for the value get it, but the memo does not keep it. Afterwards only calls in
- * progress have references to the first argument and its values. In a child of fork () the function
- * does nothing.
+ * threads that wait for the value get it, but the memo does not keep it. Afterwards the memo has no
+ * reference to the first argument or its values, except those of calls in progress. In a child of
+ * fork () the function does nothing.
  *
  * @param memo       a memo; any thread may call it
  * @param first_arg  the first argument. NULL stands for the current one if the memo has

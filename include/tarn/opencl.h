@@ -212,8 +212,8 @@ TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignm
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
  * @return (transfer none): valid until tarn_block_free(), which releases the buffer or lets the
- *         pool reuse it; NULL for a block of 0 bytes, for which a pool allocates a buffer of 1 byte
- *         if it can
+ *         pool reuse it; NULL for a block of 0 bytes without a buffer. For 0 bytes, a pool
+ *         allocates a buffer of 1 byte if it can.
  * @since 0.1
  */
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
@@ -223,8 +223,8 @@ cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.
- * @return valid until tarn_block_free(); NULL for a block of 0 bytes, for which a pool allocates 1
- *         byte if it can
+ * @return valid until tarn_block_free(); NULL for a block of 0 bytes without memory. For 0 bytes, a
+ *         pool allocates 1 byte if it can.
  * @since 0.1
  */
 gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
@@ -351,8 +351,8 @@ TarnBlock *tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer);
  * @param origin  bytes from the beginning of the block: a multiple of
  *                CL_DEVICE_MEM_BASE_ADDR_ALIGN, which is in bits
  * @param size    bytes, more than 0
- * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a part that exceeds the
- *                block; TARN_OPENCL_ERROR with clCreateSubBuffer's status;
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if @p size is 0 or the part
+ *                exceeds the block; TARN_OPENCL_ERROR with clCreateSubBuffer's status;
  *                TARN_ERROR_OUT_OF_MEMORY; TARN_ERROR_FORKED
  * @return (transfer full): the part, for clReleaseMemObject (), or NULL with @p error set
  * @since 0.1
@@ -432,10 +432,10 @@ typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
  * the queue's device at once. On NVIDIA's devices, where that is not thread-safe, it fills one
  * pixel instead. The host waits for neither.
  *
- * In counters and limits, an image has the bytes of its pixels. If these are as many as for images
- * with other flags, formats or descriptors, it has a few more, by which the pool distinguishes
- * them. A driver may allocate more, because it pads rows or stores an image in tiles. OpenCL does
- * not tell how much.
+ * In counters and limits, an image has the bytes of its pixels. The pool tells images with
+ * different flags, formats or descriptors apart by their bytes. So if the pixels of two kinds of
+ * images have the same number of bytes, one kind counts a few bytes more. A driver may allocate
+ * more, because it pads rows or stores an image in tiles. OpenCL does not tell how much.
  *
  * @param queue    a queue of the device, which must support images; retained, and so is its
  *                 context. Its commands make new images ready.
@@ -720,7 +720,8 @@ typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer da
  * "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that is named twice has one test.
  *
  * If no device is chosen, the program has one test instead, "/opencl/no-device", which is skipped
- * and says why. If the choice is invalid, this test fails and says why.
+ * and says why. If the choice is invalid, the test is "/opencl/selection-error", which fails and
+ * says why.
  *
  * Call it in the thread that calls g_test_run (), after g_test_init ().
  *
@@ -1140,8 +1141,8 @@ typedef struct
  *                work items in a work-group, or has too little local memory;
  *                TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for other failures, with the build log
  *                if the build fails; TARN_ERROR_FORKED
- * @return TRUE, or FALSE with @p error set. Any thread may call it. For a good result, only one
- *         thread at a time measures a device.
+ * @return TRUE, or FALSE with @p error set. Any thread may call it. For a good result, let only one
+ *         thread at a time measure a device.
  * @since 0.1
  */
 gboolean tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *result,

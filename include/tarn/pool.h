@@ -49,8 +49,9 @@ typedef enum
 
   /**
    * tarn_pool_find() and tarn_pool_free_memory() can find the pool's blocks in use by their handle
-   * or address. This costs about 100 ns for a request and its free in one thread, up to a
-   * microsecond in many threads that keep blocks of mixed sizes, and about 450 KiB of host memory.
+   * or address. A request and its free then take about 100 ns more in one thread, and up to a
+   * microsecond more in many threads that keep blocks of mixed sizes. The pool takes about 450 KiB
+   * of host memory more.
    */
   TARN_POOL_FINDABLE = 1 << 0,
 
@@ -96,7 +97,8 @@ typedef struct
    *
    * A pool over a heap ignores this. It rounds requests of up to 128 KiB up to a multiple of 512
    * bytes, or by less than 1/32 of their size if that is more. It does not round larger requests.
-   * With a limit, with hold_bytes, and after memory has run out, it rounds no request.
+   * With a limit, with hold_bytes, if threads cache nothing (thread_cache_blocks), and after memory
+   * has run out, it rounds no request.
    */
   guint leading_bits_in_bin_id;
 
@@ -140,13 +142,14 @@ typedef struct
   gsize thread_cache_bytes;
 
   /**
-   * The most bytes that the pool holds, including thread caches, which may have half of them, in
-   * equal shares. If the pool holds more, it frees the blocks that were held longest. It does not
-   * wait for queues: if commands of a queue still use a block, the pool frees it later. To find out
-   * whether they are done, the pool asks the driver in requests that take its lock, and when it
-   * forgets a queue, but not when a block is freed. Over a heap it asks only about memory that
-   * several queues used. If a block is freed while its queue is being captured, the pool frees the
-   * memory only after the next call that names the queue and takes the lock.
+   * The most bytes that the pool holds, including those in thread caches. The thread caches
+   * together may have half of these bytes, in equal shares. If the pool holds more, it frees the
+   * blocks that were held longest. It does not wait for queues: if commands of a queue still use a
+   * block, the pool frees it later. To find out whether they are done, the pool asks the driver in
+   * requests that take its lock, and when it forgets a queue, but not when a block is freed. Over a
+   * heap it asks only about memory that several queues used. If a block is freed while its queue is
+   * being captured, the pool frees the memory only after the next call that names the queue and
+   * takes the lock.
    *
    * 0, the default: there is no bound, except over a heap. Over a heap the pool holds little,
    * because the heap cannot merge blocks that the pool holds:
@@ -325,8 +328,8 @@ typedef struct
   }
 
 /**
- * Makes a pool over an allocator. Over a deferred allocator (tarn_allocator_is_deferred()) it logs
- * a g_message(), because the pool cannot notice that memory runs out.
+ * Makes a pool over an allocator. Directly over a deferred allocator it logs a g_message(), because
+ * the pool cannot notice that memory runs out: see tarn_allocator_is_deferred().
  *
  * @param upstream  where memory comes from; the pool keeps a reference. If it is a pool, too, it
  *                  does all that tarn_pool_allocate() says for each request of this pool that
@@ -372,13 +375,15 @@ void tarn_pool_unref (TarnPool *pool);
  * - It returns held blocks to upstream, the largest first, until there is room.
  * - If rounding had added bytes, it requests the exact size from upstream.
  *
- * After any other error of upstream, the pool requests the exact size at once. When a block is
- * freed that has its exact size for one of these reasons, the pool returns it to upstream.
+ * After any other error of upstream, the pool requests the exact size at once.
  *
  * A request that would exceed the pool's limit first makes room. If the held blocks are enough, the
  * pool returns as many as needed to upstream, the largest first. If not, it calls its reclaim
  * functions once, and then tries the exact size if rounding had added bytes. The request waits for
  * other threads that are returning memory to upstream, or requesting memory from it.
+ *
+ * If a block has its exact size for one of these reasons, the pool returns it to upstream when the
+ * program frees it.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
@@ -411,8 +416,9 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
  * The host waits if there is no other memory left. It also waits if a heap of OpenCL buffers gets
  * memory from the driver, until a queue has made this memory ready: see tarn_opencl_pool_new().
  *
- * If a request names no queue, the host waits instead of the queue. If a block was neither
- * allocated nor recorded with a queue, the pool assumes at its free that no command uses it.
+ * If a request names no queue, the host waits instead of the queue, unless the backend has a queue
+ * for such requests (TarnAllocatorOps.fresh_queue()). If a block was neither allocated nor recorded
+ * with a queue, the pool assumes that no command uses it when the program frees it.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
@@ -517,8 +523,9 @@ gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queu
  * of that queue. The heap keeps it, like all unused memory, for TarnHeapOptions.idle_seconds. If it
  * will stay unused for longer, raise this number with tarn_heap_set_idle_seconds(). Requests of up
  * to 256 KiB have segments of their own. If segments cannot move (OpenCL, page-locked and managed
- * memory), the reserved segments have up to 64 MiB each, or 1/512 of the limit if that is less, and
- * larger requests have segments of their own too.
+ * memory), this holds for requests of up to 64 KiB (or 1/1024 of the limit, if that is less) and
+ * for requests that are larger than a reserved segment. A reserved segment then has up to 64 MiB,
+ * or 1/512 of the limit if that is less.
  *
  * Without a heap the pool holds one block, which serves one request of the same bin. To reserve
  * several blocks, allocate each one after its reservation, before you reserve the next.
@@ -736,8 +743,9 @@ void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
  * still fail (tarn_error_is_no_memory()).
  *
  * For CUDA, device_bytes and free_bytes are those of cuMemGetInfo. For OpenCL, device_bytes is
- * CL_DEVICE_GLOBAL_MEM_SIZE; if the context has several devices, it is that of the device with the
- * least memory. Of the OpenCL drivers, only AMD's tell free_bytes (cl_amd_device_attribute_query).
+ * CL_DEVICE_GLOBAL_MEM_SIZE of the device of the allocator's queue. If the allocator has no queue,
+ * it is that of the context's device with the least memory. Of the OpenCL drivers, only AMD's tell
+ * free_bytes (cl_amd_device_attribute_query).
  *
  * @param pool    a pool; any thread may call it
  * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.

@@ -57,7 +57,7 @@ typedef struct
 } TarnSelectionItem;
 
 /**
- * The syntax of a selection. tarn_selection_resolve() describes both.
+ * The syntax of a selection. tarn_selection_resolve() describes both syntaxes.
  *
  * @since 0.1
  */
@@ -75,10 +75,11 @@ typedef enum
  * of letters. In an entry without `:`, `=` separates the platform and the devices. The result keeps
  * the order, and duplicates.
  *
- * TARN_SELECTION_PYOPENCL reads the text as PyOpenCL reads PYOPENCL_TEST, with the same traps. Each
- * name contains an empty name, so an empty name chooses the first platform or device, also after a
- * `;` at the end. A whole number has only ASCII digits, with ASCII blanks around it. (Python also
- * reads `1_0`, as 10.) Only platforms of the kind "opencl" can be chosen.
+ * TARN_SELECTION_PYOPENCL reads the text as PyOpenCL reads PYOPENCL_TEST, with the same traps. The
+ * empty text is contained in every name, so an empty name chooses the first platform or device,
+ * also after a `;` at the end. A whole number has only ASCII digits after an optional sign, with
+ * ASCII blanks around it. (Python also reads `1_0`, as 10.) Only platforms of the kind "opencl" can
+ * be chosen.
  *
  * TARN_SELECTION_STRICT refuses empty names, and adds:
  *
@@ -91,8 +92,9 @@ typedef enum
  *   names and indices mean OpenCL platforms.
  * - An entry for a kind without a platform in @p platforms is skipped, because another library may
  *   get the same text. The kinds are `cuda` and those of tarn_selection_add_kind().
- * - If there are platforms, but none of OpenCL, other entries are skipped, too. But a name without
- *   quotation marks that resembles a kind, such as `cudda`, is an error, which suggests the kind.
+ * - If there are platforms, but none of OpenCL, entries that name an OpenCL platform are skipped,
+ *   too. But a name without quotation marks that differs from a kind by one letter, or by two
+ *   swapped letters, such as `cudda`, is an error, which suggests the kind.
  *
  * @param selection    nullable: the text
  * @param syntax       how to read it

@@ -133,9 +133,9 @@ void tarn_trace_get_stats (TarnTraceStats *stats);
 
 /**
  * Tags the blocks that the calling thread allocates from now on, until tarn_tag_pop(). A block has
- * the thread's latest tag. Recordings (tarn_trace_start()), snapshots (tarn_snapshot_write()) and
- * messages name blocks by their tags. Each distinct text is kept until the process ends, so do not
- * use too many.
+ * the tag that was pushed last when it was allocated. Recordings (tarn_trace_start()), snapshots
+ * (tarn_snapshot_write()) and messages name blocks by their tags. Each distinct text is kept until
+ * the process ends, so do not use too many.
  *
  * @param tag  text in UTF-8; copied; any thread may call it
  * @since 0.1

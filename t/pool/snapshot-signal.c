@@ -79,6 +79,7 @@ test_signal (void)
         }
       tarn_block_free (block);
       assert_refuses (12345, "12345 is no signal");
+      assert_refuses (SIGKILL, "signal 9");
       sigaction (SIGUSR2, NULL, &action);
       g_assert_true (action.sa_handler != SIG_DFL);
       g_assert_true (tarn_snapshot_on_signal (SIGUSR2, pattern, NULL));

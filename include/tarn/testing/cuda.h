@@ -74,7 +74,7 @@ typedef struct
 {
   TarnTestingCudaKind kind; /**< its kind */
   CUdevice device;          /**< the device of the memory */
-  CUdeviceptr address;      /**< its first address; except for device memory, also on the host */
+  CUdeviceptr address;      /**< its first address; on the host unless it is device memory */
   gsize size;               /**< bytes, as requested */
   guint64 context_id;       /**< the unique ID of the memory's context; 0 for a mapping */
   guint64 freed_by;         /**< the ID of the context current at the free; 0: not freed */
@@ -134,7 +134,7 @@ typedef struct
    * replaces the earlier one.
    */
   void (*fail) (const gchar *function, guint nth, gboolean for_ever, guint status);
-  /** Gets the function that failed first since the latest fail(); NULL: none has failed. */
+  /** Gets the first function that the latest fail() made fail; NULL: it has not made any fail. */
   const gchar *(*get_failed) (void);
   /** Counts the calls of a function since reset(), also failed ones; NULL: of all functions. */
   guint (*get_calls) (const gchar *function);
@@ -160,8 +160,8 @@ typedef struct
 
   /**
    * Puts work on a stream. The work, and all later commands of the stream, wait until finish_work()
-   * ends it. A call that frees memory frees it at once, and then waits for the work. (A real driver
-   * waits first.)
+   * ends it. cuMemFree() and cuMemFreeHost() free memory at once, and then wait for the work. (A
+   * real driver waits first.)
    */
   void (*put_work) (CUstream stream);
   /** Ends the first command on a stream, which must be work of put_work(). */

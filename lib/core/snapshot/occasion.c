@@ -135,8 +135,8 @@ restore_effect (gint number)
     sigaction (number, &watch.former, NULL);
 }
 
-/* Returns TRUE if a signal has no handler, or if its handler is the library's.  Otherwise returns
- * FALSE with an error. */
+/* Returns TRUE if a signal can be handled and has no handler, or if its handler is the library's.
+ * Otherwise returns FALSE with an error. */
 static gboolean
 is_free (gint number, GError **error)
 {
@@ -145,6 +145,9 @@ is_free (gint number, GError **error)
   _tarn_assert_locked (&watch_lock);
   if (sigaction (number, NULL, &action) != 0)
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%d is no signal", number);
+  else if (number == SIGKILL || number == SIGSTOP)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "signal %d (%s) cannot be handled",
+                 number, g_strsignal (number));
   else if (is_ours (&action))
     return TRUE;
   else if (action.sa_flags & SA_SIGINFO
