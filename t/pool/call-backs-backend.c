@@ -51,9 +51,9 @@ memory_new (World *world, gsize size)
 {
   gpointer memory = g_malloc (MAX (size, 1));
 
-  g_mutex_lock (&world->lock);
+  _tarn_mutex_lock (&world->lock);
   g_hash_table_add (world->memory, memory);
-  g_mutex_unlock (&world->lock);
+  _tarn_mutex_unlock (&world->lock);
   return memory;
 }
 
@@ -62,9 +62,9 @@ memory_free (World *world, gpointer memory)
 {
   gboolean is_known;
 
-  g_mutex_lock (&world->lock);
+  _tarn_mutex_lock (&world->lock);
   is_known = g_hash_table_remove (world->memory, memory);
-  g_mutex_unlock (&world->lock);
+  _tarn_mutex_unlock (&world->lock);
   g_assert_true (is_known);
 }
 

@@ -169,7 +169,7 @@ world_set_up (World *world, const Kind *kind, Caller caller)
   TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
 
   *world = (World){ .kind = kind, .caller = caller, .last_address = GRANULARITY };
-  g_mutex_init (&world->lock);
+  _tarn_mutex_init (&world->lock);
   world->memory = g_hash_table_new_full (NULL, NULL, g_free, NULL);
   world->direct = world_allocator_new (world);
   heap_options.growth_bytes = 16 * GRANULARITY;
@@ -205,7 +205,7 @@ world_tear_down (World *world)
       g_assert_cmpuint (world->n_bytes, ==, 0);
     }
   g_hash_table_unref (world->memory);
-  g_mutex_clear (&world->lock);
+  _tarn_mutex_clear (&world->lock);
 }
 
 static gpointer

@@ -10,6 +10,8 @@
 #include <tarn/tarn.h>
 #include <tarn/testing.h>
 
+#include "common/lock-private.h"
+
 #define GRANULARITY ((gsize) 4096)
 #define BUDGET ((gsize) 1 << 20)
 
@@ -84,7 +86,7 @@ struct _World
 
   /* The backend's memory, owned.  So memory that a pool has lost, because the queues had no events,
    * ends with the world. */
-  GMutex lock;
+  TarnMutex lock;
   GHashTable *memory; /* guarded by the lock: a set of pointers */
 };
 
