@@ -95,7 +95,7 @@ typedef struct
    * 1 / 2^leading_bits_in_bin_id of its size. More bits waste less memory, but a held block fits
    * less often.
    *
-   * A pool over a heap ignores this. It rounds requests of up to 128 KiB up to a multiple of 512
+   * A pool over a heap ignores this. It rounds requests of up to 256 KiB up to a multiple of 512
    * bytes, or by less than 1/32 of their size if that is more. It does not round larger requests.
    * With a limit, with hold_bytes, if threads cache nothing (thread_cache_blocks), and after memory
    * has run out, it rounds no request.
@@ -155,15 +155,15 @@ typedef struct
    * because the heap cannot merge blocks that the pool holds:
    *
    * - It holds at most 0.5 % of its managed_bytes, or 8 MiB if that is more.
-   * - Each thread also caches up to 1 MiB, or 3 MiB if memory is an address. Besides, it caches one
-   *   block of up to 4 MiB for each queue, if it frees each large block before it requests the
-   *   next. Neither is more than thread_cache_bytes.
+   * - Each thread also caches up to 4 MiB, in blocks of up to 256 KiB. Besides, it caches one block
+   *   of up to 4 MiB for each queue, if it frees each large block before it requests the next.
+   *   Neither is more than thread_cache_bytes.
    * - Before the heap allocates more memory from its own upstream allocator, the pool frees as many
    *   of these blocks as it can.
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is
    *   freed.
    * - If the heap makes parts (TarnAllocatorOps.part_new()), the pool holds no block of more than
-   *   64 KiB, except these single blocks of threads.
+   *   64 KiB, except those that threads cache.
    *
    * G_MAXSIZE: there is no bound, even over a heap.
    *

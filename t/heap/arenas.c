@@ -47,7 +47,7 @@ test_temporaries (HeapFixture *fixture, gconstpointer unused)
   have_temporaries (pool, MIB, 4 * KIB, 40);
   stats = get_stats (pool);
   g_assert_cmpuint (stats.held_blocks, ==, 1);
-  have_temporaries (pool, 200 * KIB, 8 * KIB, 100);
+  have_temporaries (pool, 300 * KIB, 7 * KIB, 100);
   g_assert_cmpuint (get_stats (pool).hits, ==, stats.hits + 100);
   g_assert_cmpuint (get_stats (pool).held_bytes, ==, stats.held_bytes);
 
@@ -90,13 +90,13 @@ test_sizes (HeapFixture *fixture, gconstpointer unused)
   g_autoptr (TarnPool) limited = pool_new (fixture, 64 * MIB);
 
   (void) unused;
-  for (gsize size = 1; pool->has_arenas && size <= 200 * KIB; size += 1 + size / 7)
+  for (gsize size = 1; pool->has_arenas && size <= 400 * KIB; size += 1 + size / 7)
     {
       TarnBlock *rounded = allocate (pool, size), *exact = allocate (limited, size), *later;
       gsize bytes = tarn_block_get_alloc_size (rounded);
 
       g_assert_cmpuint (bytes, >=, size);
-      g_assert_cmpuint (bytes, <=, size <= 128 * KIB ? MAX (size + 511, size + size / 32) : size);
+      g_assert_cmpuint (bytes, <=, size <= 256 * KIB ? MAX (size + 511, size + size / 32) : size);
       g_assert_cmpuint (tarn_block_get_alloc_size (exact), ==, size == 1 ? 512 : size);
       tarn_pool_set_limit_bytes (pool, GIB);
       later = allocate (pool, size);
@@ -107,6 +107,53 @@ test_sizes (HeapFixture *fixture, gconstpointer unused)
       tarn_block_free (exact);
       assert_valid (pool);
     }
+}
+
+/* Takes @n blocks, and frees them. */
+static void
+have_at_once (TarnPool *pool, gsize size, guint n)
+{
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = allocate (pool, size);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+}
+
+/* Asserts that the thread caches a block of @size bytes that it frees. */
+static void
+assert_cached (TarnPool *pool, gsize size)
+{
+  gsize held;
+  TarnBlock *block = allocate (pool, size);
+
+  held = get_stats (pool).held_bytes;
+  size = tarn_block_get_alloc_size (block);
+  tarn_block_free (block);
+  g_assert_cmpuint (get_stats (pool).held_bytes, ==, held + size);
+}
+
+/* A thread that had many blocks of other sizes, and whose cache is full of them, caches blocks of
+ * the sizes that it uses now. */
+static void
+test_other_sizes (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+
+  (void) unused;
+  for (gsize size = 16 * KIB; size <= 256 * KIB; size += 8 * KIB)
+    for (guint i = 0; i < 6; i++)
+      have_at_once (pool, size, 32);
+  for (gsize size = 4 * KIB; size <= 256 * KIB; size *= 2)
+    {
+      for (guint i = 0; i < 1500; i++)
+        have_at_once (pool, size - KIB, 2);
+      assert_cached (pool, size - KIB);
+      assert_valid (pool);
+    }
+  tarn_pool_free_held (pool);
+  g_assert_cmpuint (get_stats (pool).held_bytes, ==, 0);
 }
 
 static gint64 test_time;
@@ -127,15 +174,15 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   test_time = G_TIME_SPAN_SECOND;
   tarn_clock_set (get_test_time);
-  have_temporaries (pool, 200 * KIB, 0, 40);
+  have_temporaries (pool, 300 * KIB, 0, 40);
   tarn_block_free (allocate (pool, 200 * MIB));
-  have_temporaries (pool, 200 * KIB, 0, 600); /* one looks after the heap because that has grown */
+  have_temporaries (pool, 300 * KIB, 0, 600); /* one looks after the heap because that has grown */
   upstream_bytes = heap_get_stats (fixture).upstream_bytes;
   g_assert_cmpuint (upstream_bytes, >=, 200 * MIB);
   for (guint i = 0; i < 4; i++)
     {
       test_time += 11 * G_TIME_SPAN_SECOND;
-      have_temporaries (pool, 200 * KIB, 0, 300);
+      have_temporaries (pool, 300 * KIB, 0, 300);
     }
   /* After the peak a piece that stays where it is has 128 MiB. */
   g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=,
@@ -243,7 +290,7 @@ test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
   g_autoptr (TarnPool) pool = pool_new (fixture, limit_bytes);
 
   (void) unused;
-  have_temporaries (pool, 200 * KIB, 0, 40);
+  have_temporaries (pool, 300 * KIB, 0, 40);
   tarn_pool_stop_holding (pool);
   tarn_block_free (allocate (pool, limit_bytes));
   assert_valid (pool);
@@ -268,7 +315,7 @@ test_far_from_limit (HeapFixture *fixture, gconstpointer unused)
       TarnBlock **block = &blocks[i % G_N_ELEMENTS (blocks)];
 
       tarn_block_free (*block);
-      *block = allocate (pool, 129 * KIB + i % 101 * 8 * KIB); /* of many sizes, none kept */
+      *block = allocate (pool, 257 * KIB + i % 101 * 8 * KIB); /* of many sizes, none kept */
       if (i == 200)
         n_with_lock = pool->stats.misses;
     }
@@ -518,21 +565,21 @@ test_meanwhile (void)
   g_assert_nonnull (driver);
   heap = tarn_heap_allocator_new (driver, NULL, NULL);
   pool = tarn_pool_new (heap, NULL, NULL);
-  have_temporaries (pool, 200 * KIB, 0, 4);
-  first = allocate (pool, 200 * KIB);
+  have_temporaries (pool, 300 * KIB, 0, 4);
+  first = allocate (pool, 300 * KIB);
   g_assert_true (first->is_own);
   meddler.follows = TRUE;
   tarn_block_free (first);
   g_assert_cmpuint (meddler.n_parts, ==, 0);
   g_assert_cmpuint (get_stats (pool).active_bytes, ==, 0);
   tarn_snapshot_set_follow (FALSE);
-  second = allocate (pool, 200 * KIB);
+  second = allocate (pool, 300 * KIB);
   g_assert_cmpuint (meddler.n_parts, ==, 1);
   meddler.follows = FALSE;
   tarn_snapshot_set_follow (FALSE);
   tarn_block_free (second);
 
-  first = allocate (pool, 200 * KIB);
+  first = allocate (pool, 300 * KIB);
   g_assert_true (first->is_own);
   meddler.pool = pool;
   tarn_block_free (first);
@@ -550,6 +597,7 @@ main (int argc, char **argv)
   heap_add ("arenas/temporaries", test_temporaries);
   heap_add ("arenas/not-kept", test_not_kept);
   heap_add ("arenas/sizes", test_sizes);
+  heap_add ("arenas/other-sizes", test_other_sizes);
   heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
   heap_add ("arenas/limit-at-end", test_limit_at_end);

@@ -25,11 +25,9 @@
 #include "upstream/upstream-private.h"
 
 /* The most bytes in each thread's cache of a pool that is over a heap and has no bound on cached
- * bytes.  The program may ask for fewer.  ARENA_THREAD_CACHE_BYTES is for pools whose threads use
- * arenas of a heap that has addresses: the cache then has room for a few blocks of each small size,
- * so most small requests do not need the arena.  HEAP_THREAD_CACHE_BYTES is for the other pools. */
-#define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
-#define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
+ * bytes.  The program may ask for fewer.  The cache then has room for a few blocks of each small
+ * size, so most small requests do not need the heap's arenas. */
+#define HEAP_THREAD_CACHE_BYTES ((gsize) 4 << 20)
 
 /* The size in bytes of the largest block that a thread's cache takes, in a pool that is over a heap
  * and has no bound on cached bytes.  A larger block would take the place of many others.  In a
@@ -54,16 +52,13 @@ static void
 set_bounds (TarnPool *pool, gsize hold_bytes)
 {
   TarnPoolPolicy *policy = &pool->policy;
-  gsize most;
 
   policy->asked_hold_bytes = hold_bytes;
   policy->max_held = policy->max_kept = G_MAXSIZE;
   policy->thread_cache_bytes = policy->asked_cache_bytes;
   if (pool->heap != NULL && hold_bytes == 0)
     {
-      most = is_for_arenas (pool, hold_bytes) && policy->has_addresses ? ARENA_THREAD_CACHE_BYTES
-                                                                       : HEAP_THREAD_CACHE_BYTES;
-      policy->thread_cache_bytes = MIN (policy->asked_cache_bytes, most);
+      policy->thread_cache_bytes = MIN (policy->asked_cache_bytes, HEAP_THREAD_CACHE_BYTES);
       policy->max_held = _tarn_heap_get_max_held (pool->heap);
       policy->max_kept
           = MIN (policy->max_held, MIN (policy->thread_cache_bytes / 2, HEAP_MAX_KEPT));

@@ -27,8 +27,8 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 #define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
 
 /* The largest size, in bytes, that shares a bin with other sizes in a pool over a heap. */
-#define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
-#define TARN_N_HEAP_BINS 128 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
+#define TARN_HEAP_MAX_ROUNDED ((gsize) 256 << 10)
+#define TARN_N_HEAP_BINS 160 /* bins for sizes up to TARN_HEAP_MAX_ROUNDED */
 
 /* Gets the number of the bin for a size of at most TARN_HEAP_MAX_ROUNDED bytes, in a pool over a
  * heap.  There is a bin for each multiple of 512 bytes.  But if more than 32 multiples lie between

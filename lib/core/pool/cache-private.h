@@ -91,6 +91,14 @@ typedef struct
   guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
 } TarnCacheBin;
 
+/* A bin of a cache as _tarn_cache_keep_own () has seen it since it last took back unused room. */
+typedef struct
+{
+  const TarnBlock *top; /* the bin's top block when it was last seen; only for comparison */
+  guint16 most;         /* the most blocks that the bin had when it was seen */
+  gboolean has_changed; /* TRUE if it had another top block than the time before */
+} TarnSeenBin;
+
 /* A temporary is a block that a thread frees before it allocates another block.  After
  * TARN_FEW_TEMPORARIES temporaries in succession, the pool expects more of them from the thread.
  * It counts only blocks that the thread allocates and frees while it holds the pool's lock. */
@@ -207,6 +215,11 @@ struct _TarnCache
   TarnCacheBin bins[TARN_CACHE_BINS];
   /* Guarded by the pool's lock: a bit for each bin, which is set if the bin's capacity is not 0. */
   guint64 has_room[TARN_CACHE_WORDS];
+
+  /* Guarded by the pool's lock: how the bins looked each time that the cache had no room for a
+   * block of an arena, and how often that was since the cache last took back unused room. */
+  TarnSeenBin seen[TARN_CACHE_BINS];
+  guint n_seen;
 
   /* Guarded by the pool's lock: the block that the thread last allocated while it held the lock.
    * Only for comparison of pointers, because another thread may have freed the block. */

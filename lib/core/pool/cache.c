@@ -489,10 +489,52 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
+/* When a cache has had no room for a block of an arena this many times, it takes room back from
+ * bins that have more than they use.  Each time but the last, the thread returns up to
+ * LOOKS_FOR_ROOM blocks to their arenas (order/free.c). */
+#define SEEN_PER_CHANGE 16
+
+/* Notes how a bin looks now. */
+static void
+see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
+{
+  seen->has_changed |= seen->top != bin->top;
+  seen->top = bin->top;
+  seen->most = MAX (seen->most, bin->length);
+}
+
+/* Takes back the room that a bin has not used lately.  If the bin has not been used at all, also
+ * moves its blocks out of the cache.  Otherwise the bin keeps room for the most blocks that it
+ * had. */
+static void
+take_room_back (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen)
+{
+  if (!seen->has_changed)
+    _tarn_cache_empty_bin (cache, bin);
+  set_capacity (cache, bin, seen->has_changed ? MIN (bin->capacity, seen->most) : 0);
+  *seen = (TarnSeenBin){ .top = bin->top };
+}
+
+/* Called if a cache has no room for a block of an arena.  After several such calls, takes room back
+ * from the bins that have more of it than they use.  Otherwise sizes that the thread used long ago
+ * would leave no room for those that it uses now.  @full is the bin that needs room. */
+static void
+look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
+{
+  gboolean is_time = ++cache->n_seen % SEEN_PER_CHANGE == 0;
+
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  {
+    see_bin (&cache->bins[i], &cache->seen[i]);
+    if (is_time && &cache->bins[i] != full)
+      take_room_back (cache, &cache->bins[i], &cache->seen[i]);
+  }
+}
+
 /* Puts a block that belongs to an arena (is_own), and that is being freed, into the calling
  * thread's cache.  Returns FALSE if the block is too large, if the cache's bin is full and its
- * capacity cannot grow, or if blocks of this size are handed over between queues.  The caller holds
- * the pool's lock. */
+ * capacity cannot grow (even after look_for_unused_room ()), or if blocks of this size are handed
+ * over between queues.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
@@ -506,6 +548,8 @@ _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
   bin = assign_place (cache, block->bin, block->share);
   if (bin->length == bin->capacity)
     {
+      if (bin->length == get_max_capacity (cache, bin))
+        look_for_unused_room (cache, bin);
       wanted = MIN (MAX (1, 2U * bin->capacity), get_max_capacity (cache, bin));
       if (wanted <= bin->length)
         return FALSE;
