@@ -15,7 +15,7 @@
 #include "toy-device.h"
 
 #define N_FRAMES 2000
-#define N_THUMBNAILS 96
+#define N_THUMBNAILS 48
 
 static TarnBlock *
 allocate (TarnPool *pool, gsize size, const gchar *tag, GError **error)
@@ -47,7 +47,7 @@ run (TarnPool *frames, TarnPool *thumbnails, GError **error)
       if (decoded == NULL)
         break;
       g_clear_pointer (thumbnail, tarn_block_free);
-      *thumbnail = allocate (thumbnails, 132 * 1024, "thumbnail", error);
+      *thumbnail = allocate (thumbnails, 272 * 1024, "thumbnail", error);
       if (*thumbnail == NULL)
         break;
       g_clear_pointer (&before, tarn_block_free); /* this frame was decoded from it */
