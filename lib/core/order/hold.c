@@ -31,9 +31,10 @@
 
 /* The size in bytes of the largest block that a thread's cache takes, in a pool that is over a heap
  * and has no bound on cached bytes.  A larger block would take the place of many others.  In a
- * small cache, the largest size is half of the cache's bytes instead.  Temporaries may be larger:
- * blocks that a thread frees before it allocates the next. */
+ * small cache, the largest size is half of the cache's bytes instead.  Temporaries (blocks that a
+ * thread frees before it allocates the next) may have HEAP_MAX_TEMPORARY bytes. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
+#define HEAP_MAX_TEMPORARY ((gsize) 1 << 20)
 
 /* Returns TRUE if threads allocate from the arenas of the heap below the pool.  For this, the pool
  * must be over a heap and have no bound on cached bytes (@hold_bytes is 0).  The pool's options
@@ -54,7 +55,7 @@ set_bounds (TarnPool *pool, gsize hold_bytes)
   TarnPoolPolicy *policy = &pool->policy;
 
   policy->asked_hold_bytes = hold_bytes;
-  policy->max_held = policy->max_kept = G_MAXSIZE;
+  policy->max_held = policy->max_kept = policy->max_temporary = G_MAXSIZE;
   policy->thread_cache_bytes = policy->asked_cache_bytes;
   if (pool->heap != NULL && hold_bytes == 0)
     {
@@ -62,6 +63,7 @@ set_bounds (TarnPool *pool, gsize hold_bytes)
       policy->max_held = _tarn_heap_get_max_held (pool->heap);
       policy->max_kept
           = MIN (policy->max_held, MIN (policy->thread_cache_bytes / 2, HEAP_MAX_KEPT));
+      policy->max_temporary = HEAP_MAX_TEMPORARY;
     }
   else if (hold_bytes == 0)
     hold_bytes = G_MAXSIZE;

@@ -149,9 +149,9 @@ typedef struct
    * lock. */
   gsize hold_bytes;
   gsize max_held; /* the largest block that may be held, in bytes */
-  /* The size in bytes of the largest block that a thread cache takes.  Temporaries (blocks that a
-   * thread frees before it allocates the next one) may be larger. */
-  gsize max_kept;
+  /* The sizes in bytes of the largest block that a thread cache takes: of any block, and of a
+   * temporary (a block that a thread frees before it allocates the next one). */
+  gsize max_kept, max_temporary;
   gsize asked_cache_bytes; /* TarnPoolOptions.thread_cache_bytes */
   /* The most bytes in a thread cache: asked_cache_bytes, or less over a heap. */
   gsize thread_cache_bytes;

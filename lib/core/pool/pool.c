@@ -15,7 +15,7 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 
   if (block->share == TARN_NO_SHARE)
     return FALSE;
-  return (is_temporary || block->alloc_size <= pool->policy.max_kept)
+  return block->alloc_size <= (is_temporary ? pool->policy.max_temporary : pool->policy.max_kept)
          && _tarn_cache_keep (cache, block);
 }
 
