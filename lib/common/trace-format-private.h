@@ -157,11 +157,11 @@ typedef enum
   TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused segments */
   TARN_TRACE_PART_ALIGNMENT, /* bytes; 0 if the backend makes no sub-buffers */
   TARN_TRACE_RELEASES_PARTS, /* 1 if sub-buffers have to be released */
-  TARN_TRACE_FREES_IN_ORDER, /* 1 if a pool may return memory that queues still use */
-  /* 0 if each event that a pool records (TARN_TRACE_MARK) covers one queue.  1 if the events cover
-   * the earlier commands of all queues, because the program may destroy a queue that a pool still
-   * knows.  Even then, an event covers one queue alone if the program names this queue in the call
-   * that records the event. */
+  TARN_TRACE_FREES_IN_ORDER, /* 1 if upstream takes memory back that queues still use */
+  /* The commands for which an event waits that a pool records (TARN_TRACE_MARK).  0: the earlier
+   * commands of one queue.  1: the earlier commands of all queues, because the program may destroy
+   * a queue that a pool still knows.  But if the program names a queue in the call that records the
+   * event, the event waits for that queue alone. */
   TARN_TRACE_RECORDS_ALL,
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */

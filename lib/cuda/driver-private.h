@@ -19,7 +19,7 @@
 typedef struct CUevent_st *CUevent; /* as <cuda.h> declares it */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* only t/cuda/headers.t includes <cuda.h> */
+typedef CUuuid TarnCudaUuid; /* if <cuda.h> is included, as by a test */
 #else
 typedef struct
 {

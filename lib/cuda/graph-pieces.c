@@ -43,8 +43,8 @@ typedef struct
   gint is_released; /* atomic; TRUE if the graphs are gone */
   TarnMutex lock;   /* guards used, spare and known */
   GHashTable *used; /* the pool's blocks that heaps use: address -> TarnBlock */
-  /* An array of spare blocks: blocks of the pool that a heap has freed.  The allocator keeps them
-   * for the next requests of its heaps. */
+  /* An array of spare blocks.  A spare block belongs to the pool, and a heap has freed it.  The
+   * allocator keeps it for the next requests of its heaps. */
   GPtrArray *spare;
   /* a set: the TarnMemory.address of each backing (memory from cuMemCreate ()) that a heap has
    * mapped */

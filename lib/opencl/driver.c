@@ -195,8 +195,7 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
   if (take (&driver, &from))
     return TRUE;
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                       "Tarn has the functions of OpenCL already: they can be set only before the "
-                       "first call");
+                       "Tarn has found OpenCL's functions already, and cannot use others");
   return FALSE;
 }
 

@@ -40,7 +40,7 @@ typedef struct _TarnBins TarnBins;   /* pools only: pool/ */
  * in the pool refers to the queue.  A block that belongs to no pool has structs of its own. */
 struct _TarnQueue
 {
-  gpointer handle;   /* the backend keeps the queue alive */
+  gpointer handle;   /* the backend's queue; not a reference, because the backend keeps it alive */
   gboolean in_order; /* its commands run one after the other */
 
   /* Guarded by the pool's lock */

@@ -76,9 +76,9 @@ struct _TarnThread
                         to this record */
 
   /* The items that pools keep for this thread, such as caches.  The index of a pool's item is the
-   * pool's slot (_tarn_threads_take_slot ()).  This thread reads the array without a lock.  A
-   * thread that writes to the array holds the lock of the records.  It is either this thread, or a
-   * thread that clears the slot of a pool which nobody calls any more. */
+   * pool's slot (_tarn_threads_take_slot ()).  This thread reads the array without a lock.  Two
+   * threads write to the array, and each holds the lock of the lists of records meanwhile: this
+   * thread, and a thread that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
 
@@ -232,9 +232,9 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Returns TRUE if the lock @door is open for some kind of read section.  Call this outside read
- * sections, and hold a mutex that writers take before they close the lock.  If the lock is open,
- * the caller sees all data that was written before a writer opened it. */
+/* Returns TRUE if the lock @door is open for at least one kind of read section.  Call this outside
+ * read sections, and hold a mutex that writers take before they close the lock.  If the lock is
+ * open, the caller sees all data that was written before a writer opened it. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

@@ -107,7 +107,7 @@ typedef struct
   TarnAllocator *self;   /* the TarnAllocator whose user_data is this struct */
   TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
   TarnAllocator *below;  /* allocates the memory: @given, or the direct allocator of @given */
-  TarnAllocator *direct; /* direct allocator of given: calls the backend's functions */
+  TarnAllocator *direct; /* the direct allocator of @given, which calls the backend's functions */
   gchar *label;          /* for messages */
   TarnDebugSettings settings;
   /* The size in bytes of each of the two guards, before and after a block.  0: there are none.  If

@@ -7,7 +7,8 @@
  * checks the guards that the host can read, and then calls the handler that the program had
  * installed before.  If the program installs a handler later, that handler replaces Tarn's handler.
  *
- * The handler may interrupt any code, also code of a thread that holds locks:
+ * Tarn's handler may interrupt any code, also code of a thread that holds locks.  So it follows
+ * these rules:
  *
  * - It takes no lock, and writes its messages with write ().
  * - It reads slots.  A slot describes the guards of one block.  The memory of a slot is never

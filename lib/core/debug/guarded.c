@@ -229,9 +229,10 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return FALSE;
 }
 
-/* Adds a block to the table.  If the backend cannot read memory, the table may already have another
- * block with the same address.  If it has, frees the struct of @block instead.  The program still
- * uses the block's memory, and guarded_free () can return the memory without the struct. */
+/* Adds a block to the table.  A backend that cannot read memory, such as one that only counts
+ * bytes, may give several blocks the same address.  If the table already has a block with this
+ * address, frees the struct of @block instead.  The program still uses the block's memory, and
+ * guarded_free () can return the memory without the struct. */
 static void
 note_block (TarnGuarded *self, TarnDebugBlock *block)
 {

@@ -267,9 +267,9 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* Waits until the heap allows read sections, which a thread that holds the heap's lock may have
- * forbidden.  Returns FALSE if the heap still forbids read sections when the lock is free.  The
- * caller must be in no read section. */
+/* If the heap forbids read sections, waits until no thread holds the heap's lock: usually a thread
+ * with the lock has forbidden them for a short time.  Returns TRUE if the heap then allows read
+ * sections.  The caller must be in no read section. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {

@@ -8,7 +8,8 @@
  *
  * Each segment has a pointer to the extent that has the segment's first byte.  A free extent may
  * span many segments, so the code updates as few of these pointers as it can: a merge keeps the
- * struct of the larger extent, and a split makes a new struct for the bytes at the front. */
+ * struct of the larger extent.  A split makes a new struct for the bytes that the request gets, at
+ * the front, and keeps the old struct for the rest, which is usually larger. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"

@@ -522,11 +522,12 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
-/* Returns TRUE if the heap should first test whether upstream has the bytes that a request lacks.
- * Sets *bytes to the number of bytes to test: @missing, minus the bytes of the idle segments that
- * can move.  The test is useful in three cases: the request needs many segments; memory ran out
- * before; or upstream forbids returns of segments for now, so the heap could not return the
- * segments of a request that fails.  Returns FALSE if one fresh segment can supply *bytes. */
+/* Returns TRUE if the heap should first find out whether upstream has the bytes that a request
+ * lacks.  Then *bytes is the number of these bytes: @missing, minus the bytes of the idle segments
+ * that can move.  If one fresh segment can supply them, always returns FALSE.  Otherwise returns
+ * TRUE in three cases: the request needs many segments; memory ran out before; or upstream forbids
+ * returns of segments for now, so the heap could not return the segments of a request that
+ * fails. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {

@@ -544,8 +544,8 @@ struct _TarnHeap
                           arenas */
   guint64 last_number; /* the number (TarnHeapQueue.number) of the queue that the heap added last */
   GHashTable *table;   /* the set of TarnExtents in use, hashed by TarnExtent.memory */
-  /* The number of extents in use that are not in the field table.  Such an extent was taken by a
-   * thread in a read section, or a thread is about to add it to the table or to free it. */
+  /* The number of extents in use that the hash table above does not have.  Such an extent was taken
+   * by a thread in a read section, or a thread is about to add it to the table or to free it. */
   gsize n_unnamed;
   gsize lost_bytes; /* the bytes of lost extents: extents in use that the program will never free */
   gsize lent_bytes; /* the bytes that the heap has lent to other heaps: lend.c */

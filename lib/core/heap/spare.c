@@ -23,7 +23,7 @@
  *   1/64 of the limit.  Stranded bytes in other segments do not count for this bound.  They alone
  *   usually exceed 1/64 of the limit: if they counted, every request for much of the limit would
  *   need a segment of exactly its size.
- * - These requests may take an extent of a segment in use only if 4 times the peak plus the
+ * - These requests may take an extent of a segment in use only if 4 times the peak, plus the
  *   stranded bytes are less than the limit.  After the program frees that extent, all bytes of the
  *   extent are stranded, because the segment's other extents are still in use.  So the heap must be
  *   far from its limit.

@@ -5,10 +5,10 @@
  * heap's memory for one queue.  Threads look up an arena in the table, and allocate from it without
  * a lock (pool/arenas.c).
  *
- * Also frees blocks of arenas in which the memory of a block is a part: a handle that upstream
- * makes for a range of a segment, such as an OpenCL sub-buffer.  To release a part, a thread calls
- * upstream, which it must not do in a read section.  So it ends its first read section, releases
- * the part, and then returns the memory to the arena. */
+ * In some arenas each block has a part: a handle that upstream makes for a range of a segment, such
+ * as an OpenCL sub-buffer.  This file also frees the blocks of such arenas.  To release a part, a
+ * thread calls upstream, which it must not do in a read section.  So it ends its first read
+ * section, releases the part, and then returns the memory to the arena. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"

@@ -111,8 +111,8 @@ lose_stuck_and_queues (TarnPool *pool)
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a pool.  Call this only after the last reference was dropped, the last block was freed, and
- * the last call that returned blocks of the pool has ended. */
+/* Frees a pool.  Call this only after the last reference was dropped and the last block was freed,
+ * and when no call is still returning blocks of the pool to upstream. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {

@@ -394,9 +394,10 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Returns cached blocks that exceed the pool's bound to upstream, but only blocks that are known to
- * be idle.  So the function neither waits nor asks the driver.  Returns TRUE if the pool still
- * exceeds its bound, and the caller should ask the driver whether more blocks are idle. */
+/* If the pool has more cached blocks than its bound allows, returns to upstream as many of them as
+ * are known to be idle.  So the function neither waits nor asks the driver.  Returns TRUE if the
+ * pool still exceeds its bound.  The caller should then ask the driver which other blocks are
+ * idle. */
 static gboolean
 give_back_ready_excess (TarnPool *pool)
 {

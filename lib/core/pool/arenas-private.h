@@ -40,23 +40,24 @@ typedef struct
   TarnArenaRef ref;
 } TarnTaken;
 
-/* A counter of the read sections that a thread tries to enter for one request or free.  If another
+/* Counts how often a thread has tried to enter a read section for one request or free.  If another
  * thread has stopped read sections of the pool or the heap, the thread waits until they are
  * allowed, and tries again.  After MAX_TRIES tries (arenas.c) it takes the locks of the pool and
  * the heap instead. */
 typedef struct
 {
   TarnPool *pool;
-  guint n; /* the number of read sections that the thread tried to enter */
+  guint n; /* the number of tries until now */
 } TarnVisits;
 
-/* A function that a thread calls in a read section to free @block.  Stores in *goes the block whose
- * memory has to return to its arena.  Usually this block is @block.  If the thread's cache keeps
- * @block, *goes is the block that the cache kept before, or NULL if the cache kept none.
+/* A function that a thread calls in a read section to free @block.  If the thread needs the pool's
+ * lock to free the block, the function returns FALSE and changes no block.
  *
- * If the heap's memory has addresses, the function itself returns *goes to its arena.  Otherwise it
- * sets the state of *goes to ENDING, and the caller returns *goes.  If the caller has to take the
- * pool's lock, the function returns FALSE and changes no block. */
+ * Otherwise the function returns TRUE, and stores in *goes the block whose memory goes back to its
+ * arena.  Usually this is @block.  If the thread's cache keeps @block, *goes is the block that the
+ * cache kept before, or NULL if the cache kept none.  If the heap's memory has addresses, the
+ * memory of *goes is back already.  Otherwise the state of *goes is ENDING, and the caller gives
+ * the memory back. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 

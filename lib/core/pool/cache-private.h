@@ -189,9 +189,8 @@ struct _TarnCache
   gsize n_blocks;
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
-  /* When the cache has no room for a small block of an arena, the thread returns this block and the
-   * next ones to their arenas, before it checks the cache again.  This is the number of blocks left
-   * until then. */
+  /* The number of small blocks that the thread still returns to their arenas before it checks again
+   * whether the cache has room.  The count starts when the cache has no room for such a block. */
   guint n_to_pass;
   /* The number of blocks that the thread took from arenas since it last checked the clock. */
   guint n_taken_in_turn;

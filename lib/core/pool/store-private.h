@@ -95,7 +95,7 @@ struct _TarnBins
   TarnBin *latest;       /* the bin with latest_number; NULL: the table has none */
   guint n_empty;         /* the number of bins without blocks */
   guint many_empty;      /* the value of n_empty at which to free unused bins */
-  /* The list by age that contains the blocks of this table, or NULL if no such list does. */
+  /* The list by age that has the blocks of this table; NULL if they are in no such list. */
   TarnAges *ages;
 };
 

@@ -35,11 +35,12 @@ typedef struct
   gchar *text;
 } Conflict;
 
-/* Finds the element of an array that a work item accesses.  Successive work items access successive
- * elements along @axis.  After the last element along @axis, they continue with the next index
- * along the axis to the left of it, and so on.  The index along all axes to the right of @axis is
- * 0.  Stores the element's offset in bytes in *offset.  If @place is not NULL, stores the element's
- * index along each axis there.  Returns FALSE if the array has no element for this work item. */
+/* Finds the element of an array that a work item accesses.  Axis 0 is the rightmost axis.
+ * Successive work items access successive elements along @axis.  At its end, the index along @axis
+ * starts at 0 again, and the index along the next axis to the left increases by 1, like the digits
+ * of a number.  The index along each axis to the right of @axis is always 0.  Stores the element's
+ * offset in bytes in *offset.  If @place is not NULL, stores the element's index along each axis
+ * there.  Returns FALSE if the array has no element for this work item. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {

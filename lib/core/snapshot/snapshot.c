@@ -174,7 +174,7 @@ typedef struct
 {
   TarnJson json;
   guint64 time;        /* the time of the snapshot */
-  GHashTable *stacks;  /* a set: the numbers of the stacks of blocks */
+  GHashTable *stacks;  /* a set: the numbers of the call stacks of requests */
   GHashTable *modules; /* TarnModule, by load address and path */
 } Writer;
 

@@ -44,9 +44,9 @@ typedef struct
 {
   gboolean has_taken; /* TRUE if the request took cached blocks, which it returns by give_back */
   TarnGiveBack give_back;
-  /* The serial number of the latest call from which the request took bytes that the call is
-   * returning to upstream.  The request waits until this call and all older ones have ended.  0 if
-   * the request took no such bytes. */
+  /* A request may take bytes that calls of other threads are still returning to upstream.  This is
+   * the serial number of the latest of these calls; 0 if there is none.  The request waits until
+   * this call and all older ones have ended. */
   guint64 last_awaited;
 } Taken;
 

@@ -381,12 +381,12 @@ give_back_of_richest (TarnReclaimGroup *group, gsize wanted, GHashTable *tried, 
   return TRUE;
 }
 
-/* Returns cached blocks of one member of the group to upstream: at least @wanted bytes, or all
- * cached blocks of the member if they have fewer bytes.  Tries the members in turn until one can
- * return a block.  A member cannot return the blocks of a queue that is being captured, for
- * example.  If no member returns a block, tries all cached blocks of each member.  If that fails,
- * too, trims the upstream allocators of all members.  Returns the bytes of the returned blocks, or
- * else the bytes that the upstream allocators returned. */
+/* Returns cached blocks of one member of the group to upstream.  Asks the members in turn for
+ * @wanted bytes, until one returns a block.  A member chooses blocks for that many bytes, and
+ * cannot return some of them, for example those of a queue that is being captured.  So if no member
+ * returns a block, asks the members in turn for all of their cached blocks.  If that fails, too,
+ * trims the upstream allocators of all members.  Returns the bytes of the returned blocks, or else
+ * the bytes that the upstream allocators returned. */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

@@ -802,9 +802,9 @@ cl_int _tarn_layer_get_state (cl_event event);
  * buffer waits for the queue's commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
-/* Polls a queue: asks the driver which markers of the queue are done, and which commands of the
- * uses in @waiters are done.  Released buffers no longer wait for these commands, and the layer
- * destroys each buffer that waits for no other command. */
+/* Asks the driver which of the queue's markers are done, and which of the commands in @waiters.  No
+ * released buffer waits any longer for a command that is done.  The layer destroys each released
+ * buffer that now waits for no command. */
 void _tarn_layer_queue_poll (LayerQueue *self);
 
 /* Waits for those commands of the queue for which released buffers wait.  Returns FALSE if there

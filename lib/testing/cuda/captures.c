@@ -39,7 +39,8 @@ typedef struct
 } Node;
 
 static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* graphs (GArray of Node) */
-static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* executable graphs (of Node) */
+static HandleTable exec_handles
+    = { .base = FAKE_HANDLES (9) }; /* executable graphs (GArray of Node) */
 
 /* The calling thread's capture mode (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;

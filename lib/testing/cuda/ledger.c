@@ -557,7 +557,8 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Finds the bytes of memory for a call on the legacy default stream of the current context.  Makes
+/* Finds the host's address of the memory at @address, for a call on the legacy default stream of
+ * the current context.  Makes
  * the host wait until the memory is ready, even if @size is 0.  If a blocking stream is being
  * captured, fails and invalidates the capture. */
 Status
