@@ -163,7 +163,7 @@ typedef struct
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is
    *   freed.
    * - If the heap makes parts (TarnAllocatorOps.part_new()), the pool holds no block of more than
-   *   64 KiB, except those that threads cache.
+   *   64 KiB, except those that threads cache, or have cached shortly before.
    *
    * G_MAXSIZE: there is no bound, even over a heap.
    *

@@ -156,6 +156,45 @@ test_other_sizes (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (pool).held_bytes, ==, 0);
 }
 
+/* Large blocks that do not all fit into a thread's cache leave room there for a size that the
+ * thread uses often, one block at a time. */
+static void
+test_often_used (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+  guint64 n_misses = 0, before;
+
+  (void) unused;
+  for (guint i = 0; i < 2000; i++)
+    {
+      before = get_stats (pool).misses;
+      have_temporaries (pool, 4 * KIB, 0, 10);
+      if (i >= 100)
+        n_misses += get_stats (pool).misses - before;
+      have_at_once (pool, i % 1000 < 500 ? 256 * KIB : 128 * KIB, 40);
+    }
+  g_assert_cmpuint (n_misses, <=, 100);
+  assert_valid (pool);
+}
+
+/* A size of which the thread caches as many blocks as of any size takes no room from others. */
+static void
+test_full_bin (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+  gsize held;
+
+  (void) unused;
+  tarn_block_free (allocate (pool, 64 * MIB));
+  for (guint i = 0; i < 3; i++)
+    for (gsize size = KIB; size <= 40 * KIB; size += KIB)
+      have_at_once (pool, size, 4);
+  held = get_stats (pool).held_bytes;
+  for (guint i = 0; i < 100; i++)
+    have_at_once (pool, 512, 64);
+  g_assert_cmpuint (get_stats (pool).held_bytes, >=, held);
+}
+
 static gint64 test_time;
 
 static gint64
@@ -598,6 +637,8 @@ main (int argc, char **argv)
   heap_add ("arenas/not-kept", test_not_kept);
   heap_add ("arenas/sizes", test_sizes);
   heap_add ("arenas/other-sizes", test_other_sizes);
+  heap_add ("arenas/often-used", test_often_used);
+  heap_add ("arenas/full-bin", test_full_bin);
   heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
   heap_add ("arenas/limit-at-end", test_limit_at_end);

@@ -137,7 +137,7 @@ test_exact (HeapFixture *fixture, gconstpointer unused)
       TarnBlock *block = allocate (pool, size);
 
       g_assert_cmpuint (tarn_block_get_alloc_size (block), >=, size);
-      if (size > 128 * KIB || !pool->has_arenas)
+      if (size > 256 * KIB || !pool->has_arenas)
         g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, size);
       else
         g_assert_cmpuint (tarn_block_get_alloc_size (block), <=, size + MAX (size / 8, 512));

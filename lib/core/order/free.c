@@ -170,6 +170,9 @@ keep_own (TarnPool *pool, TarnBlock *block)
   is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
             && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
   cache->n_to_pass = is_kept ? 0 : LOOKS_FOR_ROOM;
+  /* the cache may have moved other blocks to the pool's bins */
+  if (!pool->policy.has_addresses && _tarn_pool_has_excess (pool))
+    __atomic_store_n (&pool->store.has_late, TRUE, __ATOMIC_RELAXED);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return is_kept;

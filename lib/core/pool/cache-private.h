@@ -91,12 +91,15 @@ typedef struct
   guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
 } TarnCacheBin;
 
-/* A bin of a cache as _tarn_cache_keep_own () has seen it since it last took back unused room. */
+/* Notes about a bin of a cache, from times when a block of another size found no room in the cache
+ * (_tarn_cache_keep_own ()).  After SEEN_PER_WINDOW such times (a window), the bin may have to give
+ * up room, and new notes begin. */
 typedef struct
 {
-  const TarnBlock *top; /* the bin's top block when it was last seen; only for comparison */
-  guint16 most;         /* the most blocks that the bin had when it was seen */
-  gboolean has_changed; /* TRUE if it had another top block than the time before */
+  guint32 top;        /* bits of the address of the top block when the bin was last seen */
+  guint16 most;       /* in this window: the most blocks that the bin had when it was seen */
+  guint8 has_changed; /* in this window: TRUE if the bin was seen with another top block */
+  guint8 n_unchanged; /* the number of windows in succession without such a change, at most 255 */
 } TarnSeenBin;
 
 /* A temporary is a block that a thread frees before it allocates another block.  After
@@ -215,8 +218,8 @@ struct _TarnCache
   /* Guarded by the pool's lock: a bit for each bin, which is set if the bin's capacity is not 0. */
   guint64 has_room[TARN_CACHE_WORDS];
 
-  /* Guarded by the pool's lock: how the bins looked each time that the cache had no room for a
-   * block of an arena, and how often that was since the cache last took back unused room. */
+  /* Guarded by the pool's lock: the notes about each bin, and the number of times that a block of
+   * an arena found no room in the cache. */
   TarnSeenBin seen[TARN_CACHE_BINS];
   guint n_seen;
 

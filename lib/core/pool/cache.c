@@ -489,52 +489,73 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* When a cache has had no room for a block of an arena this many times, it takes room back from
- * bins that have more than they use.  Each time but the last, the thread returns up to
- * LOOKS_FOR_ROOM blocks to their arenas (order/free.c). */
-#define SEEN_PER_CHANGE 16
+/* If a cache has no room for a freed block of an arena, the thread returns the block and up to
+ * LOOKS_FOR_ROOM others to their arenas (order/free.c), before it tries to cache one again.  When
+ * that has happened SEEN_PER_WINDOW times, bins that have more room than they use give it up. */
+#define SEEN_PER_WINDOW 16
+
+/* A bin with little room may stay unchanged for this many windows before it gives up the room.  It
+ * may be in use, and be empty each time that it is seen. */
+#define MANY_WINDOWS 8
+
+/* Gets bits of the address of a bin's top block, to find out whether it is another block later. */
+static guint32
+get_top (const TarnCacheBin *bin)
+{
+  return (guint32) (GPOINTER_TO_SIZE (bin->top) / sizeof (TarnBlock));
+}
 
 /* Notes how a bin looks now. */
 static void
 see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
 {
-  seen->has_changed |= seen->top != bin->top;
-  seen->top = bin->top;
+  guint32 top = get_top (bin);
+
+  seen->has_changed |= seen->top != top;
+  seen->top = top;
   seen->most = MAX (seen->most, bin->length);
 }
 
-/* Takes back the room that a bin has not used lately.  If the bin has not been used at all, also
- * moves its blocks out of the cache.  Otherwise the bin keeps room for the most blocks that it
- * had. */
+/* Makes a bin give up the room that it has not used in the last window.  If the bin has not
+ * changed, it only gives up its blocks: a thread that often uses a single block of a size has the
+ * same block there each time.  If the bin is still empty after the next window, it gives up its
+ * room.  But if the room is less than the @needed bytes of the block that wants room, it does so
+ * only after MANY_WINDOWS. */
 static void
-take_room_back (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen)
+give_up_unused_room (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {
+  gsize room = _tarn_cache_get_alloc_size (cache, bin->number) * bin->capacity;
+
+  seen->n_unchanged = (guint8) (seen->has_changed ? 0 : MIN (seen->n_unchanged + 1, G_MAXUINT8));
   if (!seen->has_changed)
     _tarn_cache_empty_bin (cache, bin);
-  set_capacity (cache, bin, seen->has_changed ? MIN (bin->capacity, seen->most) : 0);
-  *seen = (TarnSeenBin){ .top = bin->top };
+  if (seen->most > 0 || room >= needed || seen->n_unchanged >= MANY_WINDOWS)
+    set_capacity (cache, bin, MIN (bin->capacity, seen->most));
+  *seen = (TarnSeenBin){ .top = get_top (bin), .n_unchanged = seen->n_unchanged };
 }
 
-/* Called if a cache has no room for a block of an arena.  After several such calls, takes room back
- * from the bins that have more of it than they use.  Otherwise sizes that the thread used long ago
- * would leave no room for those that it uses now.  @full is the bin that needs room. */
+/* Called if the cache has no room for another block in the bin @full.  Notes how the bins look, and
+ * at the end of a window makes bins give up room.  Otherwise sizes that the thread used long ago
+ * would leave no room for those that it uses now. */
 static void
 look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
 {
-  gboolean is_time = ++cache->n_seen % SEEN_PER_CHANGE == 0;
+  gboolean is_end = ++cache->n_seen % SEEN_PER_WINDOW == 0;
+  gsize needed = _tarn_cache_get_alloc_size (cache, full->number);
 
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   {
     see_bin (&cache->bins[i], &cache->seen[i]);
-    if (is_time && &cache->bins[i] != full)
-      take_room_back (cache, &cache->bins[i], &cache->seen[i]);
+    if (is_end && &cache->bins[i] != full)
+      give_up_unused_room (cache, &cache->bins[i], &cache->seen[i], needed);
   }
 }
 
 /* Puts a block that belongs to an arena (is_own), and that is being freed, into the calling
  * thread's cache.  Returns FALSE if the block is too large, if the cache's bin is full and its
  * capacity cannot grow (even after look_for_unused_room ()), or if blocks of this size are handed
- * over between queues.  The caller holds the pool's lock. */
+ * over between queues.  A bin gets at most 7/8 of the cache, so that one size leaves room for
+ * others.  The caller holds the pool's lock. */
 gboolean
 _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
 {
@@ -548,9 +569,11 @@ _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
   bin = assign_place (cache, block->bin, block->share);
   if (bin->length == bin->capacity)
     {
-      if (bin->length == get_max_capacity (cache, bin))
+      if (bin->length == get_max_capacity (cache, bin)
+          && bin->length < pool->policy.thread_cache_blocks)
         look_for_unused_room (cache, bin);
       wanted = MIN (MAX (1, 2U * bin->capacity), get_max_capacity (cache, bin));
+      wanted = (guint) MIN (wanted, MAX (1, get_most_bytes (pool) / 8 * 7 / block->alloc_size));
       if (wanted <= bin->length)
         return FALSE;
       set_capacity (cache, bin, wanted);
