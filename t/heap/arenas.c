@@ -7,6 +7,7 @@
 
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
+#include "pool/cache-private.h"
 #include "pool/pool-private.h"
 
 #include <tarn/snapshot.h>
@@ -193,6 +194,23 @@ test_full_bin (HeapFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < 100; i++)
     have_at_once (pool, 512, 64);
   g_assert_cmpuint (get_stats (pool).held_bytes, >=, held);
+}
+
+/* A thread that uses more sizes than its cache has places for does not keep replacing them. */
+static void
+test_many_sizes (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, GIB); /* with a limit, sizes are not rounded */
+  const TarnCache *cache;
+
+  (void) unused;
+  for (guint i = 0; i < 20000; i++)
+    tarn_block_free (allocate (pool, 1 + i * 7919 % (4 * KIB)));
+  cache = _tarn_cache_of (_tarn_current_thread, pool);
+  g_assert_nonnull (cache);
+  g_assert_cmpuint (cache->n_replaced, >, 0);
+  g_assert_cmpuint (cache->n_replaced, <=, 20000 / 50);
+  assert_valid (pool);
 }
 
 static gint64 test_time;
@@ -639,6 +657,7 @@ main (int argc, char **argv)
   heap_add ("arenas/other-sizes", test_other_sizes);
   heap_add ("arenas/often-used", test_often_used);
   heap_add ("arenas/full-bin", test_full_bin);
+  heap_add ("arenas/many-sizes", test_many_sizes);
   heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
   heap_add ("arenas/limit-at-end", test_limit_at_end);

@@ -152,8 +152,8 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
-/* If a thread's cache is full, the thread returns this many small freed blocks to their arenas.
- * Its next free then checks whether the cache has room again. */
+/* If a thread's cache has no room, or no place for another size, the thread returns this many small
+ * freed blocks to their arenas.  Its next free then checks whether the cache has room again. */
 #define LOOKS_FOR_ROOM 64
 
 /* Puts a freed block that belongs to an arena (the heap's memory for one queue) into the thread's
@@ -163,13 +163,17 @@ keep_own (TarnPool *pool, TarnBlock *block)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   gboolean is_kept;
+  guint n_replaced;
 
   if (cache == NULL || block->alloc_size > TARN_HEAP_MAX_ROUNDED || cache->n_to_pass > 0)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
+  n_replaced = cache->n_replaced;
   is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
             && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
-  cache->n_to_pass = is_kept ? 0 : LOOKS_FOR_ROOM;
+  /* If blocks of another size have lost their place, the thread uses more sizes than the cache has
+   * places for. */
+  cache->n_to_pass = is_kept && cache->n_replaced == n_replaced ? 0 : LOOKS_FOR_ROOM;
   /* the cache may have moved other blocks to the pool's bins */
   if (!pool->policy.has_addresses && _tarn_pool_has_excess (pool))
     __atomic_store_n (&pool->store.has_late, TRUE, __ATOMIC_RELAXED);

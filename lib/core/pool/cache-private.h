@@ -195,6 +195,9 @@ struct _TarnCache
   /* The number of small blocks that the thread still returns to their arenas before it checks again
    * whether the cache has room.  The count starts when the cache has no room for such a block. */
   guint n_to_pass;
+  /* Guarded by the pool's lock: the number of times that a new bin took the place of one that had
+   * blocks. */
+  guint n_replaced;
   /* The number of blocks that the thread took from arenas since it last checked the clock. */
   guint n_taken_in_turn;
   /* The time, from _tarn_clock_now (), at which the thread last did the periodic work for the pool

@@ -199,6 +199,7 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   if (bin != NULL)
     return bin;
   bin = find_place (cache, number, handle);
+  cache->n_replaced += bin->length > 0 ? 1 : 0;
   _tarn_cache_empty_bin (cache, bin);
   set_capacity (cache, bin, 0);
   bin->number = number;
