@@ -523,7 +523,7 @@ see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
  * room.  But if the room is less than the @needed bytes of the block that wants room, it does so
  * only after MANY_WINDOWS. */
 static void
-give_up_unused_room (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
+shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {
   gsize room = _tarn_cache_get_alloc_size (cache, bin->number) * bin->capacity;
 
@@ -548,7 +548,7 @@ look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
   {
     see_bin (&cache->bins[i], &cache->seen[i]);
     if (is_end && &cache->bins[i] != full)
-      give_up_unused_room (cache, &cache->bins[i], &cache->seen[i], needed);
+      shrink_if_unused (cache, &cache->bins[i], &cache->seen[i], needed);
   }
 }
 
