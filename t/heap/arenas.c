@@ -110,18 +110,6 @@ test_sizes (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
-/* Takes @n blocks, and frees them. */
-static void
-have_at_once (TarnPool *pool, gsize size, guint n)
-{
-  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
-
-  for (guint i = 0; i < n; i++)
-    blocks[i] = allocate (pool, size);
-  for (guint i = 0; i < n; i++)
-    tarn_block_free (blocks[i]);
-}
-
 /* Asserts that the thread caches a block of @size bytes that it frees. */
 static void
 assert_cached (TarnPool *pool, gsize size)
@@ -145,11 +133,11 @@ test_other_sizes (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   for (gsize size = 16 * KIB; size <= 256 * KIB; size += 8 * KIB)
     for (guint i = 0; i < 6; i++)
-      have_at_once (pool, size, 32);
+      pool_have_at_once (pool, size, 32);
   for (gsize size = 4 * KIB; size <= 256 * KIB; size *= 2)
     {
       for (guint i = 0; i < 1500; i++)
-        have_at_once (pool, size - KIB, 2);
+        pool_have_at_once (pool, size - KIB, 2);
       assert_cached (pool, size - KIB);
       assert_valid (pool);
     }
@@ -172,7 +160,7 @@ test_often_used (HeapFixture *fixture, gconstpointer unused)
       have_temporaries (pool, 4 * KIB, 0, 10);
       if (i >= 100)
         n_misses += get_stats (pool).misses - before;
-      have_at_once (pool, i % 1000 < 500 ? 256 * KIB : 128 * KIB, 40);
+      pool_have_at_once (pool, i % 1000 < 500 ? 256 * KIB : 128 * KIB, 40);
     }
   g_assert_cmpuint (n_misses, <=, 100);
   assert_valid (pool);
@@ -189,10 +177,10 @@ test_full_bin (HeapFixture *fixture, gconstpointer unused)
   tarn_block_free (allocate (pool, 64 * MIB));
   for (guint i = 0; i < 3; i++)
     for (gsize size = KIB; size <= 40 * KIB; size += KIB)
-      have_at_once (pool, size, 4);
+      pool_have_at_once (pool, size, 4);
   held = get_stats (pool).held_bytes;
   for (guint i = 0; i < 100; i++)
-    have_at_once (pool, 512, 64);
+    pool_have_at_once (pool, 512, 64);
   g_assert_cmpuint (get_stats (pool).held_bytes, >=, held);
 }
 

@@ -108,6 +108,17 @@ pool_slide_window (TarnPool *pool, gsize size)
     tarn_block_free (window[i]);
 }
 
+void
+pool_have_at_once (TarnPool *pool, gsize size, guint n)
+{
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = allocate (pool, size);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+}
+
 guint
 pool_fill (TarnPool *pool, gsize size)
 {

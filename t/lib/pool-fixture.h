@@ -41,6 +41,9 @@ void pool_hold (TarnPool *pool, const gsize *sizes, guint n);
 /* PyCUDA's test_mempool: allocates 100 blocks, of which the last 10 are active at any time. */
 void pool_slide_window (TarnPool *pool, gsize size);
 
+/* Allocates @n blocks, and frees them. */
+void pool_have_at_once (TarnPool *pool, gsize size, guint n);
+
 /* Allocates blocks until memory runs out, and frees them; gives their number. */
 guint pool_fill (TarnPool *pool, gsize size);
 

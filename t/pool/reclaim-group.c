@@ -8,6 +8,7 @@
 
 #include "lib/conformance.h"
 #include "lib/in-child.h"
+#include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
 #define N_POOLS 4
@@ -56,17 +57,6 @@ tear_down (Fixture *fixture, gconstpointer unused)
   tarn_testing_device_free (fixture->device);
 }
 
-static void
-hold (TarnPool *pool, gsize size, guint n)
-{
-  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
-
-  for (guint i = 0; i < n; i++)
-    blocks[i] = allocate (pool, size);
-  for (guint i = 0; i < n; i++)
-    tarn_block_free (blocks[i]);
-}
-
 /* No room is left beside what is allocated. */
 static void
 fill (const Fixture *fixture)
@@ -91,10 +81,10 @@ test_richest_first (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 3);
-  hold (fixture->pools[2], 511, 2);
-  hold (fixture->pools[2], 2047, 2);
-  hold (fixture->pools[3], 4095, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 3);
+  pool_have_at_once (fixture->pools[2], 511, 2);
+  pool_have_at_once (fixture->pools[2], 2047, 2);
+  pool_have_at_once (fixture->pools[3], 4095, 1);
   fill (fixture);
 
   block = allocate (fixture->pools[0], 1023);
@@ -113,8 +103,8 @@ test_few_driver_calls (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 10);
-  hold (fixture->pools[2], 511, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 10);
+  pool_have_at_once (fixture->pools[2], 511, 1);
   fill (fixture);
   allocations = tarn_testing_device_get_allocate_calls (fixture->device);
   frees = tarn_testing_device_get_free_calls (fixture->device);
@@ -130,8 +120,8 @@ test_own_first (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  hold (fixture->pools[0], 511, 4);
-  hold (fixture->pools[1], 1023, 8);
+  pool_have_at_once (fixture->pools[0], 511, 4);
+  pool_have_at_once (fixture->pools[1], 1023, 8);
   fill (fixture);
   block = allocate (fixture->pools[0], 1023);
   assert_held (fixture, 1, 8, 0, 0);
@@ -145,7 +135,7 @@ test_exact_size_last (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 1);
   tarn_testing_device_set_budget (fixture->device, 1025);
   block = allocate (fixture->pools[0], 1025); /* the bin's size is 1087 */
   g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 1025);
@@ -160,7 +150,7 @@ test_not_enough (Fixture *fixture, gconstpointer unused)
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 2);
+  pool_have_at_once (fixture->pools[1], 1023, 2);
   fill (fixture);
   assert_fails (fixture->pools[0], 3069, TARN_ERROR_OUT_OF_MEMORY);
   assert_held (fixture, 0, 0, 0, 0);
@@ -181,8 +171,8 @@ test_strangers (Fixture *fixture, gconstpointer unused)
   tarn_pool_set_reclaim_group (fixture->pools[1], NULL);
   tarn_pool_set_reclaim_group (fixture->pools[2], other);
   tarn_pool_set_reclaim_group (fixture->pools[2], other);
-  hold (fixture->pools[1], 1023, 1);
-  hold (fixture->pools[2], 1023, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 1);
+  pool_have_at_once (fixture->pools[2], 1023, 1);
   fill (fixture);
   assert_fails (fixture->pools[0], 1023, TARN_ERROR_OUT_OF_MEMORY);
   assert_fails (fixture->pools[1], 2046, TARN_ERROR_OUT_OF_MEMORY);
@@ -206,7 +196,7 @@ test_limit (Fixture *fixture, gconstpointer unused)
   (void) unused;
   tarn_pool_set_reclaim_group (pool, group);
   tarn_pool_set_reclaim_group (fixture->pools[0], group);
-  hold (fixture->pools[0], 1023, 4);
+  pool_have_at_once (fixture->pools[0], 1023, 4);
   fill (fixture);
   assert_fails (pool, 4095, TARN_ERROR_LIMIT);
   assert_held (fixture, 4, 0, 0, 0);
@@ -228,8 +218,8 @@ test_pool_over_pool (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   tarn_pool_set_reclaim_group (pool, fixture->group);
-  hold (pool, 1023, 2); /* active in the first pool */
-  hold (fixture->pools[1], 1023, 2);
+  pool_have_at_once (pool, 1023, 2); /* active in the first pool */
+  pool_have_at_once (fixture->pools[1], 1023, 2);
   fill (fixture);
   block = allocate (pool, 4091);
   assert_held (fixture, 0, 0, 0, 0);
@@ -243,7 +233,7 @@ test_last_reference (Fixture *fixture, gconstpointer unused)
   TarnBlock *block = allocate (fixture->pools[1], 1023);
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 1);
   fill (fixture);
   tarn_pool_unref (g_steal_pointer (&fixture->pools[1]));
   g_assert_cmpuint (tarn_testing_device_get_used_bytes (fixture->device), ==, 1023);
@@ -275,7 +265,7 @@ static void
 test_destroy_allocates (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
-  hold (fixture->pools[1], 1023, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 1);
   fill (fixture);
   tarn_pool_add_reclaim_func (fixture->pools[1], give_nothing, fixture, allocate_elsewhere);
   tarn_pool_unref (g_steal_pointer (&fixture->pools[1]));
@@ -297,7 +287,7 @@ test_dropped_by_member (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 2);
+  pool_have_at_once (fixture->pools[1], 1023, 2);
   fill (fixture);
   tarn_testing_device_set_free_hook (fixture->device, drop_second, fixture);
   block = allocate (fixture->pools[0], 1023);
@@ -314,7 +304,7 @@ test_allocate_in_free (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  hold (fixture->pools[1], 1023, 1);
+  pool_have_at_once (fixture->pools[1], 1023, 1);
   fill (fixture);
   tarn_testing_device_set_free_hook (fixture->device, allocate_elsewhere, fixture);
   block = allocate (fixture->pools[2], 1023);

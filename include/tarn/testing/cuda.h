@@ -134,7 +134,7 @@ typedef struct
    * replaces the earlier one.
    */
   void (*fail) (const gchar *function, guint nth, gboolean for_ever, guint status);
-  /** Gets the first function that the latest fail() made fail; NULL: it has not made any fail. */
+  /** Gets the first function that failed because of the latest fail(); NULL if none did. */
   const gchar *(*get_failed) (void);
   /** Counts the calls of a function since reset(), also failed ones; NULL: of all functions. */
   guint (*get_calls) (const gchar *function);

@@ -174,9 +174,6 @@ keep_own (TarnPool *pool, TarnBlock *block)
   /* If blocks of another size have lost their place, the thread uses more sizes than the cache has
    * places for. */
   cache->n_to_pass = is_kept && cache->n_replaced == n_replaced ? 0 : LOOKS_FOR_ROOM;
-  /* the cache may have moved other blocks to the pool's bins */
-  if (!pool->policy.has_addresses && _tarn_pool_has_excess (pool))
-    __atomic_store_n (&pool->store.has_late, TRUE, __ATOMIC_RELAXED);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return is_kept;

@@ -53,11 +53,11 @@ typedef struct
 /* A function that a thread calls in a read section to free @block.  If the thread needs the pool's
  * lock to free the block, the function returns FALSE and changes no block.
  *
- * Otherwise the function returns TRUE, and stores in *goes the block whose memory goes back to its
- * arena.  Usually this is @block.  If the thread's cache keeps @block, *goes is the block that the
- * cache kept before, or NULL if the cache kept none.  If the heap's memory has addresses, the
- * memory of *goes is back already.  Otherwise the state of *goes is ENDING, and the caller gives
- * the memory back. */
+ * Otherwise the function returns TRUE, and sets *goes.  The memory of *goes returns to its arena.
+ * Usually *goes is @block.  If the thread's cache keeps @block, *goes is the block that the cache
+ * kept before, or NULL if the cache kept none.  If the heap's memory has addresses, the function
+ * has already returned the memory.  Otherwise it has set the state of *goes to ENDING, and the
+ * caller returns the memory. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 

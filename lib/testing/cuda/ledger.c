@@ -558,9 +558,8 @@ fake_release_ordered (CUdeviceptr address, Stream *stream)
 }
 
 /* Finds the host's address of the memory at @address, for a call on the legacy default stream of
- * the current context.  Makes
- * the host wait until the memory is ready, even if @size is 0.  If a blocking stream is being
- * captured, fails and invalidates the capture. */
+ * the current context.  Makes the host wait until the memory is ready, even if @size is 0.  If a
+ * blocking stream is being captured, fails and invalidates the capture. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {
