@@ -71,7 +71,7 @@ measure_source (Bench *bench, const Options *options, const Source *source, cons
     {
       g_autofree gchar *step = g_strdup_printf ("%s: %s", prefix, measures[i].name);
 
-      if (!options->has_measure[i] || !measure_applies (&measures[i], source->kind))
+      if (!options->has_measure[i] || !measure_applies (&measures[i], bench, source->kind))
         continue;
       bench->step = step;
       bench_show_progress (bench, 0);

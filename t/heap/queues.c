@@ -213,13 +213,20 @@ use_each (QueuesFixture *fixture, gpointer *queues, guint n)
   queues_assert_valid (fixture);
 }
 
-/* With tens of queues a thread takes no lock for memory of each.  With more queues than a pool
- * remembers it takes the lock, and is served. */
+/* The number of requests that the pool served with its lock. */
+static guint64
+count_with_lock (const QueuesFixture *fixture)
+{
+  return fixture->pool->stats.hits + fixture->pool->stats.misses;
+}
+
+/* A thread takes no lock for memory of tens of queues, or of hundreds once the pool has seen that
+ * all of them are in use; and each queue keeps its memory. */
 static void
 test_many (QueuesFixture *fixture, gconstpointer unused)
 {
   gpointer queues[N_MANY];
-  guint64 n_with_lock;
+  guint64 n_with_lock, n_growths;
 
   (void) unused;
   if (!fixture->pool->has_arenas)
@@ -230,19 +237,69 @@ test_many (QueuesFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < N_MANY; i++)
     queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
   use_each (fixture, queues, N_REMEMBERED);
-  n_with_lock = fixture->pool->stats.hits + fixture->pool->stats.misses;
+  n_with_lock = count_with_lock (fixture);
   g_assert_cmpuint (n_with_lock, >=, N_REMEMBERED);
   for (guint round = 0; round < 3; round++)
     use_each (fixture, queues, N_REMEMBERED);
-  g_assert_cmpuint (fixture->pool->stats.hits + fixture->pool->stats.misses, ==, n_with_lock);
+  g_assert_cmpuint (count_with_lock (fixture), ==, n_with_lock);
 
   for (guint round = 0; round < 3; round++)
     use_each (fixture, queues, N_MANY);
-  g_assert_cmpuint (fixture->pool->met.n, <, N_MANY);
-  g_assert_cmpuint (fixture->pool->met.n, >=, N_REMEMBERED / 2);
+  n_with_lock = count_with_lock (fixture);
+  n_growths = _tarn_heap_of (fixture->heap)->n_growths;
+  for (guint round = 0; round < 3; round++)
+    use_each (fixture, queues, N_MANY);
+  g_assert_cmpuint (count_with_lock (fixture), ==, n_with_lock);
+  g_assert_cmpuint (_tarn_heap_of (fixture->heap)->n_growths, ==, n_growths);
   tarn_testing_queues_run_all (fixture->queues);
   tarn_pool_free_held (fixture->pool);
   g_assert_cmpuint (queues_get_heap_stats (fixture).used_bytes, ==, 0);
+}
+
+/* Hundreds of queues that need little, one after the other, need not take memory from each other
+ * for ever. */
+static void
+test_in_turn (QueuesFixture *fixture, gconstpointer unused)
+{
+  gpointer queues[N_MANY];
+  guint64 n_growths = 0;
+
+  (void) unused;
+  for (guint i = 0; i < N_MANY; i++)
+    queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  for (guint round = 0; round < 6; round++)
+    {
+      for (guint i = 0; i < N_MANY; i++)
+        {
+          queues_put (fixture, queues_take (fixture, 40 * KIB, queues[i]));
+          queues_put (fixture, queues_take (fixture, 300 * KIB, queues[i]));
+          tarn_testing_queues_run_all (fixture->queues);
+        }
+      if (round == 3)
+        n_growths = _tarn_heap_of (fixture->heap)->n_growths;
+    }
+  g_assert_cmpuint (_tarn_heap_of (fixture->heap)->n_growths, ==, n_growths);
+}
+
+/* A pool has no references to all queues of a program that makes one after the other, although it
+ * has room for hundreds. */
+static void
+test_new_ones (QueuesFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (!fixture->pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      return;
+    }
+  for (guint i = 0; i < 3 * N_MANY; i++)
+    {
+      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
+
+      tarn_block_free (tarn_pool_allocate_ordered (fixture->pool, MIB, queue, NULL));
+      g_assert_cmpuint (fixture->pool->met.n, <=, 2 * N_REMEMBERED);
+    }
+  queues_assert_valid (fixture);
 }
 
 /* Blocks of ever other sizes, one after the other, have the memory of few, although two pools hold
@@ -337,6 +394,8 @@ main (int argc, char **argv)
   queues_add ("capture", test_capture);
   queues_add ("one-after-another", test_one_after_another);
   queues_add ("many", test_many);
+  queues_add ("in-turn", test_in_turn);
+  queues_add ("new-ones", test_new_ones);
   queues_add ("shared", test_shared);
   queues_add ("shared-expires", test_shared_expires);
   queues_add ("failures", test_failures);

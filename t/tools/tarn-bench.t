@@ -379,6 +379,9 @@ check "woven traces with too many threads" fails 2 \
   "--weave many+many: its 400 threads are too many" --queues --weave \
   --trace "$scratch/many.csv" --trace "$scratch/many.csv"
 
+check "queues in turn, without queues" fails 2 "--measure turns: only with --queues" \
+  --measure hits,turns
+
 # ---- the same results in every form ----
 
 measures="driver hits mixed window exchange miss recovery taken overhead calls replay memory"
@@ -485,6 +488,14 @@ takes_little () {
       and .[4].median >= 1 and .[4].median <= .[3].median and .[2].median >= 0' "$scratch/out"
 }
 
+# One thread, however many are asked for.  The pool serves nearly all without the driver.
+takes_turns () {
+  runs quick --kinds null+heap --measure turns --threads 2 --queues --json \
+    && jq -e '[.results[]] | map ("\(.threads) \(.parameter), \(.unit)")
+      == ["1 8 queues, ns", "1 64 queues, ns", "1 256 queues, ns"]
+      and (map (.median > 0 and .hit_share > 0.9) | all)' "$scratch/out"
+}
+
 check "without a device" runs quick_null --threads 1,2
 cp "$scratch/out" "$scratch/text"
 check "... a row for each measure" has_measures
@@ -510,6 +521,7 @@ if command -v jq >/dev/null; then
   check "... misses are misses" misses_are_misses
   check "... recovery calls the driver as often as it must" recovers_in_few_calls
   check "what windows take from the driver" takes_little
+  check "queues in turn" takes_turns
 else
   skip "what is in JSON" "there is no jq"
 fi

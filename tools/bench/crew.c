@@ -157,6 +157,12 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   if (job->subject == SUBJECT_ORDERED)
     worker->lane.queue
         = source_get_queue (job->source, job->has_one_queue ? 0 : index, &worker->lane.error);
+  else if (job->subject == SUBJECT_TURNS
+           && source_get_queue (job->source, job->n_queues - 1, &worker->lane.error) != NULL)
+    {
+      worker->lane.queues = job->source->queues->pdata;
+      worker->lane.n_queues = job->n_queues;
+    }
   worker->lane.sizes = worker->sizes;
   worker->lane.chunk = choose_chunk (job);
   worker->lane.ring = is_pair ? &rings[index / 2] : NULL;

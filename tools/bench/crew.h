@@ -32,6 +32,7 @@ typedef struct
   guint n_threads;
   gdouble seconds;
   gboolean has_one_queue; /* all threads share one queue */
+  guint n_queues;         /* for SUBJECT_TURNS, which has one thread: a power of two */
 } Job;
 
 /* Runs a job; call it in the thread that opened the source.  Every thread first runs its loop once,

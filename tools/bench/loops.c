@@ -64,6 +64,21 @@ give_ordered (Lane *lane, TarnMemory memory, gsize size)
 }
 
 INLINE gboolean
+take_turns (Lane *lane, gsize size, TarnMemory *memory)
+{
+  gpointer queue = lane->queues[lane->next_queue++ & (lane->n_queues - 1)];
+
+  memory->pointer = tarn_pool_allocate_ordered (lane->pool, size, queue, &lane->error);
+  return memory->pointer != NULL;
+}
+
+INLINE void
+give_turns (Lane *lane, TarnMemory memory, gsize size)
+{
+  give_pool (lane, memory, size);
+}
+
+INLINE gboolean
 take_driver (Lane *lane, gsize size, TarnMemory *memory)
 {
   return tarn_allocator_allocate_memory (lane->driver, size, memory, &lane->error);
@@ -207,6 +222,13 @@ DEFINE_LOOPS (malloc, FALSE)
 DEFINE_LOOPS (pool, TRUE)
 DEFINE_LOOPS (ordered, TRUE)
 
+/* Only the window has queues that take turns. */
+static guint64
+window_of_turns (Lane *lane)
+{
+  return do_window (lane, take_turns, give_turns);
+}
+
 /* Runs PATTERN_PAIRS with a driver.  A driver needs the size to free a block, and the other
  * patterns do not keep the size. */
 static guint64
@@ -216,11 +238,11 @@ pairs_of_driver (Lane *lane)
 }
 
 const Loop loops[N_PATTERNS][N_SUBJECTS] = {
-  [PATTERN_PAIRS] = { pairs_of_malloc, pairs_of_pool, pairs_of_ordered, pairs_of_driver },
-  [PATTERN_WINDOW] = { window_of_malloc, window_of_pool, window_of_ordered, NULL },
-  [PATTERN_ROUNDS] = { rounds_of_malloc, rounds_of_pool, rounds_of_ordered, NULL },
-  [PATTERN_PRODUCE] = { produce_of_malloc, produce_of_pool, produce_of_ordered, NULL },
-  [PATTERN_CONSUME] = { consume_of_malloc, consume_of_pool, consume_of_ordered, NULL },
+  [PATTERN_PAIRS] = { pairs_of_malloc, pairs_of_pool, pairs_of_ordered, NULL, pairs_of_driver },
+  [PATTERN_WINDOW] = { window_of_malloc, window_of_pool, window_of_ordered, window_of_turns, NULL },
+  [PATTERN_ROUNDS] = { rounds_of_malloc, rounds_of_pool, rounds_of_ordered, NULL, NULL },
+  [PATTERN_PRODUCE] = { produce_of_malloc, produce_of_pool, produce_of_ordered, NULL, NULL },
+  [PATTERN_CONSUME] = { consume_of_malloc, consume_of_pool, consume_of_ordered, NULL, NULL },
 };
 
 void
@@ -229,6 +251,6 @@ loops_clear_window (Lane *lane, Subject subject)
   for (guint i = 0; i < WINDOW_BLOCKS; i++)
     if (subject == SUBJECT_MALLOC)
       free (lane->window[i].pointer);
-    else if (subject == SUBJECT_POOL || subject == SUBJECT_ORDERED)
+    else if (subject != SUBJECT_DRIVER)
       tarn_block_free (lane->window[i].pointer);
 }

@@ -18,6 +18,7 @@ typedef enum
   SUBJECT_MALLOC, /* malloc (64) and free () for any size: the yardstick */
   SUBJECT_POOL,
   SUBJECT_ORDERED, /* a pool, with requests that name the thread's queue */
+  SUBJECT_TURNS,   /* a pool, with requests that name many queues in turn */
   SUBJECT_DRIVER,  /* the functions of a direct allocator */
   N_SUBJECTS
 } Subject;
@@ -42,6 +43,9 @@ typedef struct
 {
   TarnPool *pool;
   gpointer queue;        /* for SUBJECT_ORDERED */
+  gpointer *queues;      /* for SUBJECT_TURNS: n_queues queues */
+  guint n_queues;        /* a power of two */
+  guint next_queue;      /* index of the next queue, modulo n_queues */
   TarnAllocator *driver; /* for SUBJECT_DRIVER */
   const gsize *sizes;    /* N_SIZES elements */
   guint chunk;           /* allocations between two looks at stop */

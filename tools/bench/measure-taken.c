@@ -107,7 +107,8 @@ measure_threads (const Bench *bench, const Source *source, const Measure *measur
               SIZES_MIXED,
               n_threads,
               bench->seconds,
-              bench->has_one_queue };
+              bench->has_one_queue,
+              0 };
   GError *error = NULL;
   g_autoptr (TarnAllocator) allocator = source_make_allocator (source, &error);
   g_autoptr (TarnPool) pool = allocator != NULL ? tarn_pool_new (allocator, NULL, &error) : NULL;

@@ -13,14 +13,26 @@ static void measure_cost (const Bench *bench, const Source *source, const Measur
 
 /* The measures, in the order in which they are run and printed. */
 const Measure measures[] = {
-  { "driver", measure_cost, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_ONE, THREADS_ONE },
-  { "driver", measure_cost, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_MIXED, THREADS_ONE },
-  { "hits", measure_cost, TRUE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_ONE, THREADS_ALL },
-  { "mixed", measure_cost, TRUE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_MIXED, THREADS_ALL },
-  { "window", measure_cost, TRUE, FALSE, PATTERN_WINDOW, SUBJECT_POOL, SIZES_MIXED, THREADS_ALL },
-  { "exchange", measure_cost, TRUE, FALSE, PATTERN_PRODUCE, SUBJECT_POOL, SIZES_ONE,
-    THREADS_PAIRS },
-  { "miss", measure_cost, TRUE, FALSE, PATTERN_ROUNDS, SUBJECT_POOL, SIZES_ONE, THREADS_ONE },
+  { "driver", measure_cost, FALSE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_ONE,
+    THREADS_ONE, 0 },
+  { "driver", measure_cost, FALSE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_MIXED,
+    THREADS_ONE, 0 },
+  { "hits", measure_cost, TRUE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_ONE, THREADS_ALL,
+    0 },
+  { "mixed", measure_cost, TRUE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_MIXED,
+    THREADS_ALL, 0 },
+  { "window", measure_cost, TRUE, FALSE, FALSE, PATTERN_WINDOW, SUBJECT_POOL, SIZES_MIXED,
+    THREADS_ALL, 0 },
+  { "turns", measure_cost, TRUE, FALSE, TRUE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED,
+    THREADS_ONE, 8 },
+  { "turns", measure_cost, TRUE, FALSE, TRUE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED,
+    THREADS_ONE, 64 },
+  { "turns", measure_cost, TRUE, FALSE, TRUE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED,
+    THREADS_ONE, 256 },
+  { "exchange", measure_cost, TRUE, FALSE, FALSE, PATTERN_PRODUCE, SUBJECT_POOL, SIZES_ONE,
+    THREADS_PAIRS, 0 },
+  { "miss", measure_cost, TRUE, FALSE, FALSE, PATTERN_ROUNDS, SUBJECT_POOL, SIZES_ONE, THREADS_ONE,
+    0 },
   { .name = "recovery", .run = measure_recovery, .needs_pool = TRUE },
   { .name = "taken", .run = measure_taken, .needs_pool = TRUE },
   { .name = "overhead", .run = measure_overhead, .needs_pool = TRUE },
@@ -32,9 +44,9 @@ const Measure measures[] = {
 const gsize n_measures = G_N_ELEMENTS (measures);
 
 gboolean
-measure_applies (const Measure *measure, const Kind *kind)
+measure_applies (const Measure *measure, const Bench *bench, const Kind *kind)
 {
-  return !(measure->needs_pool && kind->is_pool)
+  return !(measure->needs_pool && kind->is_pool) && !(measure->needs_queues && !bench->has_queues)
          && !(measure->needs_counter && kind->backend != NULL);
 }
 
@@ -78,6 +90,8 @@ cost_clear (gpointer data)
 static gchar *
 describe (const Measure *measure)
 {
+  if (measure->subject == SUBJECT_TURNS)
+    return g_strdup_printf ("%u queues", measure->n_queues);
   if (measure->pattern == PATTERN_WINDOW)
     return g_strdup_printf ("%d mixed", WINDOW_BLOCKS);
   return g_strdup (measure->sizes == SIZES_ONE ? "64 KiB" : "mixed");
@@ -89,15 +103,15 @@ add_cost (GArray *costs, const Bench *bench, const Source *source, const Measure
 {
   Cost cost = { .first = TARN_POOL_STATS_INIT,
                 .job = { source, NULL, measure->subject, measure->pattern, measure->sizes,
-                         n_threads, bench->seconds, bench->has_one_queue } };
-  gboolean is_pool = measure->subject == SUBJECT_POOL;
+                         n_threads, bench->seconds, bench->has_one_queue, measure->n_queues } };
+  gboolean is_pool = measure->needs_pool;
   GError *error = NULL;
 
   cost.result
       = results_add (bench->results, source, measure->name, n_threads, describe (measure), "ns");
   cost.costs = g_new0 (gdouble, bench->n_repetitions);
   cost.yardsticks = g_new0 (gdouble, bench->n_repetitions);
-  if (is_pool && bench->has_queues)
+  if (measure->subject == SUBJECT_POOL && bench->has_queues)
     cost.job.subject = SUBJECT_ORDERED;
   if (is_pool && (cost.job.pool = tarn_pool_new (source->allocator, NULL, &error)) == NULL)
     result_fail (cost.result, error);

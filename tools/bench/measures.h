@@ -45,19 +45,21 @@ struct _Measure
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
   gboolean needs_pool;    /* needs a pool of Tarn's */
   gboolean needs_counter; /* only for memory that needs no device */
+  gboolean needs_queues;  /* only with --queues */
 
   /* For measures that a crew runs */
   Pattern pattern;
   Subject subject;
   Sizes sizes;
   ThreadRule threads;
+  guint n_queues; /* for SUBJECT_TURNS */
 };
 
 extern const Measure measures[];
 extern const gsize n_measures;
 
-/* Tells whether a measure is for a kind of memory. */
-gboolean measure_applies (const Measure *measure, const Kind *kind);
+/* Tells whether a measure is for a kind of memory, and for the settings. */
+gboolean measure_applies (const Measure *measure, const Bench *bench, const Kind *kind);
 
 /* Shows the progress on a terminal. */
 void bench_show_progress (const Bench *bench, guint repetition);

@@ -269,6 +269,16 @@ check_numbers (const Options *options, GError **error)
   return TRUE;
 }
 
+/* Returns the name of a chosen measure that needs --queues, or NULL if none does. */
+static const gchar *
+get_measure_with_queues (const Options *options)
+{
+  for (gsize i = 0; i < n_measures; i++)
+    if (options->has_measure[i] && measures[i].needs_queues)
+      return measures[i].name;
+  return NULL;
+}
+
 /* Selects the measures.  If there are recordings and no --measure, only recordings are replayed. */
 static gboolean
 choose_measures (Options *options, GError **error)
@@ -281,6 +291,8 @@ choose_measures (Options *options, GError **error)
   options->has_measure = parse_names ("--measure", list, get_measure_name, n_measures, error);
   if (options->has_measure == NULL)
     return FALSE;
+  if (list != NULL && !options->queues && get_measure_with_queues (options) != NULL)
+    return refuse (error, "--measure %s: only with --queues", get_measure_with_queues (options));
   if (options->plot != NULL && options_have_only_what_if (options))
     return refuse (error, "--plot %s: tables of recordings are not drawn", options->plot);
   if (options->csv && has_recording && !options_have_only_what_if (options))

@@ -574,9 +574,12 @@ struct _TarnHeap
  * that need little would take memory from each other again and again.  The heap may have
  * TARN_ARENA_ROOM extra bytes for each arena after the first two, which are one queue's arena and
  * the arena of heap->nobody.  (_tarn_heap_count_for_room () counts the arenas.)  In all, the extra
- * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE. */
+ * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  But for each
+ * such arena the heap may always have TARN_ARENA_MIN_ROOM extra bytes: the smallest segments for
+ * small and for large requests. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
+#define TARN_ARENA_MIN_ROOM ((gsize) 4 << 20)
 
 /* The first arena of each queue counts as one arena when the heap computes how much memory it may
  * have.  The further arenas of the queues count less, because the arenas of a queue can use each
@@ -593,6 +596,17 @@ _tarn_heap_count_for_room (const TarnHeap *heap)
   return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
 }
 
+/* Computes the extra bytes that a heap may have for its arenas (TARN_ARENA_ROOM). */
+static inline guint64
+_tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
+{
+  guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
+  guint64 n_extra = n > 2 ? n - 2 : 0;
+
+  return MAX (n_extra * TARN_ARENA_MIN_ROOM,
+              MIN (n_extra * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE));
+}
+
 /* Computes the most bytes that a heap should have.  These are the sum of:
  * - the heap's peak of bytes in use, which includes a new request of @size bytes
  * - this peak divided by @share
@@ -605,8 +619,7 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 {
   guint64 used = heap->stats.used_bytes;
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
-  guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
-  guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE) : 0;
+  guint64 of_arenas = _tarn_heap_get_room_of_arenas (heap, peak);
   guint64 more = peak / share + room + of_arenas + heap->churn.extra + heap->lent_bytes;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);

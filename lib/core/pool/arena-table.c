@@ -9,20 +9,24 @@
  * The pool has a reference to each queue in the table.  When the pool removes a queue from the
  * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool.
  *
- * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
- * handle), or in a later slot.  In this case all slots from the home slot to the queue's slot are
- * taken. */
+ * Invariants: the table has at most TarnMet.most queues, and has a free slot.  A queue stands in
+ * its home slot (given by the hash of its handle), or in a later slot.  In this case all slots from
+ * the home slot to the queue's slot are taken. */
 
 #include "pool/cache-private.h"
 
-/* FIRST_PLACES is the number of slots in a new table of queues.  A table has at most MAX_MET
- * queues. */
+/* The number of slots in a new table of queues. */
 #define FIRST_PLACES 16
-#define MAX_MET 72
 
-/* When the table is full, make_room () removes the queues that no thread has used.  If it finds
- * fewer than FEW_UNUSED unused queues, it also removes some used ones. */
-#define FEW_UNUSED (MAX_MET / 4)
+/* The first and the last value of TarnMet.most, which doubles if the table is too small for the
+ * queues that the program uses in turn.  It does not begin with a higher value, because the pool
+ * has references to all queues in the table, also to those that the program has released. */
+#define FIRST_MOST 72
+#define LAST_MOST (FIRST_MOST << 6)
+
+/* When the table is full, make_room () removes the queues that no thread has used.  If these are
+ * less than one in FEW_SHARE, it also removes some used ones. */
+#define FEW_SHARE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
  * block's queue to the block's uses, and the block's memory to the heap's own table.  The caller
@@ -103,7 +107,7 @@ drop_going (TarnPool *pool)
 }
 
 /* Removes queues from the full table: those that no thread has used since the table was last full.
- * If there are fewer than FEW_UNUSED such queues, also removes every second queue.  The caller has
+ * If there are few such queues (FEW_SHARE), also removes every second queue.  The caller has
  * stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
@@ -117,10 +121,34 @@ make_room (TarnPool *pool)
     {
       is_odd ^= pool->met.places[i].ref.queue != NULL;
       pool->met.places[i].is_going
-          = !pool->met.places[i].is_used || (n_unused < FEW_UNUSED && is_odd);
+          = !pool->met.places[i].is_used || (n_unused < pool->met.most / FEW_SHARE && is_odd);
       pool->met.places[i].is_used = FALSE;
     }
   drop_going (pool);
+}
+
+/* Makes sure that the table has room for the arenas @ref of another queue.  If the table had these
+ * arenas before, it is too small for the queues that the program uses in turn, and may have twice
+ * as many from now on.  The caller has stopped the pool's read sections. */
+static void
+ensure_room (TarnPool *pool, const TarnArenaRef *ref)
+{
+  /* The heap numbers queues in the order in which it first sees them, and so does the pool.  The
+   * arenas for requests without a queue have the number 0. */
+  gboolean is_back = ref->number != 0 && ref->number <= pool->met.highest_number;
+
+  pool->met.highest_number = MAX (pool->met.highest_number, ref->number);
+  if (pool->met.places == NULL)
+    {
+      pool->met.most = FIRST_MOST;
+      make_table (pool, FIRST_PLACES);
+    }
+  if (pool->met.n == pool->met.most && is_back && pool->met.most < LAST_MOST)
+    pool->met.most *= 2;
+  if (pool->met.n == pool->met.most)
+    make_room (pool);
+  if (pool->met.n > pool->met.mask / 2)
+    make_table (pool, 2 * (pool->met.mask + 1));
 }
 
 /* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For the arenas that
@@ -133,12 +161,7 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   gboolean was_open = _tarn_pool_close (pool);
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->met.n == MAX_MET)
-    make_room (pool);
-  if (pool->met.places == NULL)
-    make_table (pool, FIRST_PLACES);
-  else if (pool->met.n > pool->met.mask / 2)
-    make_table (pool, 2 * (pool->met.mask + 1));
+  ensure_room (pool, ref);
   insert (pool, &met);
   _tarn_pool_open (pool, was_open);
 }

@@ -264,6 +264,9 @@ typedef struct
   TarnMetQueue *places;
   guint mask; /* the number of slots minus 1 */
   guint n;    /* the number of slots that have a queue */
+  guint most; /* the most queues that the table may have now */
+  /* The highest number that the heap has given to a queue that was ever in the table. */
+  guint64 highest_number;
 } TarnMet;
 
 /* The caches of all threads (caches.c).
