@@ -15,8 +15,13 @@
  * moves and flushes without a budget.  The room shrinks again when requests have needed no moves or
  * flushes for some time.
  *
- * The function _tarn_heap_choose_sparing () takes the heap's lock.  The caller of each other
- * function here holds the lock. */
+ * A heap with little in use has no room for a segment of each of many queues.  If such queues need
+ * memory in turn, each would take the segment of another one.  So a pool tells the heap
+ * how many queues take turns, and the heap has room for a few segments of each.  Queues that do not
+ * come back do not count, as in a program that makes a queue for each task.
+ *
+ * The functions _tarn_heap_choose_sparing () and _tarn_heap_set_turns () take the heap's lock.  The
+ * caller of each other function here holds the lock. */
 
 #include "heap/heap-private.h"
 
@@ -78,6 +83,7 @@ note_time (TarnHeapChurn *churn)
     return;
   add (churn, (guint64) steps);
   churn->extra = halves < 64 ? churn->extra >> halves : 0;
+  churn->turns = halves < 32 ? churn->turns >> halves : 0;
   churn->at += steps * TIME_STEP;
 }
 
@@ -201,4 +207,14 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
   sparing = choose_sparing (heap, size, keeps);
   _tarn_heap_unlock (heap);
   return sparing;
+}
+
+/* Sets the number of queues that take turns: each needs memory again and again that the heap does
+ * not have for it. */
+void
+_tarn_heap_set_turns (TarnHeap *heap, guint n)
+{
+  _tarn_heap_lock (heap);
+  heap->churn.turns = n;
+  _tarn_heap_unlock (heap);
 }

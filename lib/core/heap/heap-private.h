@@ -422,6 +422,7 @@ typedef struct
                       is spent */
   /* The number of requests for which the field extra would have exceeded its usual bound. */
   guint n_beyond;
+  guint turns; /* the number of queues that take turns (_tarn_heap_set_turns ()) */
 } TarnHeapChurn;
 
 /* One way to get memory from upstream: its functions and constants.  There are two ways:
@@ -574,12 +575,10 @@ struct _TarnHeap
  * that need little would take memory from each other again and again.  The heap may have
  * TARN_ARENA_ROOM extra bytes for each arena after the first two, which are one queue's arena and
  * the arena of heap->nobody.  (_tarn_heap_count_for_room () counts the arenas.)  In all, the extra
- * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  But for each
- * such arena the heap may always have TARN_ARENA_MIN_ROOM extra bytes: the smallest segments for
- * small and for large requests. */
+ * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  But queues
+ * that take turns (TarnHeapChurn.turns) may have TARN_ARENA_ROOM each, however low the peak is. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
-#define TARN_ARENA_MIN_ROOM ((gsize) 4 << 20)
 
 /* The first arena of each queue counts as one arena when the heap computes how much memory it may
  * have.  The further arenas of the queues count less, because the arenas of a queue can use each
@@ -601,10 +600,9 @@ static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
   guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
-  guint64 n_extra = n > 2 ? n - 2 : 0;
+  guint64 of_turns = heap->churn.turns * (guint64) TARN_ARENA_ROOM;
 
-  return MAX (n_extra * TARN_ARENA_MIN_ROOM,
-              MIN (n_extra * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE));
+  return n > 2 ? MAX (of_turns, MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE)) : 0;
 }
 
 /* Computes the most bytes that a heap should have.  These are the sum of:

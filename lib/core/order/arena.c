@@ -26,6 +26,7 @@ add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
     {
       if (queue != NULL)
         _tarn_queue_unref (pool, queue);
+      _tarn_pool_drop_met (pool, handle);
       return;
     }
   if (queue != NULL)
@@ -84,9 +85,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met != NULL && met->ref.number < ref.number) /* the entry is out of date */
-    _tarn_pool_drop_met (pool, handle);
-  if (_tarn_pool_find_met (pool, handle) == NULL)
+  if (met == NULL || met->ref.number < ref.number) /* an entry that the table has is out of date */
     add_met (pool, handle, &ref);
   met = _tarn_pool_find_met (pool, handle);
   if (met != NULL)

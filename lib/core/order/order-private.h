@@ -207,7 +207,7 @@ gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 gboolean _tarn_pool_ask_recorded (TarnPool *pool);
 void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
-void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue);
+void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue);
 
 /* queue.c.  Callers hold the pool's lock for these functions. */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);

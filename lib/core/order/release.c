@@ -378,12 +378,14 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
  * memory of the request's queue (@queue is NULL if the request has no queue).  A free must not call
  * this function, because this function asks the driver about events. */
 void
-_tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
+_tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
 {
   TarnGiveBack give_back;
   TarnSparing sparing;
 
   _tarn_assert_not_locked (&pool->lock);
+  if (queue != NULL)
+    _tarn_pool_note_turn (pool, queue);
   if (_tarn_pool_get_hold_bound (pool) != 0)
     return;
   sparing = _tarn_heap_choose_sparing (

@@ -24,9 +24,8 @@
 #define FIRST_MOST 72
 #define LAST_MOST (FIRST_MOST << 6)
 
-/* When the table is full, make_room () removes the queues that no thread has used.  If these are
- * less than one in FEW_SHARE, it also removes some used ones. */
-#define FEW_SHARE 4
+/* The table removes a queue that no thread has used while it was full MAX_UNUSED times. */
+#define MAX_UNUSED 32
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
  * block's queue to the block's uses, and the block's memory to the heap's own table.  The caller
@@ -106,25 +105,43 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Removes queues from the full table: those that no thread has used since the table was last full.
- * If there are few such queues (FEW_SHARE), also removes every second queue.  The caller has
- * stopped the pool's read sections. */
+/* Removes queues from the full table: first those that no thread has used for long, and then new
+ * ones until half of the table is left.  A queue is new if the table was never full since it got
+ * the queue.  The older queues stay because they are a sample: if they come back, the program uses
+ * more queues in turn than the table may have.  The caller has stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
-  guint n_unused = 0;
-  gboolean is_odd = FALSE;
+  guint n_left = pool->met.n;
 
   for (guint i = 0; i <= pool->met.mask; i++)
-    n_unused += pool->met.places[i].ref.queue != NULL && !pool->met.places[i].is_used;
+    {
+      TarnMetQueue *met = &pool->met.places[i];
+
+      met->n_unused = (met->used & TARN_USED_SINCE_FULL) != 0 ? 0 : met->n_unused + 1;
+      met->is_going = met->ref.queue != NULL && met->n_unused == MAX_UNUSED;
+      met->used &= ~TARN_USED_SINCE_FULL;
+      n_left -= met->is_going ? 1 : 0;
+    }
   for (guint i = 0; i <= pool->met.mask; i++)
     {
-      is_odd ^= pool->met.places[i].ref.queue != NULL;
-      pool->met.places[i].is_going
-          = !pool->met.places[i].is_used || (n_unused < pool->met.most / FEW_SHARE && is_odd);
-      pool->met.places[i].is_used = FALSE;
+      TarnMetQueue *met = &pool->met.places[i];
+
+      if (met->ref.queue != NULL && met->is_new && !met->is_going && n_left > pool->met.most / 2)
+        {
+          met->is_going = TRUE;
+          n_left--;
+        }
+      met->is_new = FALSE;
     }
+  pool->met.was_full = TRUE;
   drop_going (pool);
+}
+
+static void
+double_most (TarnPool *pool)
+{
+  pool->met.most = MIN (2 * pool->met.most, LAST_MOST);
 }
 
 /* Makes sure that the table has room for the arenas @ref of another queue.  If the table had these
@@ -143,8 +160,8 @@ ensure_room (TarnPool *pool, const TarnArenaRef *ref)
       pool->met.most = FIRST_MOST;
       make_table (pool, FIRST_PLACES);
     }
-  if (pool->met.n == pool->met.most && is_back && pool->met.most < LAST_MOST)
-    pool->met.most *= 2;
+  if (pool->met.n == pool->met.most && is_back)
+    double_most (pool);
   if (pool->met.n == pool->met.most)
     make_room (pool);
   if (pool->met.n > pool->met.mask / 2)
@@ -153,17 +170,74 @@ ensure_room (TarnPool *pool, const TarnArenaRef *ref)
 
 /* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For the arenas that
  * serve requests without a queue, @handle and @queue are NULL.  The table takes over the caller's
- * reference to @queue. */
+ * reference to @queue.  If the table has other arenas for the queue, which the heap has given to
+ * another queue since, replaces them. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
-  const TarnMetQueue met = { .handle = handle, .queue = queue, .ref = *ref, .is_used = TRUE };
+  TarnMetQueue met
+      = { .handle = handle, .queue = queue, .ref = *ref, .used = TARN_MET_USED, .is_new = TRUE };
   gboolean was_open = _tarn_pool_close (pool);
+  TarnMetQueue *former = _tarn_pool_find_met (pool, handle);
 
   _tarn_assert_locked (&pool->lock);
+  if (former != NULL)
+    {
+      met.is_new = former->is_new;
+      met.was_used = former->was_used;
+      former->is_going = TRUE;
+      drop_going (pool);
+    }
   ensure_room (pool, ref);
   insert (pool, &met);
   _tarn_pool_open (pool, was_open);
+}
+
+/* Begins a new period.  Returns the number of queues that threads used in this period and in the
+ * one before.  Queues of a program that makes one for each task are used in one period only.  If
+ * the table was full in this period, but most of its older queues are in use, the program has more
+ * queues than the table may have.  Then the table may have twice as many from now on. */
+static guint
+begin_period (TarnPool *pool)
+{
+  guint n = 0, n_old = 0;
+
+  for (guint i = 0; pool->met.places != NULL && i <= pool->met.mask; i++)
+    {
+      TarnMetQueue *met = &pool->met.places[i];
+      guint used = __atomic_fetch_and (&met->used, ~TARN_USED_IN_PERIOD, __ATOMIC_RELAXED);
+      gboolean is_used = (used & TARN_USED_IN_PERIOD) != 0;
+
+      n += is_used && met->was_used ? 1 : 0;
+      n_old += met->ref.queue != NULL && !met->is_new ? 1 : 0;
+      met->was_used = is_used;
+    }
+  if (pool->met.was_full && n > n_old / 2)
+    double_most (pool);
+  pool->met.was_full = FALSE;
+  pool->met.n_turns = 0;
+  return n;
+}
+
+/* Counts a turn of a queue: a request needs memory that the heap does not have for the queue. After
+ * as many turns as the table has queues, tells the heap how many of the queues are in use, so that
+ * the heap has room for all of them. */
+void
+_tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
+{
+  gboolean is_over = FALSE;
+  guint n_used = 0;
+
+  _tarn_mutex_lock (&pool->lock);
+  if (pool->met.in_turn != queue && queue->has_had_turn)
+    is_over = ++pool->met.n_turns > pool->met.n;
+  pool->met.in_turn = queue;
+  queue->has_had_turn = TRUE;
+  if (is_over)
+    n_used = begin_period (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (is_over)
+    _tarn_heap_set_turns (pool->heap, n_used);
 }
 
 /* Removes a queue from the table.  @handle is the queue's handle, or NULL for the arenas that serve

@@ -146,8 +146,8 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
 
   if (met == NULL || cache->spare == NULL)
     return NULL;
-  if (TARN_UNLIKELY (!__atomic_load_n (&met->is_used, __ATOMIC_RELAXED)))
-    __atomic_store_n (&met->is_used, TRUE, __ATOMIC_RELAXED);
+  if (TARN_UNLIKELY (__atomic_load_n (&met->used, __ATOMIC_RELAXED) != TARN_MET_USED))
+    __atomic_store_n (&met->used, TARN_MET_USED, __ATOMIC_RELAXED);
   if (*kept != NULL && (*kept)->share == wanted->handle && size > TARN_HEAP_MAX_ROUNDED
       && size <= (*kept)->alloc_size)
     {

@@ -107,6 +107,12 @@ typedef struct
  * It counts only blocks that the thread allocates and frees while it holds the pool's lock. */
 #define TARN_FEW_TEMPORARIES 2
 
+/* The bits of TarnMetQueue.used: the queue was used since the table was last full; and in the
+ * present period, which ends after as many turns (TarnMet.n_turns) as the table has queues. */
+#define TARN_USED_SINCE_FULL 1U
+#define TARN_USED_IN_PERIOD 2U
+#define TARN_MET_USED (TARN_USED_SINCE_FULL | TARN_USED_IN_PERIOD)
+
 /* A slot in the table of queues whose arenas the pool may use (arena-table.c).  An arena is memory
  * of a heap from which threads allocate for one queue without a lock. */
 struct _TarnMetQueue
@@ -114,7 +120,11 @@ struct _TarnMetQueue
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
-  gboolean is_used; /* Atomic: TRUE if a thread has used the queue since the table was last full. */
+  /* Atomic: TARN_MET_USED, or some of its bits.  A thread that uses the queue sets both. */
+  guint used;
+  gboolean was_used; /* TRUE if threads used the queue in the period before this one */
+  gboolean is_new;   /* the table was never full since it got the queue */
+  guint n_unused; /* how often in succession the table was full, and no thread had used the queue */
   /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */
   gboolean is_going;
@@ -299,6 +309,7 @@ void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue,
                          const TarnArenaRef *ref);
 void _tarn_pool_drop_met (TarnPool *pool, gpointer handle);
+void _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue); /* takes the lock itself */
 void _tarn_pool_end_arenas (TarnPool *pool);
 
 /* Functions of transfer.c.  The caller of the first three functions does not hold the pool's

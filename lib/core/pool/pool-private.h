@@ -267,6 +267,11 @@ typedef struct
   guint most; /* the most queues that the table may have now */
   /* The highest number that the heap has given to a queue that was ever in the table. */
   guint64 highest_number;
+  /* A turn of a queue begins when a request needs memory that the heap does not have for the queue,
+   * if the last such request named another queue. */
+  const TarnQueue *in_turn; /* the queue whose turn it is; only for comparison of pointers */
+  guint n_turns;     /* the number of turns in this period, without the first turn of each queue */
+  gboolean was_full; /* TRUE if the table was full in this period */
 } TarnMet;
 
 /* The caches of all threads (caches.c).
