@@ -8,11 +8,9 @@
 
 #include "lib/conformance.h"
 
-/* Runs a task on a queue of its own, which stays. */
-static gpointer
-run_task (QueuesFixture *fixture, guint i)
+static void
+use (QueuesFixture *fixture, gpointer queue, guint i)
 {
-  gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
   TarnBlock *blocks[4];
 
   for (guint j = 0; j < G_N_ELEMENTS (blocks); j++)
@@ -22,6 +20,15 @@ run_task (QueuesFixture *fixture, guint i)
     tarn_block_free (blocks[j]);
   tarn_testing_queues_run_all (fixture->queues);
   queues_assert_valid (fixture);
+}
+
+/* Runs a task on a queue of its own, which stays. */
+static gpointer
+run_task (QueuesFixture *fixture, guint i)
+{
+  gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
+
+  use (fixture, queue, i);
   return queue;
 }
 
@@ -68,6 +75,31 @@ test_never_forgotten (QueuesFixture *fixture, gconstpointer data)
   g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, <=, 400 * MIB);
   g_assert_cmpuint (tarn_testing_queues_get_refs (fixture->queues), <=, 80);
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
+}
+
+/* Queues that stay, and that are used now and then between tasks on queues that do not stay, get
+ * memory for themselves only. */
+static void
+test_beside_others (QueuesFixture *fixture, gconstpointer data)
+{
+  const QueuesWay *way = data;
+  gpointer stay[8];
+
+  if ((way->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0)
+    {
+      g_test_skip ("such queues have to be forgotten");
+      return;
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (stay); i++)
+    stay[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  for (guint i = 0; i < 600; i++)
+    {
+      tarn_testing_queue_destroy (fixture->queues, run_task (fixture, i));
+      for (guint j = 0; i % 20 == 0 && j < G_N_ELEMENTS (stay); j++)
+        use (fixture, stay[j], i);
+    }
+  g_assert_cmpuint (queues_get_heap_stats (fixture).upstream_bytes, <=, 320 * MIB);
+  g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 60);
 }
 
 /* A queue with the handle of one that was forgotten has none of its memory before that is done. */
@@ -210,6 +242,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   queues_add ("task-after-task", test_task_after_task);
   queues_add ("never-forgotten", test_never_forgotten);
+  queues_add ("beside-others", test_beside_others);
   queues_add ("same-handle", test_same_handle);
   queues_add ("two-pools", test_two_pools);
   queues_add ("forgotten-by-both", test_forgotten_by_both);

@@ -256,8 +256,8 @@ test_many (QueuesFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (queues_get_heap_stats (fixture).used_bytes, ==, 0);
 }
 
-/* Hundreds of queues that need little, one after the other, seldom take memory from each other after
- * some rounds. */
+/* Hundreds of queues that need little, one after the other, seldom take memory from each other
+ * after some rounds. */
 static void
 test_in_turn (QueuesFixture *fixture, gconstpointer unused)
 {
