@@ -243,7 +243,7 @@ test_many (QueuesFixture *fixture, gconstpointer unused)
     use_each (fixture, queues, N_REMEMBERED);
   g_assert_cmpuint (count_with_lock (fixture), ==, n_with_lock);
 
-  for (guint round = 0; round < 3; round++)
+  for (guint round = 0; round < 12; round++)
     use_each (fixture, queues, N_MANY);
   n_with_lock = count_with_lock (fixture);
   n_growths = _tarn_heap_of (fixture->heap)->n_growths;
@@ -271,10 +271,11 @@ test_in_turn (QueuesFixture *fixture, gconstpointer unused)
     {
       for (guint i = 0; i < N_MANY; i++)
         {
-          queues_put (fixture, queues_take (fixture, 40 * KIB, queues[i]));
-          queues_put (fixture, queues_take (fixture, 300 * KIB, queues[i]));
+          tarn_block_free (queues_take_unchecked (fixture, 40 * KIB, queues[i]));
+          tarn_block_free (queues_take_unchecked (fixture, 300 * KIB, queues[i]));
           tarn_testing_queues_run_all (fixture->queues);
         }
+      queues_assert_valid (fixture);
       if (round == 17)
         n_growths = _tarn_heap_of (fixture->heap)->n_growths;
     }

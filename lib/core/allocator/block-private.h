@@ -60,7 +60,7 @@ struct _TarnQueue
   /* The queue's number in the heap from which the queue last got memory.  0 if the queue never got
    * memory from a heap. */
   guint64 owner;
-  gboolean has_had_turn; /* TRUE after the queue's first turn (TarnMet.n_turns) */
+  gboolean has_had_turn; /* TRUE after the queue's first turn (_tarn_pool_note_turn ()) */
   TarnBins *bins;  /* owned: the queue's share; NULL if the queue never had blocks */
   TarnQueue *next; /* in the list of unreferenced queues */
 };

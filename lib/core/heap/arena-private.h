@@ -74,7 +74,7 @@ gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, g
 gboolean _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner);
 gboolean _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner);
 TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps);
-void _tarn_heap_set_turns (TarnHeap *heap, guint n);
+void _tarn_heap_note_turns (TarnHeap *heap, guint n);
 gboolean _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes);
 gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
 gboolean _tarn_heap_await_door (TarnHeap *heap);

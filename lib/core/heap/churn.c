@@ -16,11 +16,11 @@
  * flushes for some time.
  *
  * A heap with little in use has no room for a segment of each of many queues.  If such queues need
- * memory in turn, each would take the segment of another one.  So a pool tells the heap
- * how many queues take turns, and the heap has room for a few segments of each.  Queues that do not
- * come back do not count, as in a program that makes a queue for each task.
+ * memory in turn, each would take the segment of another one.  So the pools tell the heap
+ * how many queues their threads use in turn (pool/arena-table.c), and the heap has room for all of
+ * them.
  *
- * The functions _tarn_heap_choose_sparing () and _tarn_heap_set_turns () take the heap's lock.  The
+ * The functions _tarn_heap_choose_sparing () and _tarn_heap_note_turns () take the heap's lock. The
  * caller of each other function here holds the lock. */
 
 #include "heap/heap-private.h"
@@ -44,6 +44,9 @@
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
+
+/* The number of queues that take turns falls by one in TURNS_FALL of it with each TIME_STEP. */
+#define TURNS_FALL 8
 
 /* One in BEYOND requests that would exceed the usual bound of the room may exceed it, up to
  * EXTRA_PEAKS times the heap's peak.  This holds for heaps with more than two arenas (each queue
@@ -83,7 +86,8 @@ note_time (TarnHeapChurn *churn)
     return;
   add (churn, (guint64) steps);
   churn->extra = halves < 64 ? churn->extra >> halves : 0;
-  churn->turns = halves < 32 ? churn->turns >> halves : 0;
+  for (gint64 i = 0; i < steps && churn->turns > 0; i++)
+    churn->turns -= (churn->turns + TURNS_FALL - 1) / TURNS_FALL;
   churn->at += steps * TIME_STEP;
 }
 
@@ -209,12 +213,12 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
   return sparing;
 }
 
-/* Sets the number of queues that take turns: each needs memory again and again that the heap does
- * not have for it. */
+/* Tells a heap that a pool's threads use @n queues in turn, and that the heap lacks memory for some
+ * of them.  The number falls as time passes (note_time ()). */
 void
-_tarn_heap_set_turns (TarnHeap *heap, guint n)
+_tarn_heap_note_turns (TarnHeap *heap, guint n)
 {
-  _tarn_heap_lock (heap);
-  heap->churn.turns = n;
+  _tarn_heap_lock_open (heap);
+  heap->churn.turns = MAX (heap->churn.turns, n);
   _tarn_heap_unlock (heap);
 }

@@ -422,7 +422,7 @@ typedef struct
                       is spent */
   /* The number of requests for which the field extra would have exceeded its usual bound. */
   guint n_beyond;
-  guint turns; /* the number of queues that take turns (_tarn_heap_set_turns ()) */
+  guint turns; /* the number of queues that take turns (_tarn_heap_note_turns ()) */
 } TarnHeapChurn;
 
 /* One way to get memory from upstream: its functions and constants.  There are two ways:
@@ -600,9 +600,11 @@ static inline guint64
 _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
   guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
-  guint64 of_turns = heap->churn.turns * (guint64) TARN_ARENA_ROOM;
+  guint64 n_extra = n > 2 ? n - 2 : 0;
+  guint n_queues = heap->all_queues.length - 1 - heap->forgotten_queues.length;
 
-  return n > 2 ? MAX (of_turns, MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE)) : 0;
+  return MAX (MIN (n_queues, heap->churn.turns) * TARN_ARENA_ROOM,
+              MIN (n_extra * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE));
 }
 
 /* Computes the most bytes that a heap should have.  These are the sum of:

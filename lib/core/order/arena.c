@@ -15,8 +15,8 @@
 #include "upstream/upstream-private.h"
 
 /* Adds the arenas of a queue to the pool's table of arenas.  If @handle is NULL, adds the arenas
- * for requests without a queue.  Does nothing if the pool uses no arenas, or if the queue is out
- * of order. */
+ * for requests without a queue.  If the pool uses no arenas, or if the queue is out of order,
+ * instead removes arenas that the table has for @handle. */
 static void
 add_met (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
 {
@@ -85,7 +85,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met == NULL || met->ref.number < ref.number) /* an entry that the table has is out of date */
+  if (met == NULL || met->ref.number < ref.number) /* the table has none, or outdated ones */
     add_met (pool, handle, &ref);
   met = _tarn_pool_find_met (pool, handle);
   if (met != NULL)

@@ -9,23 +9,32 @@
  * The pool has a reference to each queue in the table.  When the pool removes a queue from the
  * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool.
  *
- * Invariants: the table has at most TarnMet.most queues, and has a free slot.  A queue stands in
- * its home slot (given by the hash of its handle), or in a later slot.  In this case all slots from
- * the home slot to the queue's slot are taken. */
+ * A table that is too small costs time: a request of a queue that is not in it takes the pool's
+ * lock. A table that is too large keeps queues alive that the program has released.  So the table
+ * has room for FIRST_MOST queues, and for more only if the program uses more in turn.  It finds
+ * that out by a sample, its older queues: when it is full, it removes newer ones.  If most of the
+ * older queues are used again and again, the others probably are, too.
+ *
+ * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
+ * handle), or in a later slot.  In this case all slots from the home slot to the queue's slot are
+ * taken. */
 
 #include "pool/cache-private.h"
 
 /* The number of slots in a new table of queues. */
 #define FIRST_PLACES 16
 
-/* The first and the last value of TarnMet.most, which doubles if the table is too small for the
- * queues that the program uses in turn.  It does not begin with a higher value, because the pool
- * has references to all queues in the table, also to those that the program has released. */
+/* The first and the highest value of TarnMet.most.  With many more queues, it costs more to stop
+ * read sections than the table saves. */
 #define FIRST_MOST 72
-#define LAST_MOST (FIRST_MOST << 6)
+#define LAST_MOST (FIRST_MOST << 2)
 
-/* The table removes a queue that no thread has used while it was full MAX_UNUSED times. */
+/* The table removes a queue if it was full MAX_UNUSED times in succession while no thread used the
+ * queue. */
 #define MAX_UNUSED 32
+
+/* A period (TarnMet.n_events) has this number of events for each queue that the table may have. */
+#define EVENTS_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
  * block's queue to the block's uses, and the block's memory to the heap's own table.  The caller
@@ -105,10 +114,24 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Removes queues from the full table: first those that no thread has used for long, and then new
- * ones until half of the table is left.  A queue is new if the table was never full since it got
- * the queue.  The older queues stay because they are a sample: if they come back, the program uses
- * more queues in turn than the table may have.  The caller has stopped the pool's read sections. */
+/* Marks queues to be removed, until at most @n_kept are left unmarked: only new ones, or any. */
+static void
+mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
+{
+  for (guint i = 0; i <= pool->met.mask && *n_left > n_kept; i++)
+    {
+      TarnMetQueue *met = &pool->met.places[i];
+
+      if (met->ref.queue == NULL || met->is_going || (only_new && !met->is_new))
+        continue;
+      met->is_going = TRUE;
+      --*n_left;
+    }
+}
+
+/* Removes queues from the full table: those that no thread has used for long, and then new ones
+ * until half of the table is left.  A queue is new if the table was never full since it got the
+ * queue. The caller has stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -119,53 +142,74 @@ make_room (TarnPool *pool)
       TarnMetQueue *met = &pool->met.places[i];
 
       met->n_unused = (met->used & TARN_USED_SINCE_FULL) != 0 ? 0 : met->n_unused + 1;
-      met->is_going = met->ref.queue != NULL && met->n_unused == MAX_UNUSED;
+      met->is_going = met->ref.queue != NULL && met->n_unused >= MAX_UNUSED;
       met->used &= ~TARN_USED_SINCE_FULL;
       n_left -= met->is_going ? 1 : 0;
     }
+  mark (pool, &n_left, pool->met.most / 2, TRUE);
+  mark (pool, &n_left, pool->met.most - 1, FALSE); /* if most has become less */
   for (guint i = 0; i <= pool->met.mask; i++)
-    {
-      TarnMetQueue *met = &pool->met.places[i];
-
-      if (met->ref.queue != NULL && met->is_new && !met->is_going && n_left > pool->met.most / 2)
-        {
-          met->is_going = TRUE;
-          n_left--;
-        }
-      met->is_new = FALSE;
-    }
+    pool->met.places[i].is_new = FALSE;
   pool->met.was_full = TRUE;
   drop_going (pool);
 }
 
+/* Makes sure that the table has room for another queue.  The caller has stopped the pool's read
+ * sections. */
 static void
-double_most (TarnPool *pool)
+ensure_room (TarnPool *pool)
 {
-  pool->met.most = MIN (2 * pool->met.most, LAST_MOST);
-}
-
-/* Makes sure that the table has room for the arenas @ref of another queue.  If the table had these
- * arenas before, it is too small for the queues that the program uses in turn, and may have twice
- * as many from now on.  The caller has stopped the pool's read sections. */
-static void
-ensure_room (TarnPool *pool, const TarnArenaRef *ref)
-{
-  /* The heap numbers queues in the order in which it first sees them, and so does the pool.  The
-   * arenas for requests without a queue have the number 0. */
-  gboolean is_back = ref->number != 0 && ref->number <= pool->met.highest_number;
-
-  pool->met.highest_number = MAX (pool->met.highest_number, ref->number);
   if (pool->met.places == NULL)
     {
       pool->met.most = FIRST_MOST;
       make_table (pool, FIRST_PLACES);
     }
-  if (pool->met.n == pool->met.most && is_back)
-    double_most (pool);
-  if (pool->met.n == pool->met.most)
+  if (pool->met.n >= pool->met.most)
     make_room (pool);
   if (pool->met.n > pool->met.mask / 2)
     make_table (pool, 2 * (pool->met.mask + 1));
+}
+
+/* Ends a period.  Returns the number of queues that threads used in this period and in the one
+ * before: the queues that the program uses in turn.  A queue for a single task is usually used in
+ * one period only.  Adapts the number of queues that the table may have. */
+static guint
+end_period (TarnPool *pool)
+{
+  guint n = 0, n_old = 0, n_old_used = 0;
+
+  for (guint i = 0; pool->met.places != NULL && i <= pool->met.mask; i++)
+    {
+      TarnMetQueue *met = &pool->met.places[i];
+      guint used = __atomic_fetch_and (&met->used, ~TARN_USED_IN_PERIOD, __ATOMIC_RELAXED);
+      gboolean is_used = (used & TARN_USED_IN_PERIOD) != 0;
+      gboolean is_old = met->ref.queue != NULL && !met->is_new;
+
+      n += is_used && met->was_used ? 1 : 0;
+      n_old += is_old ? 1 : 0;
+      n_old_used += is_old && is_used && met->was_used ? 1 : 0;
+      met->was_used = is_used;
+    }
+  if (pool->met.was_full && n_old_used > n_old / 2)
+    pool->met.most = MIN (2 * pool->met.most, LAST_MOST);
+  else if (n < pool->met.most / 8)
+    pool->met.most = MAX (pool->met.most / 2, FIRST_MOST);
+  pool->met.was_full = FALSE;
+  pool->met.n_events = 0;
+  return n;
+}
+
+/* Counts an event that shows that the pool or its heap lacks room for the program's queues.  If
+ * this ends a period, returns TRUE and sets *n_used to the number of queues that the program uses
+ * in turn. */
+static gboolean
+count_event (TarnPool *pool, guint *n_used)
+{
+  _tarn_assert_locked (&pool->lock);
+  if (++pool->met.n_events < EVENTS_PER_QUEUE * MAX (pool->met.most, FIRST_MOST))
+    return FALSE;
+  *n_used = end_period (pool);
+  return TRUE;
 }
 
 /* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For the arenas that
@@ -179,6 +223,7 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
       = { .handle = handle, .queue = queue, .ref = *ref, .used = TARN_MET_USED, .is_new = TRUE };
   gboolean was_open = _tarn_pool_close (pool);
   TarnMetQueue *former = _tarn_pool_find_met (pool, handle);
+  guint n_used;
 
   _tarn_assert_locked (&pool->lock);
   if (former != NULL)
@@ -188,56 +233,31 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
       former->is_going = TRUE;
       drop_going (pool);
     }
-  ensure_room (pool, ref);
+  ensure_room (pool);
   insert (pool, &met);
+  if (pool->met.was_full)
+    count_event (pool, &n_used);
   _tarn_pool_open (pool, was_open);
 }
 
-/* Begins a new period.  Returns the number of queues that threads used in this period and in the
- * one before.  Queues of a program that makes one for each task are used in one period only.  If
- * the table was full in this period, but most of its older queues are in use, the program has more
- * queues than the table may have.  Then the table may have twice as many from now on. */
-static guint
-begin_period (TarnPool *pool)
-{
-  guint n = 0, n_old = 0;
-
-  for (guint i = 0; pool->met.places != NULL && i <= pool->met.mask; i++)
-    {
-      TarnMetQueue *met = &pool->met.places[i];
-      guint used = __atomic_fetch_and (&met->used, ~TARN_USED_IN_PERIOD, __ATOMIC_RELAXED);
-      gboolean is_used = (used & TARN_USED_IN_PERIOD) != 0;
-
-      n += is_used && met->was_used ? 1 : 0;
-      n_old += met->ref.queue != NULL && !met->is_new ? 1 : 0;
-      met->was_used = is_used;
-    }
-  if (pool->met.was_full && n > n_old / 2)
-    double_most (pool);
-  pool->met.was_full = FALSE;
-  pool->met.n_turns = 0;
-  return n;
-}
-
-/* Counts a turn of a queue: a request needs memory that the heap does not have for the queue. After
- * as many turns as the table has queues, tells the heap how many of the queues are in use, so that
- * the heap has room for all of them. */
+/* Counts a turn of a queue, which begins when a request needs memory that the heap does not have
+ * for the queue, if the last such request named another queue.  Does not count the queue's first
+ * turn. At the end of a period, tells the heap how many queues take turns, so that it has room for
+ * all. */
 void
 _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
 {
   gboolean is_over = FALSE;
-  guint n_used = 0;
+  guint n_used;
 
   _tarn_mutex_lock (&pool->lock);
-  if (pool->met.in_turn != queue && queue->has_had_turn)
-    is_over = ++pool->met.n_turns > pool->met.n;
+  if (pool->has_arenas && pool->met.in_turn != queue && queue->has_had_turn)
+    is_over = count_event (pool, &n_used);
   pool->met.in_turn = queue;
   queue->has_had_turn = TRUE;
-  if (is_over)
-    n_used = begin_period (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (is_over)
-    _tarn_heap_set_turns (pool->heap, n_used);
+    _tarn_heap_note_turns (pool->heap, n_used);
 }
 
 /* Removes a queue from the table.  @handle is the queue's handle, or NULL for the arenas that serve

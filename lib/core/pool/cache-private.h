@@ -107,8 +107,8 @@ typedef struct
  * It counts only blocks that the thread allocates and frees while it holds the pool's lock. */
 #define TARN_FEW_TEMPORARIES 2
 
-/* The bits of TarnMetQueue.used: the queue was used since the table was last full; and in the
- * present period, which ends after as many turns (TarnMet.n_turns) as the table has queues. */
+/* The bits of TarnMetQueue.used: a thread used the queue since the table was last full; a thread
+ * used the queue in the present period (TarnMet.n_events). */
 #define TARN_USED_SINCE_FULL 1U
 #define TARN_USED_IN_PERIOD 2U
 #define TARN_MET_USED (TARN_USED_SINCE_FULL | TARN_USED_IN_PERIOD)
@@ -120,11 +120,13 @@ struct _TarnMetQueue
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
-  /* Atomic: TARN_MET_USED, or some of its bits.  A thread that uses the queue sets both. */
-  guint used;
+  guint used; /* Atomic: some of the bits TARN_MET_USED.  A thread that uses the queue sets both. */
+  /* Guarded by the pool's lock */
   gboolean was_used; /* TRUE if threads used the queue in the period before this one */
-  gboolean is_new;   /* the table was never full since it got the queue */
-  guint n_unused; /* how often in succession the table was full, and no thread had used the queue */
+  gboolean is_new;   /* TRUE if the table was never full since it got the queue */
+  /* How often in succession the table was full, without a use of the queue since the time before.
+   */
+  guint n_unused;
   /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */
   gboolean is_going;

@@ -449,7 +449,9 @@ check_met (const TarnPool *pool, gchar **violation)
       if (*violation != NULL)
         return FALSE;
     }
-  return !differs ("n_met", n_met, pool->met.n, violation);
+  if (n_met > 0 && n_met > pool->met.mask)
+    *violation = g_strdup_printf ("the table of queues has no free slot for %u queues", n_met + 1);
+  return *violation == NULL && !differs ("n_met", n_met, pool->met.n, violation);
 }
 
 /* Checks the caches of all threads. */

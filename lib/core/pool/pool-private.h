@@ -264,14 +264,12 @@ typedef struct
   TarnMetQueue *places;
   guint mask; /* the number of slots minus 1 */
   guint n;    /* the number of slots that have a queue */
-  guint most; /* the most queues that the table may have now */
-  /* The highest number that the heap has given to a queue that was ever in the table. */
-  guint64 highest_number;
-  /* A turn of a queue begins when a request needs memory that the heap does not have for the queue,
-   * if the last such request named another queue. */
+  guint most; /* the number of queues with which the table is full; 0 before it has any */
+  /* In this period: the number of events.  An event is a turn of a queue (_tarn_pool_note_turn ()),
+   * or that the table got a queue after it was full. */
+  guint n_events;
+  gboolean was_full;        /* TRUE if the table was full in this period */
   const TarnQueue *in_turn; /* the queue whose turn it is; only for comparison of pointers */
-  guint n_turns;     /* the number of turns in this period, without the first turn of each queue */
-  gboolean was_full; /* TRUE if the table was full in this period */
 } TarnMet;
 
 /* The caches of all threads (caches.c).
