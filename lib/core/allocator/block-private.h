@@ -61,8 +61,8 @@ struct _TarnQueue
    * memory from a heap. */
   guint64 owner;
   gboolean has_had_turn; /* TRUE after the queue's first turn (_tarn_pool_note_turn ()) */
-  TarnBins *bins;  /* owned: the queue's share; NULL if the queue never had blocks */
-  TarnQueue *next; /* in the list of unreferenced queues */
+  TarnBins *bins;        /* owned: the queue's share; NULL if the queue never had blocks */
+  TarnQueue *next;       /* in the list of unreferenced queues */
 };
 
 /* A use of a block by a queue: the queue's commands before the event may use the block.  If there
