@@ -15,10 +15,9 @@
  * moves and flushes without a budget.  The room shrinks again when requests have needed no moves or
  * flushes for some time.
  *
- * A heap with little in use has no room for a segment of each of many queues.  If such queues need
- * memory in turn, each would take the segment of another one.  So the pools tell the heap
- * how many queues their threads use in turn (pool/arena-table.c), and the heap has room for all of
- * them.
+ * A heap with little in use has no room for a segment of each of many queues.  If these queues need
+ * memory in turn, each takes another queue's segment.  So the pools tell the heap how many queues
+ * their threads use in turn (pool/arena-table.c), and the heap may have TARN_ARENA_ROOM for each.
  *
  * The functions _tarn_heap_choose_sparing () and _tarn_heap_note_turns () take the heap's lock. The
  * caller of each other function here holds the lock. */
@@ -45,7 +44,7 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* The number of queues that take turns falls by one in TURNS_FALL of it with each TIME_STEP. */
+/* With each TIME_STEP, TarnHeapChurn.turns falls by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
 /* One in BEYOND requests that would exceed the usual bound of the room may exceed it, up to
@@ -75,7 +74,7 @@ add (TarnHeapChurn *churn, guint64 n)
 
 /* Adds 1 to each budget for each TIME_STEP that has passed since the last addition.  Halves the
  * growth of the heap's room (the bytes that it may have above its peak) for each HALF_LIFE in this
- * time. */
+ * time.  Lowers churn->turns (TURNS_FALL). */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -213,12 +212,14 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
   return sparing;
 }
 
-/* Tells a heap that a pool's threads use @n queues in turn, and that the heap lacks memory for some
- * of them.  The number falls as time passes (note_time ()). */
+/* Raises the number of queues that take turns to @n, if it is lower.  The heap may then get memory
+ * for @n queues.  note_time () lowers the number again.  A pool calls this if the heap lacks memory
+ * for some of the @n queues that its threads use in turn. */
 void
 _tarn_heap_note_turns (TarnHeap *heap, guint n)
 {
   _tarn_heap_lock_open (heap);
+  note_time (&heap->churn);
   heap->churn.turns = MAX (heap->churn.turns, n);
   _tarn_heap_unlock (heap);
 }

@@ -575,8 +575,8 @@ struct _TarnHeap
  * that need little would take memory from each other again and again.  The heap may have
  * TARN_ARENA_ROOM extra bytes for each arena after the first two, which are one queue's arena and
  * the arena of heap->nobody.  (_tarn_heap_count_for_room () counts the arenas.)  In all, the extra
- * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  But queues
- * that take turns (TarnHeapChurn.turns) may have TARN_ARENA_ROOM each, however low the peak is. */
+ * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  If
+ * TARN_ARENA_ROOM for each of TarnHeapChurn.turns queues is more than that, this number holds. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
@@ -601,9 +601,10 @@ _tarn_heap_get_room_of_arenas (const TarnHeap *heap, guint64 peak)
 {
   guint64 n = _tarn_heap_count_for_room (heap); /* one of the @n arenas belongs to heap->nobody */
   guint64 n_extra = n > 2 ? n - 2 : 0;
-  guint n_queues = heap->all_queues.length - 1 - heap->forgotten_queues.length;
+  /* without heap->nobody */
+  guint n_usable = heap->all_queues.length - 1 - heap->forgotten_queues.length;
 
-  return MAX (MIN (n_queues, heap->churn.turns) * TARN_ARENA_ROOM,
+  return MAX (MIN (n_usable, heap->churn.turns) * TARN_ARENA_ROOM,
               MIN (n_extra * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE));
 }
 

@@ -9,11 +9,11 @@
  * The pool has a reference to each queue in the table.  When the pool removes a queue from the
  * table, it turns the blocks of the queue's arenas into ordinary blocks of the pool.
  *
- * A table that is too small costs time: a request of a queue that is not in it takes the pool's
- * lock. A table that is too large keeps queues alive that the program has released.  So the table
- * has room for FIRST_MOST queues, and for more only if the program uses more in turn.  It finds
- * that out by a sample, its older queues: when it is full, it removes newer ones.  If most of the
- * older queues are used again and again, the others probably are, too.
+ * A table that is too small costs time: a request for a queue outside it takes the pool's lock.  A
+ * table that is too large keeps queues alive that the program has released.  So the table may have
+ * FIRST_MOST queues at first.  Its older queues are a sample, because a full table removes newer
+ * ones.  If threads use most of the sample in two periods in succession, the maximum doubles.  It
+ * halves if threads use few of all queues.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
  * handle), or in a later slot.  In this case all slots from the home slot to the queue's slot are
@@ -24,16 +24,16 @@
 /* The number of slots in a new table of queues. */
 #define FIRST_PLACES 16
 
-/* The first and the highest value of TarnMet.most.  With many more queues, it costs more to stop
+/* The lowest and the highest value of TarnMet.most.  With many more queues, it costs more to stop
  * read sections than the table saves. */
 #define FIRST_MOST 72
 #define LAST_MOST (FIRST_MOST << 2)
 
-/* The table removes a queue if it was full MAX_UNUSED times in succession while no thread used the
+/* If no thread uses a queue while the table becomes full MAX_UNUSED times, the table removes the
  * queue. */
 #define MAX_UNUSED 32
 
-/* A period (TarnMet.n_events) has this number of events for each queue that the table may have. */
+/* A period ends after this number times TarnMet.most events (TarnMet.n_events). */
 #define EVENTS_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
@@ -114,7 +114,8 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met.mask + 1);
 }
 
-/* Marks queues to be removed, until at most @n_kept are left unmarked: only new ones, or any. */
+/* Marks queues that the table shall remove (new ones if @only_new, otherwise any), until *n_left,
+ * the number of queues without a mark, is @n_kept. */
 static void
 mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
 {
@@ -129,9 +130,9 @@ mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
     }
 }
 
-/* Removes queues from the full table: those that no thread has used for long, and then new ones
- * until half of the table is left.  A queue is new if the table was never full since it got the
- * queue. The caller has stopped the pool's read sections. */
+/* Removes from the full table the queues that no thread has used for long.  Then removes new queues
+ * while more than TarnMet.most / 2 are left.  A queue is new from its insertion until the table is
+ * next full.  The caller has stopped the pool's read sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -170,9 +171,9 @@ ensure_room (TarnPool *pool)
     make_table (pool, 2 * (pool->met.mask + 1));
 }
 
-/* Ends a period.  Returns the number of queues that threads used in this period and in the one
- * before: the queues that the program uses in turn.  A queue for a single task is usually used in
- * one period only.  Adapts the number of queues that the table may have. */
+/* Ends a period.  Returns the number of queues in the table that threads used in this period and in
+ * the one before.  A queue for a single task is usually used in one period only.  Doubles, halves
+ * or keeps TarnMet.most. */
 static guint
 end_period (TarnPool *pool)
 {
@@ -214,8 +215,7 @@ count_event (TarnPool *pool, guint *n_used)
 
 /* Adds a queue and its arenas to the table.  @handle is the queue's handle.  For the arenas that
  * serve requests without a queue, @handle and @queue are NULL.  The table takes over the caller's
- * reference to @queue.  If the table has other arenas for the queue, which the heap has given to
- * another queue since, replaces them. */
+ * reference to @queue.  If the table has outdated arenas for the queue, replaces them. */
 void
 _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
 {
@@ -236,14 +236,13 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   ensure_room (pool);
   insert (pool, &met);
   if (pool->met.was_full)
-    count_event (pool, &n_used);
+    count_event (pool, &n_used); /* the heap does not lack memory, so it need not know the number */
   _tarn_pool_open (pool, was_open);
 }
 
-/* Counts a turn of a queue, which begins when a request needs memory that the heap does not have
- * for the queue, if the last such request named another queue.  Does not count the queue's first
- * turn. At the end of a period, tells the heap how many queues take turns, so that it has room for
- * all. */
+/* Counts a turn of a queue, unless it is the queue's first.  A turn begins when the heap lacks free
+ * memory for a request of the queue, and the last such request named another queue.  If the turn
+ * ends a period, tells the heap how many queues take turns. */
 void
 _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
 {
@@ -295,7 +294,7 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  /* Only after drop_going (), which returns the blocks that threads keep for temporaries.
+  /* drop_going () must come first: it returns the blocks that threads keep for temporaries.
    * Otherwise the bytes of these blocks would be granted again. */
   _tarn_pool_end_grants (pool);
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);

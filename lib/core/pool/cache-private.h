@@ -120,12 +120,11 @@ struct _TarnMetQueue
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
-  guint used; /* Atomic: some of the bits TARN_MET_USED.  A thread that uses the queue sets both. */
+  guint used;       /* Atomic: bits of TARN_MET_USED.  Each lookup for a request sets both. */
   /* Guarded by the pool's lock */
   gboolean was_used; /* TRUE if threads used the queue in the period before this one */
-  gboolean is_new;   /* TRUE if the table was never full since it got the queue */
-  /* How often in succession the table was full, without a use of the queue since the time before.
-   */
+  gboolean is_new;   /* TRUE until the table is next full */
+  /* The number of times in succession that the table was full and TARN_USED_SINCE_FULL not set. */
   guint n_unused;
   /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */

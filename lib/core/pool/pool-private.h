@@ -264,9 +264,9 @@ typedef struct
   TarnMetQueue *places;
   guint mask; /* the number of slots minus 1 */
   guint n;    /* the number of slots that have a queue */
-  guint most; /* the number of queues with which the table is full; 0 before it has any */
+  guint most; /* the most queues that the table may have; 0 while places is NULL */
   /* In this period: the number of events.  An event is a turn of a queue (_tarn_pool_note_turn ()),
-   * or that the table got a queue after it was full. */
+   * or an insertion while was_full is TRUE. */
   guint n_events;
   gboolean was_full;        /* TRUE if the table was full in this period */
   const TarnQueue *in_turn; /* the queue whose turn it is; only for comparison of pointers */

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Native kernels: commands that call functions of the host (OpenCL 3.0 specification, section 5.11,
- * "Executing Native Kernels").  The program's arguments for such a function contain addresses of
+ * Native kernels: commands that call functions of the host (OpenCL 3.0 specification, section 5.10,
+ * "Executing Kernels").  The program's arguments for such a function contain addresses of
  * buffers.  The program passes a list of buffers, and for each buffer the place in the arguments
  * where the driver shall write its address (args_mem_loc of clEnqueueNativeKernel ()).
  *
