@@ -117,8 +117,8 @@ typedef enum
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  /* An extent for which the program sees another address than the extent's own.  Arguments: ~the
-   * extent's own address, ~address that the program sees. */
+  /* An extent for which the program sees another address than the extent's own.  Arguments:
+   * ~the extent's own address, ~the address that the program sees ("~" as above). */
   TARN_TRACE_PART,
 
   /* The recorder */

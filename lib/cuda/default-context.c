@@ -347,8 +347,8 @@ static struct
 static void
 initialize_process (void)
 {
-  /* open_default () makes the context current in this thread.  Pops the context, because each call
-   * of tarn_cuda_autoinit () makes the context current in its own thread. */
+  /* Pops the context, which open_default () has made current in this thread.  Each call of
+   * tarn_cuda_autoinit () makes the context current later, in the thread that calls it. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

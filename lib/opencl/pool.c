@@ -50,7 +50,8 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
-  TarnMemory memory = { .address = 0 }; /* clears the union: a pointer may be smaller */
+  TarnMemory memory
+      = { .address = 0 }; /* clears the whole union: a pointer may be smaller than an address */
 
   memory.pointer = buffer;
   return tarn_pool_find (pool, memory);

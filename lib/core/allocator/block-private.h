@@ -112,7 +112,7 @@ struct _TarnBlock
   guint8 exact : 1;         /* alloc_size is not its bin's size; the pool never caches it */
   guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
   guint8 called_driver : 1; /* the pool called the driver to serve the latest request for it */
-  guint8 is_unready : 1;    /* no queue has waited yet for the commands that make it ready */
+  guint8 is_unready : 1;    /* no queue has waited yet for the commands that make the block ready */
   guint8 is_handed_on : 1;  /* the program handed it over between queues while it was in use */
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
   /* TRUE if the memory is a heap's, and the heap assigns it to no queue, or to another queue

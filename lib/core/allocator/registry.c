@@ -126,7 +126,7 @@ _tarn_allocators_open_anew (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Functions that see all allocators at one moment */
+/* Functions that go through all allocators while no thread can add or remove one */
 
 /* Calls @func for each pool, and holds the registry's lock meanwhile.  @func may take the pool's
  * lock, but must call neither a backend nor a function of the program. */

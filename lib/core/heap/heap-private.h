@@ -333,8 +333,8 @@ struct _TarnArena
  * segment left.
  *
  * Invariants:
- * - An idle segment of the queue is quiet (no command uses it) if its idle_since is less than
- *   n_done, and the segment has no alias (a mapping at an old address).
+ * - An idle segment of the queue is quiet (no command uses it) if both are true: its idle_since is
+ *   less than n_done, and it has no alias (a mapping at an old address).
  * - n_done <= n_begun if handle is not NULL.
  * - n_done is G_MAXUINT64 for TarnHeap.nobody, and for a forgotten queue after its last event is
  *   done. */

@@ -125,8 +125,8 @@ struct _TarnMemo
   gpointer user_data;
   GDestroyNotify destroy;
 
-  /* Fields that hits (lookups that find an entry) read.  A thread changes them only while it holds
-   * the lock and the door to read sections is closed. */
+  /* A hit (a lookup that finds an entry) reads these fields.  A thread changes them only while it
+   * holds the lock and the door to read sections is closed. */
   TarnDoor door;
   GHashTable *entries; /* a set of TarnMemoEntry, which the memo owns */
   TarnMemoLocal **locals;

@@ -57,11 +57,12 @@ adopt (TarnPool *pool, TarnCache *cache, const TarnMetQueue *met, TarnBlock *blo
   cache->latest_own = block;
 }
 
-/* Lets threads allocate from the arenas of a queue (NULL: the arenas for requests without a queue)
- * without a lock: adds these arenas to the pool's table, unless the table has them.
+/* Lets threads allocate from the arenas of a queue without a lock: adds the arenas to the pool's
+ * table, unless the table has them.  If @handle is NULL, they are the arenas for requests without a
+ * queue.
  *
  * The caller has just allocated @block for a request of the queue.  If no other queue may still use
- * the block, assigns it to one of these arenas. */
+ * @block, assigns @block to one of the arenas. */
 void
 _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
 {

@@ -306,9 +306,9 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
  * being captured (into a CUDA graph, for example).  Another attempt would fail, too.  It would only
  * move all blocks of the queue's share (free lists) to the recorded bins and back.
  *
- * The program has named the queue in this call, so the queue is alive.  The check counts as a
- * recording, so the queue stays alive during the check: a thread that makes the pool forget a queue
- * waits until all recordings on this queue have ended. */
+ * The program has named the queue in this call, so the queue is alive when the check begins.  It
+ * stays alive during the check, because the pool counts the check as an attempt to record an event,
+ * and waits for all attempts on a queue before it forgets the queue. */
 static gboolean
 is_captured_still (TarnPool *pool, TarnQueue *queue)
 {

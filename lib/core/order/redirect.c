@@ -86,9 +86,10 @@ ask (TarnPool *pool, gpointer handle, GError **error)
 }
 
 /* Adds a block of another pool to the index of @pool, the pool from which the program requested the
- * block, so that tarn_pool_find () finds the block there.  Does nothing if requests of a third pool
- * were redirected to the other pool first (TarnPool.finder).  When the block is freed, the other
- * pool removes it from this index. */
+ * block, so that tarn_pool_find () finds the block there.  The other pool adds its blocks to the
+ * index of one pool only: the first pool whose requests were redirected to it (TarnPool.finder).
+ * Does nothing if that pool is not @pool.  When the block is freed, the other pool removes it from
+ * this index. */
 static void
 add_to_index (TarnPool *pool, TarnBlock *block)
 {

@@ -464,11 +464,11 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
 
 /* Returns TRUE if a block's memory is aligned to @alignment bytes.  This depends on the memory:
  *
- * - memory of a heap without addresses: if the heap's alignment is at least @alignment
- * - other memory that is a handle: always
- * - other memory that is a handle in a debugged pool, and so begins after a margin: if @alignment
- * is at most part_alignment
- * - memory that has an address: if the address is divisible by @alignment */
+ * - memory that has an address: if the address is divisible by @alignment
+ * - a handle from a heap without addresses: if the heap's alignment is at least @alignment
+ * - any other handle in a debugged pool, where the memory begins after a margin: if @alignment is
+ * at most part_alignment
+ * - any other handle in a pool that is not debugged: always */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 {

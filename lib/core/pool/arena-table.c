@@ -33,8 +33,8 @@
  * queue. */
 #define MAX_UNUSED 32
 
-/* A period ends after this number times TarnMet.most events (TarnMet.n_events). */
-#define EVENTS_PER_QUEUE 4
+/* A period ends after this number times TarnMet.most shortages (TarnMet.n_shortages). */
+#define SHORTAGES_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
  * block's queue to the block's uses, and the block's memory to the heap's own table.  The caller
@@ -196,18 +196,17 @@ end_period (TarnPool *pool)
   else if (n < pool->met.most / 8)
     pool->met.most = MAX (pool->met.most / 2, FIRST_MOST);
   pool->met.was_full = FALSE;
-  pool->met.n_events = 0;
+  pool->met.n_shortages = 0;
   return n;
 }
 
-/* Counts an event that shows that the pool or its heap lacks room for the program's queues.  If
- * this ends a period, returns TRUE and sets *n_used to the number of queues that the program uses
- * in turn. */
+/* Counts a shortage (TarnMet.n_shortages).  If this ends a period, returns TRUE and sets *n_used to
+ * the number of queues that the program uses in turn. */
 static gboolean
-count_event (TarnPool *pool, guint *n_used)
+count_shortage (TarnPool *pool, guint *n_used)
 {
   _tarn_assert_locked (&pool->lock);
-  if (++pool->met.n_events < EVENTS_PER_QUEUE * MAX (pool->met.most, FIRST_MOST))
+  if (++pool->met.n_shortages < SHORTAGES_PER_QUEUE * MAX (pool->met.most, FIRST_MOST))
     return FALSE;
   *n_used = end_period (pool);
   return TRUE;
@@ -236,7 +235,8 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   ensure_room (pool);
   insert (pool, &met);
   if (pool->met.was_full)
-    count_event (pool, &n_used); /* the heap does not lack memory, so it need not know the number */
+    count_shortage (pool,
+                    &n_used); /* the heap does not lack memory, so it need not know the number */
   _tarn_pool_open (pool, was_open);
 }
 
@@ -251,7 +251,7 @@ _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
 
   _tarn_mutex_lock (&pool->lock);
   if (pool->has_arenas && pool->met.in_turn != queue && queue->has_had_turn)
-    is_over = count_event (pool, &n_used);
+    is_over = count_shortage (pool, &n_used);
   pool->met.in_turn = queue;
   queue->has_had_turn = TRUE;
   _tarn_mutex_unlock (&pool->lock);

@@ -97,8 +97,8 @@ typedef struct
 typedef struct
 {
   guint32 top;        /* bits of the address of the top block when the bin was last seen */
-  guint16 most;       /* in this window: the most blocks that the bin had when it was seen */
-  guint8 has_changed; /* in this window: TRUE if the bin was seen with another top block */
+  guint16 most;       /* the most blocks that the bin had at any of these times in this window */
+  guint8 has_changed; /* TRUE if the top block has changed in this window */
   guint8 n_unchanged; /* the number of windows in succession without such a change, at most 255 */
 } TarnSeenBin;
 
@@ -108,7 +108,7 @@ typedef struct
 #define TARN_FEW_TEMPORARIES 2
 
 /* The bits of TarnMetQueue.used: a thread used the queue since the table was last full; a thread
- * used the queue in the present period (TarnMet.n_events). */
+ * used the queue in the present period (TarnMet.n_shortages). */
 #define TARN_USED_SINCE_FULL 1U
 #define TARN_USED_IN_PERIOD 2U
 #define TARN_MET_USED (TARN_USED_SINCE_FULL | TARN_USED_IN_PERIOD)
@@ -146,7 +146,8 @@ struct _TarnMetQueue
  *     has_room has the bit of each bin whose capacity is not 0.
  *     If several slots have bins of the same number and queue, only the first of these bins has a
  *     capacity above 0.
- *     Each block is in state HELD, and its share is the queue of its bin.
+ *     Each block is in state HELD.  The block's field share is the queue of the bin that has the
+ *     block.
  *     If frees of a bin's blocks record events, the capacity of the bin is 0. */
 struct _TarnCache
 {

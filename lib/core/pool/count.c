@@ -9,9 +9,9 @@
 
 /* Returns the higher one of @peak, a peak of active bytes, and @active, a count of active bytes.
  * Ignores @active if it is negative.  A count can be negative, because the pool may have counted
- * frees whose allocations a thread's cache has not reported yet.  As a gsize, a negative count is
- * higher than @managed, the managed bytes.  A test of the sign bit would not do, because a pool may
- * have more than half of the bytes that a gsize can count. */
+ * frees whose allocations a thread's cache has not reported yet.  A negative count, stored as a
+ * gsize, is higher than @managed, the managed bytes.  A test of the sign bit would be wrong,
+ * because a pool may have more than half of the bytes that a gsize can count. */
 static gsize
 max_active (gsize managed, gsize peak, gsize active)
 {

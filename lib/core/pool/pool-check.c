@@ -317,9 +317,9 @@ check_uses (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks two things: the number of bytes that running calls are returning to upstream
- * (TarnReturning.bytes), and that the pool's bytes do not exceed the ceiling of its limit.
- * Subtracts one kind of bytes after the other from the ceiling, because their sum may overflow. */
+/* Checks that TarnReturning.bytes is the number of bytes that running calls are returning to
+ * upstream. Also checks that the pool's bytes do not exceed the ceiling of its limit.  Subtracts
+ * each kind of bytes from the ceiling in turn, because the sum of all kinds may overflow. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {

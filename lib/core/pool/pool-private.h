@@ -113,8 +113,8 @@ typedef struct
   gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
   /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
-  /* TRUE if a request to any pool of the reclaim group makes the call.  Such a call has no
-   * reference to this pool. */
+  /* TRUE if a request to any pool of the reclaim group returns this pool's blocks.  That request
+   * holds no reference to this pool. */
   gboolean is_foreign;
 } TarnGiveBack;
 
@@ -265,9 +265,9 @@ typedef struct
   guint mask; /* the number of slots minus 1 */
   guint n;    /* the number of slots that have a queue */
   guint most; /* the most queues that the table may have; 0 while places is NULL */
-  /* In this period: the number of events.  An event is a turn of a queue (_tarn_pool_note_turn ()),
-   * or an insertion while was_full is TRUE. */
-  guint n_events;
+  /* In this period: the number of shortages.  A shortage of the heap's memory is a turn of a queue
+   * (_tarn_pool_note_turn ()).  A shortage of the table is an insertion while was_full is TRUE. */
+  guint n_shortages;
   gboolean was_full;        /* TRUE if the table was full in this period */
   const TarnQueue *in_turn; /* the queue whose turn it is; only for comparison of pointers */
 } TarnMet;

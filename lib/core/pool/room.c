@@ -18,9 +18,9 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond freed; /* signalled after a free in any pool for which a request waits */
 static TarnOnce once = TARN_ONCE_INIT;
 
-/* The struct that describes the calling thread's request, if the request waits for memory of pools.
- * The thread sets this variable while the request tries to allocate, so that a free by the thread
- * itself is not mistaken for a free by another thread.  NULL at other times. */
+/* Describes the calling thread's request that waits until pools have free memory.  The thread sets
+ * this variable only while it tries again to allocate, so that a free by the thread itself is not
+ * mistaken for a free by another thread.  NULL at other times. */
 static _Thread_local TarnRoomWait *current;
 
 static void

@@ -29,8 +29,8 @@ typedef struct
  *     a queue's bins  Only commands of one in-order queue may use the blocks, and no event covers
  *                     these commands. The queue can reuse the blocks without a wait. All of these
  *                     blocks together are called the queue's share.
- *     recorded bins   All other blocks. Usually each use of such a block has an event. Until it has
- *                     one, no other queue can get the block.
+ *     recorded bins   All other blocks. Usually each use of such a block has an event. While a
+ *                     queue's use has no event, only that queue can get the block.
  *
  * A recorded bin also has fields about all blocks of its size, in the bins of all three kinds.
  *
@@ -67,8 +67,8 @@ struct _TarnBin
   /* The number of further frees of blocks of this size that record an event.  It is above 0 if
    * blocks of this size are handed over from queue to queue. */
   guint n_to_record;
-  guint n_shares; /* the number of queues' bins of this number that have blocks */
-  /* a list of the queues' bins of this number that have blocks and are not wanted */
+  guint n_shares; /* the number of queues that have blocks of this size in a bin of their own */
+  /* a list of these queues' bins, except those that are wanted */
   TarnBin *unasked;
 };
 

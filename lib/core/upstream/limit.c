@@ -80,7 +80,8 @@ _tarn_pool_fit_ceiling (TarnPool *pool)
   pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
-/* Reserves for a request some of the bytes that a call is returning to upstream. */
+/* Reserves bytes below the pool's limit for a request: some of those that are no longer the pool's
+ * after a call in progress has returned them to upstream. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {

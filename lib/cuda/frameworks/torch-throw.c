@@ -29,8 +29,8 @@ typedef struct
   guint64 words[4];
 } String;
 
-/* The bytes that Tarn allocates for an exception object.  With 64-bit pointers, a c10::Error has
- * 128 bytes. */
+/* The number of bytes that Tarn allocates for an exception object.  That is enough for a
+ * c10::Error, which has 128 bytes with 64-bit pointers. */
 #define ERROR_BYTES 1024
 
 /* An exception class of PyTorch. */

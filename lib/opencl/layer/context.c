@@ -120,8 +120,8 @@ _tarn_layer_context_trim (LayerContext *self)
 
 /* Waiting for commands */
 
-/* Returns a reference to the queue of the context that is to be polled next.  The calls return the
- * context's queues in turn.  Returns NULL if the context has no queue. */
+/* Returns a reference to the context's queue that the layer polls next.  Successive calls of this
+ * function return the context's queues in turn.  Returns NULL if the context has no queue. */
 static LayerQueue *
 next_queue (LayerContext *self)
 {

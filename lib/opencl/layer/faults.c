@@ -210,10 +210,11 @@ is_chosen (FaultCall call, guint64 number)
   return FALSE;
 }
 
-/* Simulates the loss of the device: from the Nth call on that needs the device (the word loss=N of
- * the setting), each such call fails.  @place: the object that the call needs (the host, the
- * device, a queue or events).  Returns the status with which the call has to fail.  Returns
- * CL_SUCCESS if the device is not lost, or if the call needs only the host. */
+/* Simulates the loss of the device.  The setting's word loss=N gives a number: the Nth call that
+ * needs the device fails, and so does each later call that needs the device.  @place: the object
+ * that the call needs (the host, the device, a queue or events).  Returns the status with which the
+ * call has to fail.  Returns CL_SUCCESS if the device is not lost, or if the call needs only the
+ * host. */
 static cl_int
 strike_loss (FaultPlace place)
 {

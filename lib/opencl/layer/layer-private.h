@@ -990,8 +990,8 @@ void _tarn_layer_images_clear (LayerContext *context);
 
 #define LAYER_FEW 2 /* most commands use at most this number of objects */
 
-/* The layer's data about a command.  The layer has them from before until after the driver's call
- * that enqueues the command. */
+/* The layer's data about one command.  The layer fills this struct in before the driver's call that
+ * enqueues the command, and needs it until that call has returned. */
 typedef struct
 {
   LayerQueue *queue; /* the command's queue, a reference; NULL if the layer has no record of it */

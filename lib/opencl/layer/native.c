@@ -160,8 +160,8 @@ sort_pieces (cl_mem *pieces, guint n)
   return n_sorted;
 }
 
-/* Returns TRUE if those arguments of clEnqueueNativeKernel () are valid on which this file relies.
- * If not, the layer passes the program's call on to the driver unchanged. */
+/* Returns TRUE if the arguments of clEnqueueNativeKernel () that this file uses are valid.  If they
+ * are not, the layer passes the program's call on to the driver unchanged. */
 static gboolean
 is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
                const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)
@@ -179,8 +179,9 @@ is_valid_call (void (CL_CALLBACK *function) (void *), const void *arguments, gsi
   return TRUE;
 }
 
-/* Fills a Call's structs Move, the places for the addresses of buffers.  Fills @pieces with the
- * pieces of all buffers, sorted and without duplicates, and returns the number of pieces. */
+/* Fills in a Call's array of structs Move.  Each says at which place of the arguments the layer
+ * writes a buffer's address.  Fills @pieces with the pieces (the driver's buffers) that contain the
+ * buffers, sorted and without duplicates.  Returns the number of pieces. */
 static guint
 set_moves (Call *call, const void *arguments, const cl_mem *objects, const void **places,
            cl_mem *pieces)

@@ -14,7 +14,8 @@
 #include "common/limit-private.h"
 
 #define OFFSET_BITS                                                                                \
-  44 /* the number of low bits of a block's address that are its offset in the piece, in bytes */
+  44 /* the number of low bits of a block's address that are the block's byte offset in the piece  \
+      */
 #define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
 
 /* Adds a piece to the context's array of pieces.  Returns the piece's number, which is at

@@ -171,10 +171,10 @@ marker_unref (gpointer data)
   g_free (marker);
 }
 
-/* Records that the queue's commands up to @number are done.  Moves from the queue's lists the uses
- * (records of commands) up to this number to @uses, and the markers up to this number to @markers.
- * For each of these uses, the caller ends the wait of the use's buffer.  The caller also drops the
- * references to these markers. */
+/* Records that the queue's commands up to @number are done.  Removes the uses (records of commands)
+ * up to this number from the queue's lists, and adds them to @uses.  Moves the markers up to this
+ * number to @markers in the same way.  The caller then ends the wait of each use's buffer for that
+ * use, and drops the references to the markers. */
 static void
 take_done (LayerQueue *self, guint64 number, GQueue *uses, GQueue *markers)
 {

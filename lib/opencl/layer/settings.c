@@ -6,7 +6,7 @@
  *     TARN_LAYER_POOL=0       the driver makes all buffers and images; the layer only counts them
  *     TARN_LAYER_LIMIT=SIZE   the most bytes that a context's pool allocates from the driver
  *     TARN_LAYER_STATS=1      the layer prints a table to standard error at exit
- *     TARN_LAYER_FAULTS=LIST  the calls that the layer makes fail: see faults.c
+ *     TARN_LAYER_FAULTS=LIST  the calls into which the layer injects failures: see faults.c
  *     TARN_LAYER_REPORT=FILE  an existing file, to which report.c adds lines
  *     TARN_DEBUG              some values make the layer check buffers: see debug.c */
 
