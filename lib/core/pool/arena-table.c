@@ -234,9 +234,9 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
+  /* The heap does not lack memory here, so it need not know the number of queues. */
   if (pool->met.was_full)
-    count_shortage (pool,
-                    &n_used); /* the heap does not lack memory, so it need not know the number */
+    count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);
 }
 
