@@ -72,12 +72,6 @@ take_turns (Lane *lane, gsize size, TarnMemory *memory)
   return memory->pointer != NULL;
 }
 
-INLINE void
-give_turns (Lane *lane, TarnMemory memory, gsize size)
-{
-  give_pool (lane, memory, size);
-}
-
 INLINE gboolean
 take_driver (Lane *lane, gsize size, TarnMemory *memory)
 {
@@ -226,7 +220,7 @@ DEFINE_LOOPS (ordered, TRUE)
 static guint64
 window_of_turns (Lane *lane)
 {
-  return do_window (lane, take_turns, give_turns);
+  return do_window (lane, take_turns, give_pool);
 }
 
 /* Runs PATTERN_PAIRS with a driver.  A driver needs the size to free a block, and the other

@@ -11,28 +11,31 @@
 
 static void measure_cost (const Bench *bench, const Source *source, const Measure *measure);
 
+/* A measure of the cost of a loop. */
+#define COST(name, pattern, subject, sizes, threads)                                               \
+  {                                                                                                \
+    name, measure_cost, SUBJECT_##subject != SUBJECT_DRIVER, FALSE, PATTERN_##pattern,             \
+        SUBJECT_##subject, SIZES_##sizes, THREADS_##threads, 0                                     \
+  }
+
+/* The measure of one thread that uses @n queues in turn. */
+#define TURNS(n)                                                                                   \
+  {                                                                                                \
+    "turns", measure_cost, TRUE, FALSE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED, THREADS_ONE, n \
+  }
+
 /* The measures, in the order in which they are run and printed. */
 const Measure measures[] = {
-  { "driver", measure_cost, FALSE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_ONE,
-    THREADS_ONE, 0 },
-  { "driver", measure_cost, FALSE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_MIXED,
-    THREADS_ONE, 0 },
-  { "hits", measure_cost, TRUE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_ONE, THREADS_ALL,
-    0 },
-  { "mixed", measure_cost, TRUE, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_MIXED,
-    THREADS_ALL, 0 },
-  { "window", measure_cost, TRUE, FALSE, FALSE, PATTERN_WINDOW, SUBJECT_POOL, SIZES_MIXED,
-    THREADS_ALL, 0 },
-  { "turns", measure_cost, TRUE, FALSE, TRUE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED,
-    THREADS_ONE, 8 },
-  { "turns", measure_cost, TRUE, FALSE, TRUE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED,
-    THREADS_ONE, 64 },
-  { "turns", measure_cost, TRUE, FALSE, TRUE, PATTERN_WINDOW, SUBJECT_TURNS, SIZES_MIXED,
-    THREADS_ONE, 256 },
-  { "exchange", measure_cost, TRUE, FALSE, FALSE, PATTERN_PRODUCE, SUBJECT_POOL, SIZES_ONE,
-    THREADS_PAIRS, 0 },
-  { "miss", measure_cost, TRUE, FALSE, FALSE, PATTERN_ROUNDS, SUBJECT_POOL, SIZES_ONE, THREADS_ONE,
-    0 },
+  COST ("driver", PAIRS, DRIVER, ONE, ONE),
+  COST ("driver", PAIRS, DRIVER, MIXED, ONE),
+  COST ("hits", PAIRS, POOL, ONE, ALL),
+  COST ("mixed", PAIRS, POOL, MIXED, ALL),
+  COST ("window", WINDOW, POOL, MIXED, ALL),
+  TURNS (8),
+  TURNS (64),
+  TURNS (256),
+  COST ("exchange", PRODUCE, POOL, ONE, PAIRS),
+  COST ("miss", ROUNDS, POOL, ONE, ONE),
   { .name = "recovery", .run = measure_recovery, .needs_pool = TRUE },
   { .name = "taken", .run = measure_taken, .needs_pool = TRUE },
   { .name = "overhead", .run = measure_overhead, .needs_pool = TRUE },
@@ -46,7 +49,7 @@ const gsize n_measures = G_N_ELEMENTS (measures);
 gboolean
 measure_applies (const Measure *measure, const Bench *bench, const Kind *kind)
 {
-  return !(measure->needs_pool && kind->is_pool) && !(measure->needs_queues && !bench->has_queues)
+  return !(measure->needs_pool && kind->is_pool) && (measure->n_queues == 0 || bench->has_queues)
          && !(measure->needs_counter && kind->backend != NULL);
 }
 

@@ -45,14 +45,13 @@ struct _Measure
   void (*run) (const Bench *bench, const Source *source, const Measure *measure);
   gboolean needs_pool;    /* needs a pool of Tarn's */
   gboolean needs_counter; /* only for memory that needs no device */
-  gboolean needs_queues;  /* only with --queues */
 
   /* For measures that a crew runs */
   Pattern pattern;
   Subject subject;
   Sizes sizes;
   ThreadRule threads;
-  guint n_queues; /* for SUBJECT_TURNS */
+  guint n_queues; /* for SUBJECT_TURNS, which needs --queues; 0 for the others */
 };
 
 extern const Measure measures[];

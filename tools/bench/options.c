@@ -274,7 +274,7 @@ static const gchar *
 get_measure_with_queues (const Options *options)
 {
   for (gsize i = 0; i < n_measures; i++)
-    if (options->has_measure[i] && measures[i].needs_queues)
+    if (options->has_measure[i] && measures[i].n_queues > 0)
       return measures[i].name;
   return NULL;
 }
