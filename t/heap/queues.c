@@ -283,12 +283,63 @@ test_in_turn (QueuesFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->n_growths - n_growths, <, N_IN_TURN);
 }
 
+static guint64
+get_target (const QueuesFixture *fixture)
+{
+  const TarnHeap *heap = _tarn_heap_of (fixture->heap);
+
+  return heap->growth->get_target (heap, 0);
+}
+
+/* A heap has room for queues in turn as long as there are so many, and for some time. */
+static void
+test_room (QueuesFixture *fixture, gconstpointer unused)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+  gpointer queues[N_IN_TURN];
+  guint64 before;
+
+  (void) unused;
+  tarn_clock_set (get_test_time);
+  heap->churn.at = test_time;
+  for (guint i = 0; i < N_IN_TURN; i++)
+    {
+      queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+      queues_put (fixture, queues_take (fixture, 40 * KIB, queues[i]));
+    }
+  before = get_target (fixture);
+  _tarn_heap_note_turns (heap, N_MANY);
+  g_assert_cmpuint (get_target (fixture), >, before + N_IN_TURN / 2 * TARN_ARENA_ROOM);
+  for (guint i = 0; i < N_IN_TURN / 2; i++)
+    g_assert_true (tarn_pool_forget_queue (fixture->pool, queues[i], NULL));
+  g_assert_cmpuint (get_target (fixture), <=, before + N_IN_TURN / 2 * TARN_ARENA_ROOM);
+
+  for (guint i = 0; i < 60; i++)
+    {
+      age ();
+      _tarn_heap_note_turns (heap, 0);
+    }
+  g_assert_cmpuint (heap->churn.turns, ==, 0);
+  tarn_clock_set (NULL);
+}
+
+/* Uses a queue that is made for this.  Queues of @data's way that have to be forgotten stay. */
+static void
+use_new_one (QueuesFixture *fixture, gconstpointer data)
+{
+  const QueuesWay *way = data;
+  gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
+
+  tarn_block_free (tarn_pool_allocate_ordered (fixture->pool, MIB, queue, NULL));
+  if ((way->flags & TARN_TESTING_QUEUES_RECORDS_ALL) == 0)
+    tarn_testing_queue_destroy (fixture->queues, queue);
+}
+
 /* A pool has no references to all queues of a program that makes one after the other, although it
  * has room for hundreds. */
 static void
-test_new_ones (QueuesFixture *fixture, gconstpointer unused)
+test_new_ones (QueuesFixture *fixture, gconstpointer data)
 {
-  (void) unused;
   if (!fixture->pool->has_arenas)
     {
       g_test_skip ("this heap makes parts one by one");
@@ -296,11 +347,34 @@ test_new_ones (QueuesFixture *fixture, gconstpointer unused)
     }
   for (guint i = 0; i < 3 * N_MANY; i++)
     {
-      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
-
-      tarn_block_free (tarn_pool_allocate_ordered (fixture->pool, MIB, queue, NULL));
+      use_new_one (fixture, data);
       g_assert_cmpuint (fixture->pool->met.n, <=, 2 * N_REMEMBERED);
     }
+  queues_assert_valid (fixture);
+}
+
+/* Nor does it keep room for hundreds if the program once used so many. */
+static void
+test_fewer (QueuesFixture *fixture, gconstpointer data)
+{
+  const QueuesWay *way = data;
+  gpointer queues[N_MANY];
+  guint most;
+
+  if (!fixture->pool->has_arenas || (way->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0)
+    {
+      g_test_skip ("this heap makes parts one by one, or such queues have to be forgotten");
+      return;
+    }
+  for (guint i = 0; i < N_MANY; i++)
+    queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  for (guint round = 0; round < 24; round++)
+    use_each (fixture, queues, N_MANY);
+  most = fixture->pool->met.most;
+  g_assert_cmpuint (most, >=, N_MANY);
+  for (guint i = 0; i < 9 * most; i++)
+    use_new_one (fixture, data);
+  g_assert_cmpuint (fixture->pool->met.most, <, most);
   queues_assert_valid (fixture);
 }
 
@@ -397,7 +471,9 @@ main (int argc, char **argv)
   queues_add ("one-after-another", test_one_after_another);
   queues_add ("many", test_many);
   queues_add ("in-turn", test_in_turn);
+  queues_add ("room", test_room);
   queues_add ("new-ones", test_new_ones);
+  queues_add ("fewer", test_fewer);
   queues_add ("shared", test_shared);
   queues_add ("shared-expires", test_shared_expires);
   queues_add ("failures", test_failures);
