@@ -114,11 +114,20 @@ show_live (void)
     g_test_message ("kind %u: %u", kind, layer->get_live (kind, NULL, 0));
 }
 
+/* Whether the driver makes no more contexts.  NVIDIA's makes about 130, and each object that a
+ * failing release has lost keeps its own. */
+static gboolean
+has_no_context (const Program *program, cl_int status, guint before)
+{
+  return status == CL_OUT_OF_HOST_MEMORY && program->context == NULL && count_live () > before;
+}
+
 void
 fail_each (const TarnOpenclDevice *device, gboolean for_ever,
            cl_int (*run_program) (Program *program, cl_device_id device))
 {
-  guint lost = count_live ();
+  const guint before = count_live ();
+  guint lost = before;
 
   for (guint nth = 1;; nth++)
     {
@@ -131,12 +140,16 @@ fail_each (const TarnOpenclDevice *device, gboolean for_ever,
       status = run_program (&program, device->device);
       failed = layer->get_failed ();
       layer->fail (NULL, 0, FALSE, CL_SUCCESS);
-      program_end (&program);
       if (failed == NULL)
         {
-          g_assert_cmpint (status, ==, CL_SUCCESS);
+          if (has_no_context (&program, status, before))
+            g_test_skip ("the driver makes no more contexts");
+          else
+            g_assert_cmpint (status, ==, CL_SUCCESS);
+          program_end (&program);
           break;
         }
+      program_end (&program);
       if (for_ever)
         continue;
       if (may_lose (failed))
