@@ -76,27 +76,44 @@ enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_m
   return status == CL_SUCCESS;
 }
 
-/* Reads the device address of a piece, a large buffer of the driver.  Returns FALSE if the driver
+/* Reads the address from the buffer @answer.  Returns 0 if the driver fails. */
+static cl_ulong
+read_answer (cl_command_queue queue, cl_mem answer)
+{
+  cl_ulong *read = g_new0 (cl_ulong, 1);
+  cl_ulong address;
+  cl_event event;
+  cl_int status = _tarn_layer_driver->clEnqueueReadBuffer (queue, answer, CL_FALSE, 0, sizeof *read,
+                                                           read, 0, NULL, &event);
+
+  if (_tarn_layer_await (status, &event) != CL_SUCCESS)
+    {
+      _tarn_layer_keep_for_ever (read);
+      return 0;
+    }
+  address = *read;
+  g_free (read);
+  return address;
+}
+
+/* Returns the device address of a piece, a large buffer of the driver.  Returns 0 if the driver
  * fails, or if the kernel that reads the address is not done after 0.2 s. */
-static gboolean
-ask (LayerContext *context, cl_mem piece, cl_mem answer, cl_ulong *address)
+static cl_ulong
+ask (LayerContext *context, cl_mem piece, cl_mem answer)
 {
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_event event;
 
-  return queue != NULL && enqueue (context, queue, piece, answer, &event)
-         && _tarn_layer_wait_briefly (queue, event) == CL_COMPLETE
-         && _tarn_layer_await (_tarn_layer_driver->clEnqueueReadBuffer (queue, answer, CL_FALSE, 0,
-                                                                        sizeof *address, address, 0,
-                                                                        NULL, &event),
-                               &event)
-                == CL_SUCCESS;
+  if (queue == NULL || !enqueue (context, queue, piece, answer, &event)
+      || _tarn_layer_wait_briefly (queue, event) != CL_COMPLETE)
+    return 0;
+  return read_answer (queue, answer);
 }
 
 gsize
 _tarn_layer_find_shift (LayerContext *context, cl_mem piece)
 {
-  cl_ulong address = 0;
+  cl_ulong address;
   cl_int status;
   cl_mem answer;
 
@@ -106,8 +123,7 @@ _tarn_layer_find_shift (LayerContext *context, cl_mem piece)
                                                sizeof address, NULL, &status);
   if (answer == NULL)
     return 0;
-  if (!ask (context, piece, answer, &address))
-    address = 0;
+  address = ask (context, piece, answer);
   _tarn_layer_driver->clReleaseMemObject (answer);
   return (gsize) (-address & (context->alignment - 1));
 }

@@ -315,17 +315,6 @@ write_byte (cl_command_queue queue, cl_mem buffer, const guchar *byte)
   return await_soon (queue, status, event);
 }
 
-/* Keeps an allocated byte for ever, because a command that is not done may still write to it. */
-static void
-keep_for_ever (guchar *byte)
-{
-  static TarnMutex lock;
-  static GSList *kept;
-  LAYER_LOCKED (&lock);
-
-  kept = g_slist_prepend (kept, byte);
-}
-
 /* Compares two bytes: *written, which one command wrote to a buffer, and *read, which a second
  * command read from the buffer's memory.  @state: the state of the second command, or of the first
  * if there was no second.  Returns FALSE if this command failed, and UNKNOWN if it is not done.
@@ -337,7 +326,7 @@ compare (guchar *read, const guchar *written, cl_int state)
 
   if (state > CL_COMPLETE)
     {
-      keep_for_ever (read);
+      _tarn_layer_keep_for_ever (read);
       return UNKNOWN;
     }
   g_free (read);

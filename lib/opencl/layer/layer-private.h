@@ -606,6 +606,10 @@ cl_int _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event);
  * returned before its command was done. */
 cl_int _tarn_layer_await (cl_int status, const cl_event *event);
 
+/* Keeps allocated memory for ever, because a command that is perhaps not done may still write to
+ * it. */
+void _tarn_layer_keep_for_ever (gpointer memory);
+
 /* Returns the context's queue for the layer's own commands.  The first call makes the queue.
  * Returns NULL if the driver cannot make one. */
 cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);

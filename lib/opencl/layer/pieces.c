@@ -156,14 +156,47 @@ _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event)
   return state;
 }
 
+/* Returns TRUE if the driver says that a command has not ended. */
+static gboolean
+is_running (cl_event event)
+{
+  cl_int state = CL_QUEUED;
+
+  return _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                             &state, NULL)
+             == CL_SUCCESS
+         && state > CL_COMPLETE;
+}
+
+/* The most times that _tarn_layer_await () waits again, each after a millisecond. */
+#define MAX_WAITS 200
+
 cl_int
 _tarn_layer_await (cl_int status, const cl_event *event)
 {
   if (status != CL_SUCCESS)
     return status;
   status = _tarn_layer_driver->clWaitForEvents (1, event);
+  /* If the wait failed, and not the command, wait again: the command still uses the caller's
+   * memory. */
+  for (guint i = 0; status != CL_SUCCESS && i < MAX_WAITS && is_running (*event); i++)
+    {
+      g_usleep (1000);
+      if (_tarn_layer_driver->clWaitForEvents (1, event) == CL_SUCCESS)
+        break;
+    }
   _tarn_layer_driver->clReleaseEvent (*event);
   return status;
+}
+
+void
+_tarn_layer_keep_for_ever (gpointer memory)
+{
+  static TarnMutex lock;
+  static GSList *kept;
+  LAYER_LOCKED (&lock);
+
+  kept = g_slist_prepend (kept, memory);
 }
 
 /* Makes the driver allocate the memory of a new piece on the device, by a command that reads a few
