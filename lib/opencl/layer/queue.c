@@ -326,6 +326,13 @@ finish_aside (LayerQueue *self)
     __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
+/* Returns TRUE if the commands before a marker are done when the marker is. */
+static gboolean
+trusts_markers (LayerQueue *self)
+{
+  return !__atomic_load_n (&self->context->has_failed, __ATOMIC_ACQUIRE);
+}
+
 /* Polls a queue: asks the driver which markers are done, the oldest first, until it finds one that
  * is not done.  Then polls the queue's waiters (waiter.c).  @reached: the event of a done marker if
  * the driver is calling back for that marker, otherwise NULL.  The function does not ask about
@@ -340,6 +347,8 @@ poll (LayerQueue *self, cl_event reached)
          && (marker = get_marker (self, FALSE)) != NULL)
     {
       state = marker->event == reached ? CL_COMPLETE : _tarn_layer_get_state (marker->event);
+      if (state == CL_COMPLETE && !trusts_markers (self))
+        state = CL_OUT_OF_RESOURCES; /* as if the marker had failed */
       if (state == CL_COMPLETE)
         _tarn_layer_queue_set_done (self, marker->number);
       else if (state < CL_COMPLETE)
@@ -354,6 +363,15 @@ void
 _tarn_layer_queue_poll (LayerQueue *self)
 {
   poll (self, NULL);
+}
+
+void
+_tarn_layer_queue_note_blocked (LayerQueue *self, guint64 number)
+{
+  if (trusts_markers (self))
+    _tarn_layer_queue_set_done (self, number);
+  else
+    _tarn_layer_queue_poll (self);
 }
 
 /* The driver's callback for a marker that is done or has failed. */

@@ -6,7 +6,8 @@
  * before the commands that used the buffer are done.  The layer does not reuse memory early while
  * the context has a user event that is not complete.  The reason is that a command may wait for the
  * user event, and fails if the event fails.  After a command has failed, a driver may run later
- * commands before earlier commands are done. */
+ * commands before earlier commands are done.  For the same reason the layer trusts no marker after
+ * a user event has failed (LayerContext.has_failed). */
 
 #include "layer-private.h"
 
@@ -47,6 +48,15 @@ await_only_event (LayerContext *context)
   _tarn_layer_context_end_await (context);
 }
 
+/* Prepares the context for commands that fail, before the program makes a user event fail. */
+static void
+begin_failing (LayerContext *context, cl_event event)
+{
+  __atomic_store_n (&context->has_failed, TRUE, __ATOMIC_RELEASE);
+  if (_tarn_layer_get_state (event) > CL_COMPLETE)
+    await_only_event (context);
+}
+
 /* Returns a reference to the context of a user event.  Returns NULL for other events. */
 static LayerContext *
 find_context (cl_event event)
@@ -74,8 +84,8 @@ layer_clSetUserEventStatus (cl_event event, cl_int execution_status)
   LAYER_AUTO LayerContext *self = find_context (event);
   cl_int status;
 
-  if (self != NULL && execution_status < 0 && _tarn_layer_get_state (event) > CL_COMPLETE)
-    await_only_event (self);
+  if (self != NULL && execution_status < 0)
+    begin_failing (self, event);
   status = _tarn_layer_driver->clSetUserEventStatus (event, execution_status);
   if (self != NULL && status == CL_SUCCESS && execution_status == CL_COMPLETE)
     _tarn_layer_context_drop_user_event (self);

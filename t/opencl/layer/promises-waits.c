@@ -103,16 +103,23 @@ enum
   LARGE = 32 << 20
 };
 
-/* Releases a large buffer while the queue still writes it. */
-static void
-release_while_written (World *world)
+/* Has a queue write a large buffer for some time.  The event is that of the last command. */
+static cl_mem
+begin_writing (World *world, cl_command_queue queue, cl_event *last)
 {
   cl_mem buffer = promise_buffer (world, 0, LARGE, NULL);
 
   for (guint i = 0; i < 50; i++)
-    OK (clEnqueueFillBuffer (world->queue, buffer, &i, 1, 0, LARGE, 0, NULL, NULL));
-  OK (clFlush (world->queue));
-  OK (clReleaseMemObject (buffer));
+    OK (clEnqueueFillBuffer (queue, buffer, &i, 1, 0, LARGE, 0, NULL, i == 49 ? last : NULL));
+  OK (clFlush (queue));
+  return buffer;
+}
+
+/* Releases a large buffer while the queue still writes it. */
+static void
+release_while_written (World *world)
+{
+  OK (clReleaseMemObject (begin_writing (world, world->queue, NULL)));
 }
 
 /* Counts the bytes of a large buffer that are not 255. */
@@ -161,6 +168,65 @@ failed_behind_again (World *world)
 {
   promise_open (promise_gate (world));
   failed_behind (world);
+}
+
+/* While a queue writes a buffer, a later command of the queue fails.  Then the queue is released if
+ * it is to be, and the buffer.  Another queue writes the next buffers: only that queue does. */
+static void
+release_after_failure (World *world, cl_command_queue_properties properties,
+                       gboolean releases_queue)
+{
+  cl_command_queue queue = promise_queue (world, properties), other = promise_queue (world, 0);
+  cl_mem beside = promise_buffer (world, 0, SIZE, NULL), next[4];
+  cl_event failing = promise_gate (world), failed, last;
+  cl_mem written = begin_writing (world, queue, &last);
+  gsize wrong = 0;
+
+  fill (queue, beside, 2, failing, &failed);
+  OK (clSetUserEventStatus (failing, -5));
+  wait_status (failed, WAIT);
+  if (releases_queue)
+    OK (clReleaseCommandQueue (queue));
+  OK (clReleaseMemObject (written));
+  for (guint i = 0; i < G_N_ELEMENTS (next); i++)
+    {
+      next[i] = promise_buffer (world, 0, LARGE, NULL);
+      OK (clEnqueueFillBuffer (other, next[i], "\377", 1, 0, LARGE, 0, NULL, NULL));
+      clFinish (other);
+    }
+  wait_status (last, WAIT);
+  for (guint i = 0; i < G_N_ELEMENTS (next); i++)
+    {
+      wrong += count_not_full (other, next[i]);
+      OK (clReleaseMemObject (next[i]));
+    }
+  printf ("%zu wrong\n", wrong);
+  promise_expect (world, wrong == 0);
+  OK (clReleaseEvent (last));
+  OK (clReleaseEvent (failed));
+  OK (clReleaseEvent (failing));
+  OK (clReleaseMemObject (beside));
+  OK (clReleaseCommandQueue (other));
+  if (!releases_queue)
+    OK (clReleaseCommandQueue (queue));
+}
+
+static void
+failed_before_release (World *world)
+{
+  release_after_failure (world, 0, FALSE);
+}
+
+static void
+failed_without_queue (World *world)
+{
+  release_after_failure (world, 0, TRUE);
+}
+
+static void
+failed_out_of_order (World *world)
+{
+  release_after_failure (world, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, FALSE);
 }
 
 /* Its objects keep a context alive that the program has released.  Then a user event fails. */
@@ -585,6 +651,9 @@ unknown_functions (World *world)
 
 const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
                                    { "failed-after", failed_after, FALSE },
+                                   { "failed-before-release", failed_before_release, FALSE },
+                                   { "failed-without-queue", failed_without_queue, FALSE },
+                                   { "failed-out-of-order", failed_out_of_order, FALSE },
                                    { "failed-behind", failed_behind, FALSE },
                                    { "failed-behind-again", failed_behind_again, FALSE },
                                    { "failed-released", failed_released, FALSE },
