@@ -29,12 +29,20 @@ typedef struct
   guint calls[N_FUNCTIONS];
 } Settings;
 
+/* A release that was made to fail. */
+typedef struct
+{
+  gpointer handle;
+  cl_int (*release) (gpointer handle);
+} Refused;
+
 const cl_icd_dispatch *_layer_driver;
 
 /* Guards all below, and all in layer-info.c. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Settings settings = { .budget = G_MAXUINT64 };
 static GHashTable *ledger; /* handle -> Object, owned */
+static GArray *refused;    /* of Refused */
 static guint64 live_bytes;
 static guint64 resident_bytes; /* of live buffers and of those being created */
 
@@ -63,10 +71,11 @@ GETTER (gboolean, is_loaded, _layer_driver != NULL)
 GETTER (const gchar *, get_failed, settings.failed)
 GETTER (guint64, get_live_bytes, live_bytes)
 
-/* So that nothing has to ask whether it is there. */
+/* So that nothing has to ask whether they are there. */
 static void __attribute__ ((constructor)) make_ledger (void)
 {
   ledger = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  refused = g_array_new (FALSE, FALSE, sizeof (Refused));
 }
 
 /* The ledger and the budget; these three are called locked. */
@@ -119,6 +128,15 @@ make_buffers_resident (const cl_mem *buffers, cl_uint n)
       status = object == NULL ? CL_SUCCESS : make_resident (object);
     }
   return status;
+}
+
+static void
+note_refused (gpointer handle, cl_int (*release) (gpointer handle))
+{
+  LOCKED;
+  const Refused one = { handle, release };
+
+  g_array_append_val (refused, one);
 }
 
 /* @lost, or NULL, is what _layer_drop_reference () returned. */
@@ -233,16 +251,23 @@ _layer_leave_create (gpointer handle, const Object *object, cl_int status, cl_in
     return status;                                                                                 \
   }                                                                                                \
                                                                                                    \
+  static cl_int release_##noun (gpointer handle)                                                   \
+  {                                                                                                \
+    Object before = _layer_drop_reference (handle);                                                \
+    cl_int status = _layer_driver->clRelease##noun (handle);                                       \
+                                                                                                   \
+    if (status != CL_SUCCESS)                                                                      \
+      add_reference (handle, &before);                                                             \
+    return status;                                                                                 \
+  }                                                                                                \
+                                                                                                   \
   static cl_int layer_clRelease##noun (type handle)                                                \
   {                                                                                                \
     cl_int status = _layer_enter (FUNCTION_clRelease##noun);                                       \
-    Object before;                                                                                 \
                                                                                                    \
-    if (status != CL_SUCCESS)                                                                      \
-      return status;                                                                               \
-    before = _layer_drop_reference (handle);                                                       \
-    if ((status = _layer_driver->clRelease##noun (handle)) != CL_SUCCESS)                          \
-      add_reference (handle, &before);                                                             \
+    if (status == CL_SUCCESS)                                                                      \
+      return release_##noun (handle);                                                              \
+    note_refused (handle, release_##noun);                                                         \
     return status;                                                                                 \
   }
 
@@ -466,6 +491,29 @@ get_live (OpenclLayerKind kind, gpointer *objects, guint n)
   return live;
 }
 
+static gboolean
+take_refused (Refused *one)
+{
+  LOCKED;
+
+  if (refused->len == 0)
+    return FALSE;
+  *one = g_array_index (refused, Refused, refused->len - 1);
+  g_array_set_size (refused, refused->len - 1);
+  return TRUE;
+}
+
+static guint
+release_refused (void)
+{
+  guint n = 0;
+  Refused one;
+
+  while (take_refused (&one))
+    n += one.release (one.handle) == CL_SUCCESS;
+  return n;
+}
+
 static guint
 get_references (gconstpointer handle)
 {
@@ -493,6 +541,7 @@ tarn_opencl_layer (void)
     .get_live = get_live,
     .get_live_bytes = get_live_bytes,
     .get_references = get_references,
+    .release_refused = release_refused,
   };
 
   return &layer;

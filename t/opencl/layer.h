@@ -95,6 +95,11 @@ typedef struct
 
   /* References that callers hold on a live object; 0: it is not alive, or not known. */
   guint (*get_references) (gconstpointer object);
+
+  /* Makes the releases that were made to fail, so that what they left does not keep its context:
+   * drivers allow few of those.  Returns how many there were.  Nothing may use the objects any
+   * more, or release them again. */
+  guint (*release_refused) (void);
 } OpenclLayer;
 
 /* Never NULL. */

@@ -465,13 +465,17 @@ hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
 
 /* Enqueues a command that reads @buffer after all commands that are now in @queue.  The driver
  * keeps a buffer until the commands that use it are done.  So the caller may release @buffer at
- * once, and the driver still keeps it until all these commands are done. */
+ * once, and the driver still keeps it until all these commands are done.  If that fails, keeps the
+ * buffer for ever. */
 static void
 keep_until_done (cl_command_queue queue, cl_mem buffer)
 {
   static guchar nowhere;
 
-  _tarn_layer_driver->clEnqueueReadBuffer (queue, buffer, CL_FALSE, 0, 1, &nowhere, 0, NULL, NULL);
+  if (_tarn_layer_driver->clEnqueueReadBuffer (queue, buffer, CL_FALSE, 0, 1, &nowhere, 0, NULL,
+                                               NULL)
+      != CL_SUCCESS)
+    _tarn_layer_driver->clRetainMemObject (buffer);
   _tarn_layer_driver->clFlush (queue);
 }
 
