@@ -97,7 +97,7 @@ typedef struct
   guint (*get_references) (gconstpointer object);
 
   /* Makes the releases that were made to fail, so that what they left does not keep its context:
-   * drivers allow few of those.  Returns how many there were.  Nothing may use the objects any
+   * drivers allow few of those.  Returns how many succeeded.  Nothing may use the objects any
    * more, or release them again. */
   guint (*release_refused) (void);
 } OpenclLayer;

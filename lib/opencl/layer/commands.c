@@ -101,7 +101,7 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
   if (known && !blocking)
     note_uses (self);
   else if (known && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE))
-    _tarn_layer_queue_note_blocked (self->queue, self->number);
+    _tarn_layer_queue_set_done (self->queue, self->number);
   if (self->own != NULL)
     _tarn_layer_release_event (self->own);
   for (guint i = 0; i < self->n; i++)

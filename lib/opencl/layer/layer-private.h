@@ -411,7 +411,8 @@ struct _LayerContext
                      its record is freed */
   gboolean ended; /* TRUE if the program has released the context */
   /* TRUE if the program has made a user event fail.  Then a marker may be complete before earlier
-   * commands are done: PoCL 3.1 does so.  Only clFinish () tells that they are. */
+   * commands are done: PoCL 3.1 does so.  clFinish () waits for them, and so do its blocking
+   * commands. */
   gboolean has_failed;
   gboolean is_debugged; /* TRUE if TARN_DEBUG checks the context's buffers */
 };
@@ -825,10 +826,6 @@ gboolean _tarn_layer_queue_finish (LayerQueue *self);
 /* Records that all commands up to @number are done.  Released buffers no longer wait for these
  * commands, and the layer destroys each buffer that waits for no other command. */
 void _tarn_layer_queue_set_done (LayerQueue *self, guint64 number);
-
-/* Notes that a blocking command of an in-order queue is done.  Then all earlier commands, up to
- * @number, are done, too, unless the program has made a user event fail: then only polls. */
-void _tarn_layer_queue_note_blocked (LayerQueue *self, guint64 number);
 
 /* Returns the number of the queue's latest command. */
 static inline guint64

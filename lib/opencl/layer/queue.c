@@ -333,6 +333,17 @@ trusts_markers (LayerQueue *self)
   return !__atomic_load_n (&self->context->has_failed, __ATOMIC_ACQUIRE);
 }
 
+/* Returns the state of a marker (CL_COMPLETE, a larger value, or a negative error).  A complete
+ * marker counts as failed if its end does not tell that earlier commands are done.  @reached: see
+ * poll (). */
+static cl_int
+get_marker_state (LayerQueue *self, const LayerMarker *marker, cl_event reached)
+{
+  cl_int state = marker->event == reached ? CL_COMPLETE : _tarn_layer_get_state (marker->event);
+
+  return state == CL_COMPLETE && !trusts_markers (self) ? CL_OUT_OF_RESOURCES : state;
+}
+
 /* Polls a queue: asks the driver which markers are done, the oldest first, until it finds one that
  * is not done.  Then polls the queue's waiters (waiter.c).  @reached: the event of a done marker if
  * the driver is calling back for that marker, otherwise NULL.  The function does not ask about
@@ -346,9 +357,7 @@ poll (LayerQueue *self, cl_event reached)
   while (state == CL_COMPLETE && !is_finishing (self)
          && (marker = get_marker (self, FALSE)) != NULL)
     {
-      state = marker->event == reached ? CL_COMPLETE : _tarn_layer_get_state (marker->event);
-      if (state == CL_COMPLETE && !trusts_markers (self))
-        state = CL_OUT_OF_RESOURCES; /* as if the marker had failed */
+      state = get_marker_state (self, marker, reached);
       if (state == CL_COMPLETE)
         _tarn_layer_queue_set_done (self, marker->number);
       else if (state < CL_COMPLETE)
@@ -363,15 +372,6 @@ void
 _tarn_layer_queue_poll (LayerQueue *self)
 {
   poll (self, NULL);
-}
-
-void
-_tarn_layer_queue_note_blocked (LayerQueue *self, guint64 number)
-{
-  if (trusts_markers (self))
-    _tarn_layer_queue_set_done (self, number);
-  else
-    _tarn_layer_queue_poll (self);
 }
 
 /* The driver's callback for a marker that is done or has failed. */

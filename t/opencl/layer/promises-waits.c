@@ -170,29 +170,39 @@ failed_behind_again (World *world)
   failed_behind (world);
 }
 
-/* While a queue writes a buffer, a later command of the queue fails.  Then the queue is released if
- * it is to be, and the buffer.  Another queue writes the next buffers: only that queue does. */
+/* What the program does with the queue between the failure and the release of the buffer. */
+typedef enum
+{
+  NOTHING,
+  READS,   /* a blocking command */
+  RELEASES /* the queue */
+} Between;
+
+/* While a queue writes a buffer, a later command of the queue fails.  Then the buffer is released.
+ * Another queue writes the next buffers: only that queue does. */
 static void
-release_after_failure (World *world, cl_command_queue_properties properties,
-                       gboolean releases_queue)
+release_after_failure (World *world, cl_command_queue_properties properties, Between between)
 {
   cl_command_queue queue = promise_queue (world, properties), other = promise_queue (world, 0);
   cl_mem beside = promise_buffer (world, 0, SIZE, NULL), next[4];
   cl_event failing = promise_gate (world), failed, last;
   cl_mem written = begin_writing (world, queue, &last);
   gsize wrong = 0;
+  guchar byte;
 
   fill (queue, beside, 2, failing, &failed);
   OK (clSetUserEventStatus (failing, -5));
   wait_status (failed, WAIT);
-  if (releases_queue)
+  if (between == READS)
+    clEnqueueReadBuffer (queue, beside, CL_TRUE, 0, 1, &byte, 0, NULL, NULL);
+  if (between == RELEASES)
     OK (clReleaseCommandQueue (queue));
   OK (clReleaseMemObject (written));
   for (guint i = 0; i < G_N_ELEMENTS (next); i++)
     {
       next[i] = promise_buffer (world, 0, LARGE, NULL);
       OK (clEnqueueFillBuffer (other, next[i], "\377", 1, 0, LARGE, 0, NULL, NULL));
-      clFinish (other);
+      OK (clFinish (other));
     }
   wait_status (last, WAIT);
   for (guint i = 0; i < G_N_ELEMENTS (next); i++)
@@ -207,26 +217,32 @@ release_after_failure (World *world, cl_command_queue_properties properties,
   OK (clReleaseEvent (failing));
   OK (clReleaseMemObject (beside));
   OK (clReleaseCommandQueue (other));
-  if (!releases_queue)
+  if (between != RELEASES)
     OK (clReleaseCommandQueue (queue));
 }
 
 static void
 failed_before_release (World *world)
 {
-  release_after_failure (world, 0, FALSE);
+  release_after_failure (world, 0, NOTHING);
+}
+
+static void
+failed_before_read (World *world)
+{
+  release_after_failure (world, 0, READS);
 }
 
 static void
 failed_without_queue (World *world)
 {
-  release_after_failure (world, 0, TRUE);
+  release_after_failure (world, 0, RELEASES);
 }
 
 static void
 failed_out_of_order (World *world)
 {
-  release_after_failure (world, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, FALSE);
+  release_after_failure (world, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NOTHING);
 }
 
 /* Its objects keep a context alive that the program has released.  Then a user event fails. */
@@ -652,6 +668,7 @@ unknown_functions (World *world)
 const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
                                    { "failed-after", failed_after, FALSE },
                                    { "failed-before-release", failed_before_release, FALSE },
+                                   { "failed-before-read", failed_before_read, FALSE },
                                    { "failed-without-queue", failed_without_queue, FALSE },
                                    { "failed-out-of-order", failed_out_of_order, FALSE },
                                    { "failed-behind", failed_behind, FALSE },
