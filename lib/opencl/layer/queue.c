@@ -419,7 +419,12 @@ put_marker_on (LayerQueue *self, gboolean notify)
     return FALSE;
   marker = add_marker (self, event, number);
   if (notify)
-    set_callback (self, marker);
+    {
+      set_callback (self, marker);
+      /* The program may have flushed all its own commands, and wait for a function that the layer
+       * calls after this marker.  Some drivers run no command before a flush. */
+      _tarn_layer_driver->clFlush (self->base.handle);
+    }
   marker_unref (marker);
   return TRUE;
 }

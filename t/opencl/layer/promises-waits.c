@@ -563,6 +563,29 @@ callbacks_soon (World *world)
   OK (clReleaseMemObject (beside));
 }
 
+/* A program that has flushed all its commands need not call OpenCL again for a callback to come. */
+static void
+callbacks_flushed (World *world)
+{
+  cl_command_queue other = promise_queue (world, 0);
+  cl_mem buffer = promise_buffer (world, 0, SIZE, NULL);
+  gboolean is_destroyed;
+  cl_event done;
+  Door door;
+
+  door_init (&door);
+  fill (world->queue, buffer, 1, NULL, &done);
+  OK (clFlush (world->queue));
+  wait_status (done, WAIT);
+  OK (clReleaseEvent (done));
+  OK (clSetMemObjectDestructorCallback (buffer, on_destroyed, &door));
+  OK (clReleaseMemObject (buffer));
+  is_destroyed = door_wait (&door, WAIT / 5);
+  printf ("%s\n", is_destroyed ? "destroyed" : "not destroyed");
+  promise_expect (world, is_destroyed);
+  OK (clReleaseCommandQueue (other));
+}
+
 /* Releases a buffer, and makes its command fail; then it has to be destroyed, if not at once.
  * Returns whether the command failed. */
 static gboolean
@@ -681,6 +704,7 @@ const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
                                    { "maps-in-callbacks", maps_in_callbacks, FALSE },
                                    { "full-in-callbacks", full_in_callbacks, FALSE },
                                    { "callbacks-soon", callbacks_soon, FALSE },
+                                   { "callbacks-flushed", callbacks_flushed, FALSE },
                                    { "callbacks-failed", callbacks_failed, FALSE },
                                    { "maps-keep", maps_keep, FALSE },
                                    { "unknown-functions", unknown_functions, FALSE },
