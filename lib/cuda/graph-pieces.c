@@ -371,21 +371,49 @@ make_room (const Lender *lender, gsize size)
   return TRUE;
 }
 
+/* Makes the lending pool return cached blocks to the heap below it: blocks of about @size bytes, or
+ * all cached blocks if @all is TRUE.  Returns FALSE if the pool caches none. */
+static gboolean
+give_back_held (const Lender *lender, gsize size, gboolean all)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (lender->pool, &stats);
+  if (stats.held_bytes == 0)
+    return FALSE;
+  tarn_pool_trim (lender->pool, all ? 0 : stats.held_bytes - MIN (stats.held_bytes, size));
+  return TRUE;
+}
+
+/* Makes room for another attempt to get @size bytes, after @n_failed attempts have failed.  After
+ * the first one, make_room () is enough if the pool caches little.  But a pool with a high bound on
+ * cached bytes (TarnPoolOptions.hold_bytes) caches even the block that make_room () frees.  Returns
+ * FALSE if another attempt is useless. */
+static gboolean
+prepare_attempt (const Lender *lender, gsize size, guint n_failed)
+{
+  if (n_failed == 1)
+    return make_room (lender, size);
+  return n_failed <= 3 && give_back_held (lender, size, n_failed == 3);
+}
+
 static gboolean
 pieces_backing_new (gpointer user_data, gsize size, TarnMemory *backing, GError **error)
 {
   const Lender *lender = ((const Pieces *) user_data)->lender;
   GError *local = NULL;
+  guint n_failed = 0;
 
-  if (lender->ops.backing_new (lender->data, size, backing, &local))
-    return TRUE;
-  if (tarn_error_is_no_memory (local) && make_room (lender, size))
+  while (!lender->ops.backing_new (lender->data, size, backing, &local))
     {
-      g_error_free (local);
-      return lender->ops.backing_new (lender->data, size, backing, error);
+      if (!tarn_error_is_no_memory (local) || !prepare_attempt (lender, size, ++n_failed))
+        {
+          g_propagate_error (error, local);
+          return FALSE;
+        }
+      g_clear_error (&local);
     }
-  g_propagate_error (error, local);
-  return FALSE;
+  return TRUE;
 }
 
 static void

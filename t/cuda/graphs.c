@@ -288,6 +288,48 @@ test_free_held (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world);
 }
 
+/* Allocates blocks of different sizes, 1 to 8 times @unit, with @most bytes in all or a few more.
+ * Then frees them in another order. */
+static void
+use_much (TarnPool *pool, CUstream stream, gsize unit, gsize most)
+{
+  g_autoptr (GRand) rand = g_rand_new_with_seed (1);
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new ();
+
+  for (gsize sum = 0, size; sum < most; sum += size)
+    {
+      size = (gsize) g_rand_int_range (rand, 1, 9) * unit;
+      g_ptr_array_add (blocks, take_block (pool, size, stream));
+    }
+  while (blocks->len > 0)
+    tarn_block_free (g_ptr_array_steal_index_fast (
+        blocks, (guint) g_rand_int_range (rand, 0, (gint32) blocks->len)));
+}
+
+/* Blocks that the pool holds are no reason to refuse memory to a graph, whatever the bound. */
+static void
+test_hold_bytes (const TarnCudaTest *test, gconstpointer way)
+{
+  static const gsize bounds[] = { 0, 100 * MIB, G_MAXSIZE };
+
+  for (guint i = 0; i < 4 * G_N_ELEMENTS (bounds); i++)
+    {
+      gsize unit = MIB >> i % 4;
+      guint64 graph;
+      World world;
+
+      world_init (&world, test, GPOINTER_TO_UINT (way));
+      tarn_pool_set_hold_bytes (world.pool, bounds[i / 4]);
+      tarn_pool_set_limit_bytes (world.pool, 512 * MIB);
+      use_much (world.pool, world.b, unit, 480 * MIB);
+      graph = begin_graph (world.pool, world.a);
+      use_much (world.pool, world.a, unit, 240 * MIB);
+      end_graph (world.pool, graph, world.a);
+      release_memory (world.pool, graph);
+      world_clear (&world);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -303,5 +345,6 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graphs/two-pools", test_two_pools, NULL);
   add_ways ("limit", test_limit, N_WAYS);
   tarn_cuda_test_add ("graphs/free-held", test_free_held, NULL);
+  add_ways ("hold-bytes", test_hold_bytes, N_WAYS);
   return g_test_run ();
 }
