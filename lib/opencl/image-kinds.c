@@ -316,6 +316,16 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
+/* Returns a number below @range, which seems random and depends on a kind's hash and the number of
+ * the try.  Has 64 bits, because a bin for huge images has more than 2^32 sizes. */
+static gsize
+choose_offset (guint hash, guint n_tries, gsize range)
+{
+  guint64 high = mix (hash, ~n_tries), low = mix (hash, n_tries);
+
+  return (gsize) ((high << 32 | low) % range);
+}
+
 /* Chooses the number of bytes of a new kind: the block size of one of the pool's bins, at least
  * @at_least, that no other kind has.  Tries the smallest such size first.  If another kind has this
  * size, tries larger sizes at random, because the next sizes in order may all belong to other
@@ -333,7 +343,7 @@ choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsi
         return bytes;
       if (++n_tries % TRIES_IN_RANGE == 0 && range < MAX_BYTES)
         range *= 2;
-      bytes = at_least + mix (hash, n_tries) % range;
+      bytes = at_least + choose_offset (hash, n_tries, range);
     }
 }
 

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of images: 100,000 have bytes of their own, and are forgotten; a program whose images all
- * differ, on every OpenCL device. */
+ * Kinds of images: 100,000 have bytes of their own, and are forgotten; huge ones; a program whose
+ * images all differ, on every OpenCL device. */
 
 #include "image-pools.h"
 #include "opencl/image-kinds-private.h"
@@ -92,6 +92,38 @@ test_kinds (void)
   tarn_testing_device_free (device);
 }
 
+/* Kinds of nearly the most bytes, where one bin has many sizes, have bytes of their own, too. */
+static void
+test_huge_kinds (void)
+{
+  TarnTestingDevice *device = tarn_testing_device_new (1000);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnOpenclImageKinds *kinds = _tarn_opencl_image_kinds_new ();
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  gsize most = G_MAXSIZE / 16 + 1;
+  gsize bytes[16];
+  TarnPool *pool;
+
+  options.leading_bits_in_bin_id = 26;
+  pool = tarn_pool_new (allocator, &options, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (bytes); i++)
+    {
+      const TarnOpenclImageKind kind = kind_of (most >> i, (gsize) 1 << i);
+
+      g_assert_true (_tarn_opencl_image_kinds_acquire (kinds, pool, &kind, &bytes[i], NULL));
+      g_assert_cmpuint (bytes[i], >=, most);
+      g_assert_cmpuint (bytes[i], <, G_MAXSIZE / 2);
+      g_assert_true (g_hash_table_add (seen, GSIZE_TO_POINTER (bytes[i])));
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (bytes); i++)
+    _tarn_opencl_image_kinds_release (kinds, bytes[i]);
+  _tarn_opencl_image_kinds_unref (kinds);
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (allocator);
+  tarn_testing_device_free (device);
+}
+
 /* A program whose images are all of different sizes: little is held, and it comes to an end. */
 static void
 test_varying (const TarnOpenclDevice *device, OpenclState *state)
@@ -130,6 +162,7 @@ main (int argc, char **argv)
 
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/opencl/images/kinds", test_kinds);
+  g_test_add_func ("/opencl/images/huge-kinds", test_huge_kinds);
   opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }
