@@ -474,12 +474,13 @@ fault_clRetainMemObject (cl_mem object)
 static cl_int CL_API_CALL
 fault_clReleaseMemObject (cl_mem object)
 {
-  cl_int status;
+  gboolean is_known = _tarn_layer_fault_release (object);
+  cl_int status = BEHIND (clReleaseMemObject) (object);
 
-  _tarn_layer_fault_release (object);
-  status = BEHIND (clReleaseMemObject) (object);
   if (status == CL_SUCCESS)
     _tarn_layer_fault_count (FAULT_MEMORY, -1);
+  else if (is_known)
+    _tarn_layer_fault_restore (object);
   return status;
 }
 
@@ -522,6 +523,26 @@ fault_clSVMFree (cl_context context, void *address)
   BEHIND (clSVMFree) (context, address);
 }
 
+/* Records that a command frees @n allocations of SVM.  Returns an array of their sizes, as
+ * _tarn_layer_fault_release_svm () returns them.  The caller frees the array. */
+static gsize *
+release_svm (cl_uint n, void *addresses[])
+{
+  gsize *sizes = g_new0 (gsize, n);
+
+  for (cl_uint i = 0; i < n; i++)
+    sizes[i] = _tarn_layer_fault_release_svm (addresses[i]);
+  return sizes;
+}
+
+static void
+restore_svm (cl_uint n, void *addresses[], const gsize *sizes)
+{
+  for (cl_uint i = 0; i < n; i++)
+    if (sizes[i] > 0)
+      _tarn_layer_fault_restore_svm (addresses[i], sizes[i]);
+}
+
 /* Subtracts the allocations that a command frees from the program's allocations of SVM.  If the
  * program passes a function @func, subtracts none: @func frees them by clSVMFree (), and
  * fault_clSVMFree () subtracts them. */
@@ -531,13 +552,17 @@ fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void *user_data, cl_uint n_events, const cl_event *events, cl_event *event)
 {
   cl_int status = _tarn_layer_fault_strike (FAULT_clEnqueueSVMFree);
+  cl_uint n_freed = func == NULL && addresses != NULL ? n : 0;
+  g_autofree gsize *sizes = NULL;
 
-  if (status == CL_SUCCESS)
-    status
-        = BEHIND (clEnqueueSVMFree) (queue, n, addresses, func, user_data, n_events, events, event);
+  if (status != CL_SUCCESS)
+    return status;
+  sizes = release_svm (n_freed, addresses);
+  status
+      = BEHIND (clEnqueueSVMFree) (queue, n, addresses, func, user_data, n_events, events, event);
+  if (status != CL_SUCCESS)
+    restore_svm (n_freed, addresses, sizes);
   note_event (status == CL_SUCCESS, event);
-  for (cl_uint i = 0; status == CL_SUCCESS && func == NULL && i < n; i++)
-    _tarn_layer_fault_release_svm (addresses[i]);
   return status;
 }
 

@@ -35,24 +35,32 @@ _tarn_layer_fault_memory_begin (gsize bytes)
   budget = bytes;
 }
 
-/* Adds an entry with one reference for new memory of the program.  Returns FALSE, and adds nothing,
- * if the memory exceeds the budget.  @whole_handle: the handle of the memory of which the new
- * memory is made, or NULL. */
+/* Adds an entry with one reference for memory of the program.  @whole_handle: the handle of the
+ * memory of which this memory is made, or NULL.  The caller holds the lock. */
+static void
+add_locked (gconstpointer handle, gsize size, gconstpointer whole_handle)
+{
+  FaultMemory *memory = g_new (FaultMemory, 1), *whole;
+
+  _tarn_assert_locked (&lock);
+  whole = whole_handle != NULL ? g_hash_table_lookup (memories, whole_handle) : NULL;
+  if (whole != NULL)
+    whole->references++;
+  *memory = (FaultMemory){ handle, size, 1, whole };
+  used += size;
+  g_hash_table_insert (memories, (gpointer) handle, memory);
+}
+
+/* Adds an entry for new memory of the program, as add_locked () does.  Returns FALSE, and adds
+ * nothing, if the memory exceeds the budget. */
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
-  FaultMemory *memory, *whole;
   LAYER_LOCKED (&lock);
 
   if (budget > 0 && (used > budget || size > budget - used))
     return FALSE;
-  whole = whole_handle != NULL ? g_hash_table_lookup (memories, whole_handle) : NULL;
-  if (whole != NULL)
-    whole->references++;
-  memory = g_new (FaultMemory, 1);
-  *memory = (FaultMemory){ handle, size, 1, whole };
-  used += size;
-  g_hash_table_insert (memories, (gpointer) handle, memory);
+  add_locked (handle, size, whole_handle);
   return TRUE;
 }
 
@@ -73,25 +81,26 @@ drop_locked (FaultMemory *memory)
     }
 }
 
-/* Drops a reference to the memory with a handle. */
+/* Gets the size of a memory object, and the memory object of which it is made.  If there is such an
+ * object, the size is 0. */
 static void
-drop (gconstpointer handle)
+measure (cl_mem object, gsize *size, cl_mem *whole)
 {
-  LAYER_LOCKED (&lock);
-
-  drop_locked (g_hash_table_lookup (memories, handle));
+  *size = 0;
+  *whole = NULL;
+  _tarn_layer_behind_faults.clGetMemObjectInfo (object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof *whole,
+                                                whole, NULL);
+  if (*whole == NULL)
+    _tarn_layer_behind_faults.clGetMemObjectInfo (object, CL_MEM_SIZE, sizeof *size, size, NULL);
 }
 
 gboolean
 _tarn_layer_fault_charge (cl_mem object)
 {
-  cl_mem whole = NULL;
-  gsize size = 0;
+  cl_mem whole;
+  gsize size;
 
-  _tarn_layer_behind_faults.clGetMemObjectInfo (object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole,
-                                                &whole, NULL);
-  if (whole == NULL)
-    _tarn_layer_behind_faults.clGetMemObjectInfo (object, CL_MEM_SIZE, sizeof size, &size, NULL);
+  measure (object, &size, &whole);
   return add (object, size, whole);
 }
 
@@ -106,10 +115,36 @@ _tarn_layer_fault_retain (cl_mem object)
     memory->references++;
 }
 
-void
+gboolean
 _tarn_layer_fault_release (cl_mem object)
 {
-  drop (object);
+  FaultMemory *memory;
+  gboolean is_known;
+  LAYER_LOCKED (&lock);
+
+  memory = g_hash_table_lookup (memories, object);
+  is_known = memory != NULL;
+  drop_locked (memory);
+  return is_known;
+}
+
+void
+_tarn_layer_fault_restore (cl_mem object)
+{
+  FaultMemory *memory;
+  cl_mem whole;
+  gsize size;
+
+  measure (object, &size, &whole);
+  {
+    LAYER_LOCKED (&lock);
+
+    memory = g_hash_table_lookup (memories, object);
+    if (memory != NULL)
+      memory->references++;
+    else
+      add_locked (object, size, whole);
+  }
 }
 
 gboolean
@@ -121,20 +156,31 @@ _tarn_layer_fault_charge_svm (gpointer address, gsize size)
   return TRUE;
 }
 
-/* Drops the reference of an allocation of SVM that the program frees.  Does nothing if the table
- * has no entry for the address, because the address is invalid or was freed before. */
-void
+gsize
 _tarn_layer_fault_release_svm (gpointer address)
 {
-  gboolean is_known;
+  gsize size = 0;
 
   {
     LAYER_LOCKED (&lock);
     FaultMemory *memory = g_hash_table_lookup (memories, address);
 
-    is_known = memory != NULL;
+    if (memory != NULL)
+      size = memory->size;
     drop_locked (memory);
   }
-  if (is_known)
+  if (size > 0)
     _tarn_layer_fault_count (FAULT_SVM, -1);
+  return size;
+}
+
+void
+_tarn_layer_fault_restore_svm (gpointer address, gsize size)
+{
+  {
+    LAYER_LOCKED (&lock);
+
+    add_locked (address, size, NULL);
+  }
+  _tarn_layer_fault_count (FAULT_SVM, 1);
 }

@@ -88,12 +88,22 @@ void _tarn_layer_fault_memory_begin (gsize budget);
 gboolean _tarn_layer_fault_charge (cl_mem object);
 gboolean _tarn_layer_fault_charge_svm (gpointer address, gsize size);
 
-/* These functions record that the program retains or releases memory.  Record a release before the
- * driver releases the object, because the driver may then give the object's handle to a new object.
- */
+/* Records that the program retains a memory object. */
 void _tarn_layer_fault_retain (cl_mem object);
-void _tarn_layer_fault_release (cl_mem object);
-void _tarn_layer_fault_release_svm (gpointer address);
+
+/* These two functions record that the program releases a memory object, or frees SVM.  Call them
+ * before the driver's call, because the driver may give the object's handle, or the address, to
+ * another thread before its call returns.  If nothing is known about the memory, because it is
+ * invalid or was released before, they do nothing and return FALSE or 0.  Otherwise they return
+ * TRUE, or the number of bytes of the SVM. */
+gboolean _tarn_layer_fault_release (cl_mem object);
+gsize _tarn_layer_fault_release_svm (gpointer address);
+
+/* These two functions undo the record of a release after the driver's call has failed.  The memory
+ * then counts again, even if that exceeds the budget.  @size: the result of
+ * _tarn_layer_fault_release_svm (). */
+void _tarn_layer_fault_restore (cl_mem object);
+void _tarn_layer_fault_restore_svm (gpointer address, gsize size);
 
 /* fault-calls.c */
 

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A layer below Tarn's, in place of three drivers:
+ * A layer below Tarn's, in place of other drivers:
  *
  * - One that has no memory, if BELOW_FAILS is set: the command by which Tarn's layer makes the
  *   driver allocate a new piece fails, after it was put on the queue.  When the program ends, the
@@ -12,11 +12,17 @@
  * - NVIDIA's driver 580.  It crashes when a sub-buffer is released if a later one has a part of its
  *   memory, and commands used both.  The layer prints how many sub-buffers were made, and how many
  * of them were released in this way.
+ * - One that frees shared virtual memory before clEnqueueSVMFree () returns, if BELOW_SVM is
+ *   "early": meanwhile, another thread of the program allocates the same memory.  If BELOW_SVM is
+ *   "fails", clEnqueueSVMFree () fails instead, and so does the next clReleaseMemObject ().
  *
  * The first two hold for programs of one thread. */
 
+#define _GNU_SOURCE 1 /* RTLD_DEFAULT */
+
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,12 +99,20 @@ below_create_sub (cl_mem parent, cl_mem_flags flags, cl_buffer_create_type type,
   return handle;
 }
 
+static int svm_fails;     /* as BELOW_SVM says */
+static int release_fails; /* the next one */
+
 static cl_int CL_API_CALL
 below_release_object (cl_mem object)
 {
   Sub *sub;
   cl_uint references = 0;
 
+  if (release_fails)
+    {
+      release_fails = 0;
+      return CL_OUT_OF_RESOURCES;
+    }
   pthread_mutex_lock (&subs_lock);
   sub = find_sub (object);
   driver->clGetMemObjectInfo (object, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL);
@@ -154,6 +168,72 @@ below_release (cl_event event)
   return driver->clReleaseEvent (event);
 }
 
+/* Two allocations of shared virtual memory.  The lowest free one is allocated. */
+static struct
+{
+  char bytes[4096];
+  int is_used;
+} svm[2];
+
+static void *CL_API_CALL
+below_svm_alloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
+{
+  (void) context;
+  (void) flags;
+  (void) alignment;
+  for (int i = 0; i < 2; i++)
+    if (!svm[i].is_used && size <= sizeof svm[i].bytes)
+      {
+        svm[i].is_used = 1;
+        return svm[i].bytes;
+      }
+  return NULL;
+}
+
+static void CL_API_CALL
+below_svm_free (cl_context context, void *address)
+{
+  (void) context;
+  for (int i = 0; i < 2; i++)
+    if (svm[i].bytes == address)
+      svm[i].is_used = 0;
+}
+
+/* The program's other thread: allocates memory by the loader, as any program does. */
+static void *
+allocate_svm (void *context)
+{
+  void *(CL_API_CALL * allocate) (cl_context, cl_svm_mem_flags, size_t, cl_uint);
+
+  *(void **) &allocate = dlsym (RTLD_DEFAULT, "clSVMAlloc");
+  return allocate (context, CL_MEM_READ_WRITE, sizeof svm[0].bytes, 0);
+}
+
+static cl_int CL_API_CALL
+below_enqueue_svm_free (cl_command_queue queue, cl_uint n, void *addresses[],
+                        void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),
+                        void *user_data, cl_uint n_events, const cl_event *events, cl_event *event)
+{
+  cl_context context;
+  pthread_t thread;
+
+  (void) func;
+  (void) user_data;
+  (void) n_events;
+  (void) events;
+  (void) event;
+  release_fails = svm_fails;
+  if (svm_fails
+      || driver->clGetCommandQueueInfo (queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL)
+             != CL_SUCCESS)
+    return CL_OUT_OF_RESOURCES;
+  for (cl_uint i = 0; i < n; i++)
+    below_svm_free (context, addresses[i]);
+  if (pthread_create (&thread, NULL, allocate_svm, context) == 0)
+    pthread_join (thread, NULL);
+  return CL_SUCCESS;
+}
+
 static void __attribute__ ((destructor)) print (void)
 {
   fprintf (stderr, "made %u cut %u failed %u misused %u refused %u\n", n_made, n_cut, n_failed,
@@ -176,6 +256,7 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
              const cl_icd_dispatch **returned)
 {
   size_t size = n_entries * sizeof (void *);
+  const char *way = getenv ("BELOW_SVM");
 
   driver = target;
   fails = getenv ("BELOW_FAILS") != NULL;
@@ -188,6 +269,13 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
   dispatch.clCreateBuffer = below_create;
   dispatch.clCreateSubBuffer = below_create_sub;
   dispatch.clReleaseMemObject = below_release_object;
+  svm_fails = way != NULL && strcmp (way, "fails") == 0;
+  if (way != NULL)
+    {
+      dispatch.clSVMAlloc = below_svm_alloc;
+      dispatch.clSVMFree = below_svm_free;
+      dispatch.clEnqueueSVMFree = below_enqueue_svm_free;
+    }
   *n_returned = n_entries;
   *returned = &dispatch;
   return CL_SUCCESS;

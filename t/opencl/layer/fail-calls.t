@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 #
 # TARN_LAYER_FAULTS: what each call answers that is made to fail, or whose device is lost; what is
-# reported, and values that are none.
+# reported; memory that is released; and values that are none.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 program=$top_builddir/t/opencl/layer/fail-calls
@@ -111,6 +111,20 @@ loses_later () { # the 13th call that goes there: clFlush
     && ! grep -q 'clWaitForEvents -14' "$scratch/out"
 }
 check "... from the Nth call on" loses_later
+
+# ---- memory that is released ----
+
+below=$top_builddir/t/opencl/layer/.libs/below.so
+releases () { # WAY FAULTS SVM BUFFER: on a driver that frees in this way
+  : >"$scratch/report"
+  status_is 0 env BELOW_SVM="$1" OPENCL_LAYERS="$below:$layer" TARN_LAYER_POOL=0 TARN_LAYER_FAULTS="$2" \
+    TARN_LAYER_REPORT="$scratch/report" timeout 60 "$top_builddir/t/opencl/layer/free-memory" \
+    && printf '%s\n' "$3" "$4" | diff - "$scratch/out" && ! grep '^left' "$scratch/report"
+}
+check "another thread gets freed memory at once" releases early budget=4K '0 0 1' '0 1 1'
+check "... without a budget" releases early count '0 1 1' '0 1 1'
+check "a release that fails in the driver" releases fails budget=4K '-5 0 1' '-5 0 1'
+check "... without a budget" releases fails count '-5 1 1' '-5 1 1'
 
 # ---- which calls ----
 

@@ -1,0 +1,81 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * A program that releases memory on the drivers that below.c stands for.  For shared virtual memory
+ * and for a buffer, it prints the status of the release, and then whether there is memory for
+ * another one of this size: after the release, and after a second release if the first one has
+ * failed or another thread has the memory. */
+
+#include <CL/cl.h>
+#include <stdio.h>
+
+#define SIZE 4096
+
+static cl_context context;
+static cl_command_queue queue;
+
+static int
+begin (void)
+{
+  cl_platform_id platform;
+  cl_device_id device;
+
+  if (clGetPlatformIDs (1, &platform, NULL) != CL_SUCCESS
+      || clGetDeviceIDs (platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS)
+    return 0;
+  context = clCreateContext (NULL, 1, &device, NULL, NULL, NULL);
+  queue = clCreateCommandQueue (context, device, 0, NULL);
+  return queue != NULL;
+}
+
+static int
+has_svm (void)
+{
+  void *memory = clSVMAlloc (context, CL_MEM_READ_WRITE, SIZE, 0);
+
+  clSVMFree (context, memory);
+  return memory != NULL;
+}
+
+static void
+free_svm (void)
+{
+  void *memory = clSVMAlloc (context, CL_MEM_READ_WRITE, SIZE, 0);
+  cl_int status = clEnqueueSVMFree (queue, 1, &memory, NULL, NULL, 0, NULL, NULL);
+
+  printf ("%d %d", status, has_svm ());
+  clSVMFree (context, memory);
+  printf (" %d\n", has_svm ());
+}
+
+static int
+has_buffer (void)
+{
+  cl_mem buffer = clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL);
+
+  return buffer != NULL && clReleaseMemObject (buffer) == CL_SUCCESS;
+}
+
+static void
+free_buffer (void)
+{
+  cl_mem buffer = clCreateBuffer (context, CL_MEM_READ_WRITE, SIZE, NULL, NULL);
+  cl_int status = clReleaseMemObject (buffer);
+
+  printf ("%d %d", status, has_buffer ());
+  if (status != CL_SUCCESS)
+    clReleaseMemObject (buffer);
+  printf (" %d\n", has_buffer ());
+}
+
+int
+main (void)
+{
+  if (!begin ())
+    return 2;
+  free_svm ();
+  free_buffer ();
+  clReleaseCommandQueue (queue);
+  clReleaseContext (context);
+  return 0;
+}
