@@ -534,7 +534,8 @@ cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
  * function before you release the last reference to a context. OpenCL has no current context, so
  * NULL as the first argument is a programming error.
  *
- * @param ops        nullable: functions for keys and values; those for first arguments must be NULL
+ * @param ops        nullable: functions for keys and values; its fields for first arguments must be
+ *                   NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
  * @param destroy    nullable: frees @p user_data
@@ -549,7 +550,8 @@ TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc fun
  * Makes a memo whose first argument is a cl_command_queue. Otherwise it is like
  * tarn_opencl_context_memo_new().
  *
- * @param ops        nullable: functions for keys and values; those for first arguments must be NULL
+ * @param ops        nullable: functions for keys and values; its fields for first arguments must be
+ *                   NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
  * @param destroy    nullable: frees @p user_data
@@ -563,7 +565,8 @@ TarnMemo *tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
  * Makes a memo whose first argument is a cl_device_id. Otherwise it is like
  * tarn_opencl_context_memo_new().
  *
- * @param ops        nullable: functions for keys and values; those for first arguments must be NULL
+ * @param ops        nullable: functions for keys and values; its fields for first arguments must be
+ *                   NULL
  * @param func       computes a value
  * @param user_data  for @p func and the functions of @p ops
  * @param destroy    nullable: frees @p user_data

@@ -13,16 +13,16 @@
 #include "common/struct-private.h"
 
 /* Copies the program's functions from @theirs to @ours.  @theirs: NULL if the program gives none.
- * Returns FALSE if @theirs is invalid, or has functions for first arguments, because only the
- * backend gives these. */
+ * Returns FALSE if @theirs is invalid, or has a kind of first arguments or functions for them,
+ * because only the backend gives these. */
 static inline gboolean
 _tarn_memo_ops_read (TarnMemoOps *ours, const TarnMemoOps *theirs)
 {
   *ours = (TarnMemoOps) TARN_MEMO_OPS_INIT;
   return theirs == NULL
-         || (_tarn_struct_read (ours, sizeof *ours, theirs) && ours->ref_first_arg == NULL
-             && ours->unref_first_arg == NULL && ours->first_arg_id == NULL
-             && ours->current_first_arg == NULL);
+         || (_tarn_struct_read (ours, sizeof *ours, theirs) && ours->first_arg_kind == NULL
+             && ours->ref_first_arg == NULL && ours->unref_first_arg == NULL
+             && ours->first_arg_id == NULL && ours->current_first_arg == NULL);
 }
 
 #endif

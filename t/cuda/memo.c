@@ -321,6 +321,35 @@ test_many_contexts (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpuint (counts.dead, ==, fake != NULL ? 2 * (n - 1) : 0);
 }
 
+static gpointer
+ref_anything (gpointer unused, gpointer first_arg)
+{
+  (void) unused;
+  return first_arg;
+}
+
+/* What a first argument is, is not the caller's to say. */
+static void
+test_foreign_ops (const TarnCudaTest *test, gconstpointer unused)
+{
+  Counts counts = { 0 };
+
+  (void) test;
+  (void) unused;
+  for (guint i = 0; i < 2; i++)
+    {
+      TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+
+      if (i == 0)
+        ops.first_arg_kind = "mine";
+      else
+        ops.ref_first_arg = ref_anything;
+      g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*has_only_keys_and_values*");
+      g_assert_null (tarn_cuda_context_memo_new (&ops, compute, &counts, NULL));
+      g_test_assert_expected_messages ();
+    }
+}
+
 /* What tarn_cuda_test_add () clears after a test, before its context goes */
 
 static Counts left_counts;
@@ -366,6 +395,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("memo/reused-address", test_reused_address, NULL);
   tarn_cuda_test_add ("memo/lost", test_lost, NULL);
   tarn_cuda_test_add ("memo/many-contexts", test_many_contexts, NULL);
+  tarn_cuda_test_add ("memo/foreign-ops", test_foreign_ops, NULL);
   tarn_cuda_test_add ("memo/leave", test_leave, NULL);
   tarn_cuda_test_add ("memo/find-none", test_find_none, NULL);
   status = g_test_run ();

@@ -129,13 +129,16 @@ test_foreign_ops (const TarnOpenclDevice *device, OpenclState *state)
 
   (void) device;
   (void) state;
-  for (gsize i = 0; i < G_N_ELEMENTS (constructors); i++)
+  for (gsize i = 0; i < 2 * G_N_ELEMENTS (constructors); i++)
     {
       TarnMemoOps ops = TARN_MEMO_OPS_INIT;
 
-      ops.ref_first_arg = ref_anything;
+      if (i % 2 == 0)
+        ops.first_arg_kind = "mine";
+      else
+        ops.ref_first_arg = ref_anything;
       g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*has_only_keys_and_values*");
-      g_assert_null (constructors[i](&ops, count_computation, NULL, NULL));
+      g_assert_null (constructors[i / 2](&ops, count_computation, NULL, NULL));
       g_test_assert_expected_messages ();
     }
 }
