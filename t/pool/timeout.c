@@ -433,40 +433,119 @@ test_timeout (PoolFixture *fixture, gconstpointer unused)
   tarn_block_free (allocate_in_time (fixture->pool, SIZE));
 }
 
-/* Attempts that another pool was to serve are that pool's failures. */
-static TarnPool *
-redirect (TarnPool *pool, gpointer queue, gpointer other, GError **error)
+/* A request of a queue that another pool is to serve is that pool's failure.  Requests of other
+ * queues are the pool's own. */
+
+typedef struct
 {
+  TarnTestingQueues *queues;
+  TarnAllocator *allocator;
+  TarnPool *pool, *other;
+  gpointer queue, own; /* whose requests are the other pool's, and whose are not */
+  TarnBlock *blocks[2];
+} Redirected;
+
+static TarnPool *
+redirect (TarnPool *pool, gpointer queue, gpointer data, GError **error)
+{
+  const Redirected *r = data;
+
   (void) pool;
-  (void) queue;
   (void) error;
-  return tarn_pool_ref (other);
+  return queue == r->queue ? tarn_pool_ref (r->other) : NULL;
 }
 
 static void
-test_redirected (void)
+set_up_redirected (Redirected *r, gconstpointer unused)
 {
-  g_autoptr (TarnTestingQueues) queues = tarn_testing_queues_new (2 * SIZE, 0);
-  g_autoptr (TarnAllocator) allocator = tarn_testing_queues_allocator_new (queues);
-  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
-  g_autoptr (TarnPool) other = tarn_pool_new (allocator, NULL, NULL);
-  g_autoptr (GError) error = NULL;
-  gpointer queue = tarn_testing_queue_new (queues, TRUE);
-  TarnBlock *blocks[2];
+  (void) unused;
+  r->queues = tarn_testing_queues_new (2 * SIZE, 0);
+  r->allocator = tarn_testing_queues_allocator_new (r->queues);
+  r->pool = tarn_pool_new (r->allocator, NULL, NULL);
+  r->other = tarn_pool_new (r->allocator, NULL, NULL);
+  r->queue = tarn_testing_queue_new (r->queues, TRUE);
+  r->own = tarn_testing_queue_new (r->queues, TRUE);
+  r->blocks[0] = allocate (r->pool, SIZE);
+  r->blocks[1] = allocate (r->other, SIZE);
+  tarn_pool_set_redirect_func (r->pool, redirect, r, NULL);
+}
 
-  blocks[0] = allocate (pool, SIZE);
-  blocks[1] = allocate (other, SIZE);
-  tarn_pool_set_redirect_func (pool, redirect, other, NULL);
-  g_assert_null (tarn_pool_allocate_timeout (pool, SIZE, queue, LITTLE, &error));
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-  g_assert_cmpuint (get_stats (pool).failures, ==, 0);
-  g_assert_cmpuint (get_stats (other).failures, >, 0);
-  tarn_pool_set_redirect_func (pool, NULL, NULL, NULL);
+static void
+tear_down_redirected (Redirected *r, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_redirect_func (r->pool, NULL, NULL, NULL);
   for (guint i = 0; i < 2; i++)
-    tarn_block_free (blocks[i]);
-  g_clear_pointer (&pool, tarn_pool_unref);
-  g_clear_pointer (&other, tarn_pool_unref);
-  g_clear_pointer (&allocator, tarn_allocator_unref);
+    tarn_block_free (r->blocks[i]);
+  tarn_pool_unref (r->pool);
+  tarn_pool_unref (r->other);
+  tarn_allocator_unref (r->allocator);
+  tarn_testing_queues_free (r->queues);
+}
+
+static void
+assert_failures (const Redirected *r, guint64 n, guint64 n_other)
+{
+  g_assert_cmpuint (get_stats (r->pool).failures, ==, n);
+  g_assert_cmpuint (get_stats (r->other).failures, ==, n_other);
+}
+
+static void
+fail_redirected (const Redirected *r, gpointer queue)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_pool_allocate_timeout (r->pool, SIZE, queue, LITTLE, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+}
+
+static void
+test_redirected (Redirected *r, gconstpointer unused)
+{
+  (void) unused;
+  fail_redirected (r, r->queue);
+  assert_failures (r, 0, 1);
+  fail_redirected (r, r->own);
+  assert_failures (r, 1, 1);
+}
+
+/* A request that has waited with success has not failed. */
+static void
+test_redirected_none (Redirected *r, gconstpointer unused)
+{
+  Other other = { r->pool, r->pool, { r->blocks[0] }, free_one, NULL, FALSE, FALSE };
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  other_begin (&other);
+  r->blocks[0] = tarn_pool_allocate_timeout (r->pool, SIZE, r->own, -1, &error);
+  g_thread_join (other.thread);
+  g_assert_no_error (error);
+  assert_failures (r, 0, 0);
+}
+
+/* The function is removed while a request waits, which the pool then serves. */
+static void
+end_redirect (TarnPool *pool, TarnBlock **blocks)
+{
+  tarn_pool_set_redirect_func (pool, NULL, NULL, NULL);
+  g_clear_pointer (&blocks[0], tarn_block_free);
+}
+
+static void
+test_redirected_no_more (Redirected *r, gconstpointer unused)
+{
+  Other other = { r->pool, r->pool, { r->blocks[0] }, end_redirect, NULL, FALSE, FALSE };
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  assert_fails (r->pool, SIZE, TARN_ERROR_OUT_OF_MEMORY);
+  assert_failures (r, 1, 0);
+  other_begin (&other);
+  r->blocks[0] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
+  g_thread_join (other.thread);
+  g_assert_no_error (error);
+  assert_failures (r, 1, 0);
 }
 
 /* What nobody can free is not waited for, however long the program would. */
@@ -665,6 +744,9 @@ main (int argc, char **argv)
 #define ADD_LIMITED(path, func)                                                                    \
   g_test_add ("/core/timeout/" path, PoolFixture, NULL, set_up_limited, func,                      \
               pool_fixture_tear_down_limited)
+#define ADD_REDIRECTED(path, func)                                                                 \
+  g_test_add ("/core/timeout/" path, Redirected, NULL, set_up_redirected, func,                    \
+              tear_down_redirected)
   ADD ("kept", test_kept);
   ADD_LIMITED ("kept-limited", test_kept);
   ADD ("flushed", test_flushed);
@@ -684,7 +766,9 @@ main (int argc, char **argv)
   g_test_add_data_func ("/core/timeout/heap-limited/parts",
                         GUINT_TO_POINTER (TARN_TESTING_PAGES_PARTS), test_heap_limited);
   ADD ("timeout", test_timeout);
-  g_test_add_func ("/core/timeout/redirected", test_redirected);
+  ADD_REDIRECTED ("redirected", test_redirected);
+  ADD_REDIRECTED ("redirected-none", test_redirected_none);
+  ADD_REDIRECTED ("redirected-no-more", test_redirected_no_more);
   ADD_LIMITED ("in-vain", test_in_vain);
   ADD ("in-vain-together", test_in_vain_together);
   ADD ("inside", test_inside);

@@ -224,7 +224,16 @@ gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
+/* The pool that serves a request, as _tarn_server_follow () finds it out. */
+typedef struct
+{
+  const TarnPool *asked; /* the pool that gets the request; borrowed */
+  /* The pool that serves the request in place of @asked, a reference.  NULL if @asked serves it. */
+  TarnPool *other;
+} TarnServer;
+
 /* redirect.c.  Callers do not hold the pool's lock. */
+TarnServer *_tarn_server_follow (TarnServer *server);
 gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment,
                                          gpointer handle, TarnBlock **block, GError **error);
 void _tarn_pool_end_redirect (TarnPool *pool);

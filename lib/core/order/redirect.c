@@ -27,6 +27,41 @@ struct _TarnRedirect
   guint n_refs;
 };
 
+/* The record of the pool that serves the calling thread's next request, or NULL if the thread needs
+ * no record. */
+static _Thread_local TarnServer *followed;
+
+/* Makes redirections store, in @server, the pool that serves the calling thread's next request of
+ * the pool server->asked.  NULL ends this.  Returns the former @server, which the caller restores
+ * after its request: functions of the program, such as a redirect function, may make requests
+ * within a request. */
+TarnServer *
+_tarn_server_follow (TarnServer *server)
+{
+  TarnServer *before = followed;
+
+  followed = server;
+  return before;
+}
+
+/* Records that a request of @pool is redirected to @other, which may redirect it again.  NULL:
+ * @pool itself serves the request, and later requests within this one are not followed. */
+static void
+note_server (const TarnPool *pool, TarnPool *other)
+{
+  TarnServer *server = followed;
+
+  if (server == NULL || pool != (server->other != NULL ? server->other : server->asked))
+    return;
+  if (other == NULL)
+    {
+      followed = NULL;
+      return;
+    }
+  tarn_pool_unref (server->other);
+  server->other = tarn_pool_ref (other);
+}
+
 /* Returns a pool's redirect function, with a reference.  The caller calls the function and then
  * drops the reference.  Returns NULL if the program has removed the function meanwhile. */
 static TarnRedirect *
@@ -130,6 +165,7 @@ _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment, gpo
     return FALSE;
   _tarn_assert_not_locked (&pool->lock);
   other = ask (pool, handle, &local);
+  note_server (pool, other);
   if (other == NULL && local == NULL)
     return FALSE;
   *block = NULL;

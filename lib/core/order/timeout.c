@@ -46,22 +46,40 @@ list_pools (TarnPool *pool)
   return pools;
 }
 
-/* Decrements the pool's counter of failures.  Call this before a failed request tries again, so
- * that all attempts count as one request.  Does nothing if the pool redirects requests
- * (redirect.c), because then another pool may have counted the failure. */
+/* Tries to serve a request.  Sets *server to the pool that served it, or that counted its failure.
+ * The caller has set *server to zeros before the first attempt, and clears server->other after the
+ * last. */
+static TarnBlock *
+attempt (TarnPool *pool, gsize size, gpointer queue, TarnServer *server, GError **error)
+{
+  TarnServer *before;
+  TarnBlock *block;
+
+  g_clear_pointer (&server->other, tarn_pool_unref);
+  server->asked = pool;
+  before = _tarn_server_follow (server);
+  block = tarn_pool_allocate_ordered (pool, size, queue, error);
+  _tarn_server_follow (before);
+  return block;
+}
+
+/* Decrements the counter of failures of the pool that was to serve a failed request.  Call this
+ * before the request tries again, so that all attempts count as one request. */
 static void
 uncount_failure (TarnPool *pool)
 {
   _tarn_mutex_lock (&pool->lock);
-  if (!_tarn_pool_is_redirected (pool) && pool->stats.failures > 0)
+  if (pool->stats.failures > 0)
     pool->stats.failures--;
   _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Repeats a failed request each time that a thread has freed memory, until it succeeds or @end_time
- * is reached.  *error is the error of the last attempt; each further attempt replaces it. */
+ * is reached.  *server and *error are those of the last attempt; each further attempt replaces
+ * them. */
 static TarnBlock *
-allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, GError **error)
+allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, TarnServer *server,
+                  GError **error)
 {
   g_autoptr (GPtrArray) pools = list_pools (pool);
   TarnBlock *block;
@@ -71,9 +89,9 @@ allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, G
   do
     {
       g_clear_error (error);
-      uncount_failure (pool);
+      uncount_failure (server->other != NULL ? server->other : pool);
       _tarn_room_begin_attempt (&wait);
-      block = tarn_pool_allocate_ordered (pool, size, queue, error);
+      block = attempt (pool, size, queue, server, error);
       _tarn_room_end_attempt ();
     }
   while (block == NULL && tarn_error_is_no_memory (*error) && !is_above_limit (pool, size)
@@ -97,16 +115,18 @@ tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue, gint64 m
                             GError **error)
 {
   gint64 end_time = microseconds != 0 ? get_end_time (microseconds) : 0;
+  TarnServer server = { NULL, NULL };
   GError *local = NULL;
   TarnBlock *block;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (pool, NULL);
 
-  block = tarn_pool_allocate_ordered (pool, size, queue, &local);
+  block = attempt (pool, size, queue, &server, &local);
   if (block == NULL && microseconds != 0 && tarn_error_is_no_memory (local)
       && !is_above_limit (pool, size) && may_wait ())
-    block = allocate_waiting (pool, size, queue, end_time, &local);
+    block = allocate_waiting (pool, size, queue, end_time, &server, &local);
+  g_clear_pointer (&server.other, tarn_pool_unref);
   if (local != NULL)
     g_propagate_error (error, local);
   return block;
