@@ -524,6 +524,21 @@ test_redirected_none (Redirected *r, gconstpointer unused)
   assert_failures (r, 0, 0);
 }
 
+/* What is freed in the pool that serves a waiting request is enough, also without a group. */
+static void
+test_redirected_freed (Redirected *r, gconstpointer unused)
+{
+  Other other = { r->other, r->other, { r->blocks[1] }, free_one, NULL, FALSE, FALSE };
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  other_begin (&other);
+  r->blocks[1] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
+  g_thread_join (other.thread);
+  g_assert_no_error (error);
+  assert_failures (r, 0, 0);
+}
+
 /* The function is removed while a request waits, which the pool then serves. */
 static void
 end_redirect (TarnPool *pool, TarnBlock **blocks)
@@ -768,6 +783,7 @@ main (int argc, char **argv)
   ADD ("timeout", test_timeout);
   ADD_REDIRECTED ("redirected", test_redirected);
   ADD_REDIRECTED ("redirected-none", test_redirected_none);
+  ADD_REDIRECTED ("redirected-freed", test_redirected_freed);
   ADD_REDIRECTED ("redirected-no-more", test_redirected_no_more);
   ADD_LIMITED ("in-vain", test_in_vain);
   ADD ("in-vain-together", test_in_vain_together);

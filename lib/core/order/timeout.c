@@ -31,18 +31,32 @@ is_above_limit (TarnPool *pool, gsize size)
   return limit_bytes != 0 && size > limit_bytes;
 }
 
-/* Returns an array of @pool and all other pools of its reclaim group, with references.  The request
- * waits for frees in any of these pools. */
-static GPtrArray *
-list_pools (TarnPool *pool)
+/* Adds @pool and all other pools of its reclaim group to @pools, with references, unless @pools has
+ * @pool already. */
+static void
+add_pools (GPtrArray *pools, TarnPool *pool)
 {
-  g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
-  GPtrArray *pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
+  g_autoptr (TarnReclaimGroup) group = NULL;
 
+  if (g_ptr_array_find (pools, pool, NULL))
+    return;
+  group = _tarn_pool_get_group (pool);
   if (group != NULL)
     _tarn_group_list (group, pools);
   if (!g_ptr_array_find (pools, pool, NULL)) /* the pool may just have left the group */
     g_ptr_array_add (pools, tarn_pool_ref (pool));
+}
+
+/* Returns an array of the pools for whose frees a request waits: those of the reclaim group of the
+ * pool that got the request, and of the pool that is to serve it. */
+static GPtrArray *
+list_pools (TarnPool *pool, const TarnServer *server)
+{
+  GPtrArray *pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
+
+  add_pools (pools, pool);
+  if (server->other != NULL)
+    add_pools (pools, server->other);
   return pools;
 }
 
@@ -81,7 +95,7 @@ static TarnBlock *
 allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, TarnServer *server,
                   GError **error)
 {
-  g_autoptr (GPtrArray) pools = list_pools (pool);
+  g_autoptr (GPtrArray) pools = list_pools (pool, server);
   TarnBlock *block;
   TarnRoomWait wait;
 
