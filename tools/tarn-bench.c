@@ -107,7 +107,7 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
 static Report
     report; /* static, because the thread that waits for signals uses it until the process ends */
 
-/* Ends this program with a signal that was blocked. */
+/* Ends this program by a signal: unblocks the signal and raises it. */
 static void
 die_of (gint number)
 {

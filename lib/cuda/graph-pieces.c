@@ -595,7 +595,7 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  _tarn_cuda_graph_pieces_settle (); /* returns memory of blocks that outlived their graph */
+  _tarn_cuda_graph_pieces_settle (); /* gives back memory of blocks that outlived their graph */
 }
 
 static Lender *

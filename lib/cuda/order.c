@@ -27,7 +27,7 @@
 /* An event that has always completed.  Tarn never passes it to the driver. */
 #define DONE GUINT_TO_POINTER (1)
 
-/* The most unused events that an allocator keeps. */
+/* The maximum number of unused events that an allocator keeps. */
 #define MAX_EVENTS 256
 
 static gpointer

@@ -15,7 +15,8 @@
 
 #define MAX_DEVICES 64 /* more devices than any known machine has */
 
-/* atomic; for each device, TRUE if virtual memory was tested without peers, and works */
+/* atomic; for each device, TRUE if a test has shown that virtual memory works that no peer device
+ * can access */
 static gint is_known_to_work[MAX_DEVICES];
 
 /* TRUE if TARN_CUDA_PLAIN asks for cuMemAlloc () instead of virtual memory; always FALSE in a

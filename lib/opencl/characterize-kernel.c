@@ -13,7 +13,7 @@
  * is made. */
 typedef struct
 {
-  cl_context context; /* stays NULL if the kernel is in the caller's context */
+  cl_context context; /* the context made for the kernel; NULL if it uses the caller's context */
   cl_program program;
   cl_kernel kernel;
 } Probe;

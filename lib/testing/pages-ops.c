@@ -60,7 +60,7 @@ end_call (TarnTestingPages *pages)
   return TRUE;
 }
 
-/* Memory: a backing (without an address), or a segment */
+/* Memory of the fake device: backings, which have no address, and segments, which have one */
 
 /* Chooses addresses that were never used.  Returns FALSE with an error if too few are left. */
 static gboolean

@@ -25,8 +25,8 @@
 
 /* A moment in the order of the queues: a vector clock.  It is an array, indexed by the numbers of
  * the queues.  A queue's entry is the number of the queue's items (commands and waits) that come
- * before the moment.  If one of these items is a wait for a second moment, the moment also comes
- * after all items before the second one. */
+ * before the moment.  If one of these items is a wait for another moment, then all items before
+ * that other moment also come before this one. */
 typedef GArray TarnTestingClock; /* guint each */
 
 /* Memory that was allocated, and perhaps freed.  The moments past, uses, reads and writes tell

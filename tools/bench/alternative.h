@@ -21,7 +21,7 @@ typedef struct
   gint leading_bits;   /* -1: keeps the program's value */
   gint cache_blocks;   /* for each thread; -1: keeps the program's value */
   gsize limit_bytes;   /* for each pool; 0: keeps the program's limit */
-  gdouble limit_share; /* as a share of each pool's peak of managed bytes; 0: none */
+  gdouble limit_share; /* the limit as a share of each pool's peak of managed bytes; 0: no share */
   gboolean holds_nothing;
   gsize hold_bytes;   /* TarnPoolOptions.hold_bytes; 0: keeps the program's value */
   gsize growth_bytes; /* growth of heaps; 0: keeps the program's value */

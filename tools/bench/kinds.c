@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists the kinds of memory, and opens sources. */
+ * Lists the kinds of memory that the benchmark can measure, and opens sources.  A source is a
+ * device with an allocator of one kind of memory. */
 
 #include <config.h>
 

@@ -8,7 +8,7 @@
 #include "measures.h"
 
 #define N_HELD 256
-#define HELD_SIZE ((gsize) 64 << 10) /* bytes of a request; the block is as large as its bin */
+#define HELD_SIZE ((gsize) 64 << 10) /* bytes of a request and of its block */
 #define WANTED_SIZE ((gsize) 8 << 20)
 
 /* The cost of a recovery. */

@@ -94,8 +94,8 @@ fail_rows (const Rows *rows, GError *error)
   result_fail (rows->of_peaks, error);
 }
 
-/* Measures one number of threads.  Uses a new allocator, because other measures leave memory in the
- * source's allocator. */
+/* Measures with @n_threads threads.  Uses a new allocator, because earlier measurements leave
+ * memory in the source's allocator. */
 static void
 measure_threads (const Bench *bench, const Source *source, const Measure *measure, guint n_threads)
 {

@@ -22,7 +22,7 @@ typedef struct
   const Recorded *recorded;
   const Source *source;
   WhatIf *table;
-  gsize *peaks; /* managed bytes of each pool at its peak, as recorded */
+  gsize *peaks; /* for each pool, the most bytes that it managed at any time of the recording */
 } Trial;
 
 static gdouble

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs plays: the threads take turns, or run at the same time. */
+ * Replays traces with several threads, which take turns or run at the same time. */
 
 #include "play.h"
 

@@ -40,7 +40,9 @@ typedef struct
 
   /* An allocator's bytes: now, at most, and the fewest to which a refused request would have led */
   guint64 given, most_given, least_refused;
-  guint64 room; /* most bytes that it could allocate, by its latest calls; 0: it has refused none */
+  /* The most bytes that the allocator can give, judged by its latest calls.  0 if it has not
+   * refused a call yet, so that this is unknown. */
+  guint64 room;
 } RecordedObject;
 
 /* The kind of a step. */
@@ -117,8 +119,8 @@ void recorded_free (Recorded *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recorded, recorded_free)
 
-/* Tells whether a backend's room varied: the backend once allocated more than it refused another
- * time. */
+/* Returns TRUE if a backend's room varied: at one time the backend gave more bytes in all than the
+ * total that it refused at another time. */
 gboolean recorded_has_varying_room (const RecordedObject *object);
 
 /* Gets an option.  Returns @otherwise if the recording does not have it. */

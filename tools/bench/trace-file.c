@@ -149,7 +149,7 @@ is_compressed (const gchar *bytes, gsize length)
   return length >= 2 && (guchar) bytes[0] == 0x1f && (guchar) bytes[1] == 0x8b;
 }
 
-/* Replaces a text that gzip has compressed by the decompressed text. */
+/* Decompresses a text that gzip has compressed: replaces *text and *length. */
 static gboolean
 decompress (gchar **text, gsize *length, GError **error)
 {

@@ -52,7 +52,8 @@ allocate (Model *model, guint64 queue, gsize size)
   return model->last_id;
 }
 
-/* Frees a block in the learner's thread; @queue is the last queue that used the block. */
+/* Frees a block in the thread that trains the model.  @queue is the last queue that used the
+ * block. */
 static void
 free_block (Model *model, guint64 queue, guint64 id)
 {

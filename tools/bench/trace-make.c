@@ -55,7 +55,8 @@ make_steps (void)
   return trace_new ("step", events, NULL);
 }
 
-/* Makes up a window of blocks: the oldest one is freed before the next one is allocated. */
+/* Invents a program that keeps @n_blocks blocks: it frees the oldest one before it allocates the
+ * next one. */
 static Trace *
 make_window (guint n_blocks)
 {

@@ -18,7 +18,7 @@ typedef struct
   gdouble ratio;      /* peak_managed / peak_active; NAN: nothing was in use */
   gdouble idle_share; /* the unused share of the backend's bytes at the peak; or NAN */
   gdouble hit_share;  /* the share of hits among served requests; NAN: no request was served */
-  guint64 calls;      /* calls of the backend for memory, and moves of segments */
+  guint64 calls;      /* calls to the backend for memory, plus moves of segments */
   guint64 failures;   /* requests that failed */
   gboolean has_time;
   Spread ns;    /* nanoseconds of a step */

@@ -43,8 +43,8 @@ agreement_describe (const Agreement *self)
                           n_whole, n_part, self->first->len);
 }
 
-/* Quotes a line for a message: printable, and shortened.  A long line begins shortly before its
- * first difference, which is after @n_alike bytes. */
+/* Quotes a line for a message: printable, and shortened.  The line differs from another one after
+ * @n_alike bytes.  The quotation of a long line begins shortly before this difference. */
 static gchar *
 quote (const gchar *text, gsize n_alike)
 {

@@ -141,8 +141,8 @@ add_value (ExpectNumber *number, const LineNumber *value)
   number->is_rounded &= value->is_decimal;
 }
 
-/* Finds out if a number varies only by rounding.  A number that rises, or falls, from each run to
- * the next is a clock instead. */
+/* Finds out if a number varies only by rounding.  A number that rises in each run, or falls in each
+ * run, is taken for a time, and so does not count. */
 static void
 end_number (ExpectNumber *number)
 {

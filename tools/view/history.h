@@ -67,7 +67,7 @@ enum
   HISTORY_MANAGED_TIME,
   HISTORY_MANAGED_OBJECT,
   HISTORY_MANAGED_BYTES,
-  /* Calls of the driver, waits and other single events */
+  /* Events that belong to no block: calls to the driver, waits, and others */
   HISTORY_CALL_TIME, /* the end of the call */
   HISTORY_CALL_KIND, /* TarnTraceKind */
   HISTORY_CALL_OBJECT,

@@ -18,7 +18,8 @@
  * or a snapshot.  The caller of these functions holds the allocator's lock.  @properties: pairs of
  * a TarnTraceProperty and a number. */
 typedef struct _TarnListener TarnListener;
-typedef struct _TarnOrigin TarnOrigin; /* the origin of a block's request: block-private.h */
+/* The time, thread, stack and tag of the request that got a block (block-private.h). */
+typedef struct _TarnOrigin TarnOrigin;
 struct _TarnListener
 {
   void (*object) (TarnListener *self, const TarnAllocator *allocator,

@@ -138,9 +138,13 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* a request gets a cached block, or a struct of a new block or of an
-                               arena's block, which may have been used before; or the last reference
-                               is released; or the pool cancels a free */
+    /* A block becomes active in these cases:
+     * - A request gets a cached block.
+     * - A request gets a struct for a new block or for an arena's block.  The struct is vacant, or
+     *   retired if it was used before.
+     * - All references to a shared block but one are released.
+     * - The pool is about to free a block that it set aside earlier (upstream/aside.c). */
+    case TARN_BLOCK_ACTIVE:
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
              || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
              || before == TARN_BLOCK_ENDING;

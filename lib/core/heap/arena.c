@@ -24,8 +24,8 @@
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* A thread asks the heap to record an event on an arena's queue only after threads have taken this
- * number of extents from the arena since a thread last asked. */
+/* After threads have taken this number of extents from an arena, a thread asks the heap to record
+ * an event on the arena's queue.  Then threads count from 0 again. */
 #define TAKEN_PER_EVENT 512
 
 /* The heap adds arenas to a queue if MANY_WAITS of TAKES_OF_WAITS requests to one of the queue's
@@ -572,8 +572,9 @@ _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
   return arena != NULL;
 }
 
-/* Stores in an extent the part (sub-buffer) that the driver made for it.  Returns FALSE if the
- * extent's arena belongs to another queue by now, or the heap forbids read sections. */
+/* Stores in an extent the part (sub-buffer) that the driver made for it.  Returns FALSE, and stores
+ * nothing, if the extent's arena belongs to another queue by now, or if the heap forbids read
+ * sections at the moment. */
 gboolean
 _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory)
 {

@@ -143,9 +143,10 @@ add_some (TarnHeap *heap)
   note_peak (&heap->churn, heap->stats.peak_used_bytes);
 }
 
-/* Decides whether the heap moves segments for a request that lacks @missing bytes.  Returns FALSE
- * if the heap may allocate fresh memory instead, because its room (the bytes above its peak) has
- * grown.  @target is the most bytes that the heap should have without the growth. */
+/* Decides whether the heap moves segments for a request that lacks @missing bytes.  A heap may have
+ * more bytes than its peak of bytes in use: the bytes above the peak are its room.  This function
+ * may let the room grow; then it returns FALSE, and the heap may allocate fresh memory instead.
+ * @target: the most bytes that the heap should have if the room does not grow. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
@@ -166,9 +167,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes the number of bytes that the heap should still get from upstream.  A request that finds
- * no extent in its own arena, and that needs more than these bytes, uses the free memory of the
- * queue's other arenas. */
+/* Computes how many more bytes the heap may get from upstream before it uses the memory that it
+ * has.  A request that finds no extent in its own arena, and that needs more than these bytes, uses
+ * the free memory of the queue's other arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {

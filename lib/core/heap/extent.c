@@ -471,8 +471,8 @@ cut_extent (TarnPiece *piece)
 }
 
 /* Updates a region (reserved addresses) after the removal of @piece, the region's last segment.  If
- * @is_mapped is FALSE, the segment is not mapped any more, and the region ends where the segment
- * began. */
+ * the segment is not mapped any more, the region gets shorter: it ends where the segment began.  If
+ * @is_mapped is TRUE, the segment stays mapped, and the region keeps its end. */
 static void
 shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
                gboolean is_mapped)
@@ -513,8 +513,9 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
 }
 
-/* Removes an idle segment from its range.  The heap uses the segment's addresses again only if the
- * segment was the last one in its region (reserved addresses). */
+/* Removes an idle segment from its range (a set of segments for one queue).  The heap reuses the
+ * segment's addresses only if the segment was the last one in its region.  A region is a part of
+ * the range's reserved addresses. */
 void
 _tarn_range_cut_piece (TarnPiece *piece)
 {

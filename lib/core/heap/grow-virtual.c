@@ -173,9 +173,9 @@ virtual_tidy (TarnHeapRange *range)
     }
 }
 
-/* Releases all regions (reserved addresses) of a range.  Call this only when no range of the
- * range's queue has a segment, because these regions can have segments of the queue's other
- * ranges. */
+/* Releases all regions (reserved addresses) of a range.  Segments of the same queue's other ranges
+ * can be mapped in these regions, so call this only when none of the queue's ranges has a
+ * segment. */
 static void
 virtual_clear (TarnHeapRange *range)
 {

@@ -295,9 +295,10 @@ enter_unquiet (const TarnHeap *heap)
 
 /* Asks the driver which events of all queues are done, and unmaps the aliases (mappings of segments
  * at old addresses) that no command uses any more.  Also records an event on each queue that has no
- * pending event, if segments of the queue have become idle or moved since the last event.  If the
- * backend does not keep a referenced queue alive, records no event.  The next call that names the
- * queue then records the event.  The caller must have set is_changing. */
+ * pending event, if segments of the queue have become idle or moved since the last event.  With
+ * some backends, the program may destroy a queue although Tarn has a reference to it.  For such a
+ * queue, records no event: the next call to which the program passes the queue records it.  The
+ * caller must have set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {

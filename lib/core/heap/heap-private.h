@@ -376,9 +376,9 @@ struct _TarnHeapQueue
   guint64 n_done; /* the number of the latest event that the heap knows to be done, plus 1 */
   gboolean has_unrecorded; /* atomic; TRUE if a segment became idle or moved since the heap last
                               began to record an event on the queue */
-  /* The number of calls that named the queue while has_unrecorded was TRUE.  One in several of
-   * these calls may record an event.  _tarn_heap_look_after () sets the number to 0, so that the
-   * function itself may record one. */
+  /* The number of calls that named the queue while has_unrecorded was TRUE.  The call that finds a
+   * multiple of PASSES here may record an event (heap-event.c).  _tarn_heap_look_after () sets the
+   * number to 0, so that its own call may record one. */
   guint n_passed;
   /* The events (TarnHeapEvent) on the queue that may not be done yet, oldest first. */
   GQueue events;

@@ -307,9 +307,9 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
-  /* The last event does not cover memory that a thread frees after the event was recorded, although
-   * commands on the queue may still use this memory.  The number 0 prevents that: no thread can
-   * free such memory to a queue without a number. */
+  /* If a thread freed memory to the queue after the last event was recorded, the event would not
+   * cover the commands that use this memory.  So first set the queue's number to 0: threads free
+   * memory only to queues that have a number. */
   set_number (queue, 0);
   is_recorded = _tarn_queue_record_last_event (queue, error);
   queue->n_forgetting--;

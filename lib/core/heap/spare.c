@@ -101,7 +101,8 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Computes the number of bytes that a request of @size bytes may strand. */
+/* Computes how many bytes the heap allows a request of @size bytes to strand: to leave free in a
+ * segment that is in use. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {

@@ -21,7 +21,8 @@
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
-/* A probe: the first argument and the key with which a caller looks up an entry. */
+/* A probe: with it, a caller looks up an entry of a memo.  A memo keeps the values of a function,
+ * which has a first argument (such as a context) and a key. */
 typedef struct
 {
   gpointer first_arg;

@@ -89,7 +89,8 @@
 struct _TarnEvent
 {
   /* Atomic: the backend's event.  NULL if this event is not recorded yet, or could not be recorded.
-   * A use of a block with such a TarnEvent counts as a use without an event. */
+   * While this field is NULL, a use of a block that has this TarnEvent counts as a use without an
+   * event. */
   gpointer handle;
   guint n_refs; /* guarded by the pool's lock */
   gint is_done; /* atomic: TRUE if the backend has reported the event as completed */
@@ -123,8 +124,9 @@ typedef struct
    * not in the pool's table yet. */
   TarnQueue *queue;
 
-  /* TRUE if there are idle blocks of the size, but of fresh memory that may not be ready.  The
-   * request's queue must first wait for the queue on which the backend makes fresh memory ready. */
+  /* TRUE if there are idle blocks of the size, all of which are fresh memory that may not be ready
+   * yet.  The request's queue must first wait for the queue on which the backend makes fresh memory
+   * ready. */
   gboolean finds_unready;
   gboolean others_have; /* TRUE if other queues have blocks of the size in their free lists */
   /* TRUE if the request asks the driver about the events of cached blocks before it allocates.  It
@@ -134,12 +136,12 @@ typedef struct
   guint n_events;
   guint n_others;
 
-  /* events: the events, with references, about which the request asks the driver.  They are the
-   * events of some cached blocks for which the request's queue would have to wait.  A NULL follows
-   * the events of each block.  others: the queues, with references, on which this request itself
-   * records an event. */
+  /* The events, with references, about which the request asks the driver.  They belong to some
+   * cached blocks: if the request took one of these blocks, its queue would have to wait for the
+   * block's events.  A NULL stands after the events of each block. */
   TarnEvent *events[TARN_MAX_ASKED];
-  TarnQueue *others[TARN_MAX_OTHERS];
+  TarnQueue *others[TARN_MAX_OTHERS]; /* the queues, with references, on which this request itself
+                                         records an event */
 } TarnRequest;
 
 /* held.c.  Callers hold the pool's lock for these two functions. */

@@ -246,8 +246,8 @@ struct _TarnCache
   guint n_temporaries;
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* Functions of caches.c, cache.c and count.c.  The caller of _tarn_pool_init_caches (),
- * _tarn_pool_lock () and _tarn_pool_free_caches () does not hold the pool's lock. */
+/* Functions of caches.c, cache.c and count.c.  The callers of _tarn_pool_init_caches (),
+ * _tarn_pool_lock () and _tarn_pool_free_caches () must not hold the pool's lock. */
 void _tarn_pool_init_caches (TarnPool *pool);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* takes the pool's lock, and keeps it */
 void _tarn_pool_free_caches (TarnPool *pool);

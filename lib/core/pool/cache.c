@@ -207,9 +207,9 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Returns the most bytes for which a cache may have capacity.  This is the pool's
- * thread_cache_bytes.  But if the program has bounded the bytes that the pool holds, all caches
- * together get at most half of that bound, in equal parts. */
+/* Returns the largest capacity, in bytes, that a thread's cache may have.  Usually this is the
+ * pool's thread_cache_bytes.  But if the program has bounded the bytes that the pool holds, the
+ * caches share half of that bound equally, and the result is at most such a share. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {

@@ -13,13 +13,14 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* The factors by which a pool multiplies the hash of a bin, to get the index of the bin's home slot
- * in a cache.  A pool has one of the two:
- * - COARSE_SPREAD, for few leading bits.  The low bits of the numbers of often used bins differ, so
- *   the index is simply the low bits of the hash.
- * - FINE_SPREAD, for more leading bits, or over a heap.  The low bits of many bin numbers are then
- *   equal (0 for a power of two), so this factor mixes all bits.  It is 2^32 divided by the golden
- *   ratio. */
+/* The factors by which a pool multiplies the hash of a bin.  The highest bits of the product are
+ * the index of the bin's home slot in a thread's cache.  A pool uses one of two factors:
+ * - COARSE_SPREAD if the pool has few leading bits (TarnPoolOptions.leading_bits_in_bin_id).  The
+ *   low bits of the numbers of often used bins then differ.  This factor is a power of two, which
+ *   makes the low bits of the hash the index.
+ * - FINE_SPREAD if the pool has more leading bits, or is over a heap.  The low bits of many bin
+ *   numbers are then equal (0 for a power of two), so this factor mixes all bits.  It is 2^32
+ *   divided by the golden ratio. */
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 

@@ -114,7 +114,8 @@ has_news (const TarnRoomWait *wait)
   return count_freed (wait) - wait->n_seen != wait->n_own;
 }
 
-/* Starts the wait of a request for memory of @pools.  The caller has a reference to each pool, and
+/* Prepares a request that is to wait until another thread frees memory of any of @pools.  From now
+ * on each free in these pools wakes the request.  The caller has a reference to each pool, and
  * holds no lock. */
 void
 _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
@@ -124,8 +125,8 @@ _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools)
   for_each (wait, begin);
 }
 
-/* Starts a waiting request's attempt to allocate memory.  _tarn_room_await () notices each free
- * after this call. */
+/* Reads the pools' counts of frees.  Call this just before a waiting request tries to allocate:
+ * _tarn_room_await () then notices each free after this call. */
 void
 _tarn_room_begin_attempt (TarnRoomWait *wait)
 {

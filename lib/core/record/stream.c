@@ -345,7 +345,7 @@ _tarn_record_get_step_time (void)
   gint64 start = (gint64) (_tarn_recorder_get_start () / 1000);
   gint64 time = _tarn_current_thread->step_time;
 
-  /* A step before the start was in an earlier recording. */
+  /* A thread whose step is older than this recording has made no step in it. */
   return time >= start ? time : (gint64) (_tarn_record_get_time () / 1000);
 }
 

@@ -80,8 +80,8 @@ add_name (GArray *names, const gchar *text, gboolean is_quoted)
   g_array_append_val (names, name);
 }
 
-/* Splits a text at each separator, as Python's str.split () does: an empty text has one empty
- * part. */
+/* Splits a text at each separator, as Python's str.split (separator) does: an empty text gives one
+ * empty part. */
 static GStrv
 split (const gchar *text, const gchar *separator)
 {

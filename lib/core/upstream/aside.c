@@ -134,8 +134,8 @@ _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
 }
 
 /* Removes a block from the blocks that were set aside, and returns it.  Returns NULL if no block is
- * set aside.  The caller frees the block even if the program still has references to the block's
- * memory. */
+ * set aside.  The program may still have references to the block's memory.  The caller frees the
+ * block nevertheless, because the pool ends: the driver keeps the memory for these references. */
 TarnBlock *
 _tarn_pool_end_aside (TarnPool *pool)
 {

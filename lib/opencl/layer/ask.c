@@ -568,11 +568,11 @@ copies_by_pieces (cl_device_id device)
   return is_pocl (device, &version) && version < 7;
 }
 
-/* Returns TRUE if the layer should record the host addresses of pieces, the driver's large buffers.
- * The layer needs these addresses for PoCL, which makes no images of sub-buffers.  In place of an
- * image of a sub-buffer, the layer makes a buffer over the host address of the sub-buffer's memory,
- * and an image of the new buffer.  Returns FALSE if the device is not the host's processor, because
- * PoCL would copy the memory for such a device. */
+/* Returns TRUE if the layer should record the host addresses of pieces.  A piece is a large buffer
+ * of the driver, from which the layer makes sub-buffers.  PoCL makes no images of sub-buffers.  So
+ * the layer computes the host address of a sub-buffer from the address of its piece, makes a buffer
+ * over that address, and makes the image of this buffer.  Returns FALSE if the device is not the
+ * host's processor, because PoCL would copy the memory for such a device. */
 static gboolean
 notes_addresses (cl_device_id device)
 {

@@ -81,8 +81,8 @@ drop_locked (FaultMemory *memory)
     }
 }
 
-/* Gets the size of a memory object, and the memory object of which it is made.  If there is such an
- * object, the size is 0. */
+/* Gets the size of a memory object, and the memory object of which it is made, or NULL.  An object
+ * that is made of another one has the size 0 here. */
 static void
 measure (cl_mem object, gsize *size, cl_mem *whole)
 {

@@ -159,11 +159,11 @@ is_within (cl_mem image, gsize size)
   return MAX (row, width * element) * MAX (height, 1) <= size;
 }
 
-/* Refuses @image, made of the program's buffer @whole, if it needs more bytes than @whole has.  The
- * driver may have accepted such an image, because its sub-buffer may be larger than the program's
- * buffer.  To get the driver's error, makes a sub-buffer of exactly the size of @whole, and an
- * image of that sub-buffer.  If the driver refuses one of these, sets *status, releases @image and
- * returns NULL.  In all other cases, returns @image. */
+/* Checks that @image fits in @whole, the program's buffer of which it was made.  The driver cannot
+ * check this, because the layer made the image of a sub-buffer that may be larger than @whole.  If
+ * the image does not fit, the function makes a sub-buffer of exactly the size of @whole, and an
+ * image of that sub-buffer, to get the driver's error.  If the driver refuses one of these, sets
+ * *status, releases @image and returns NULL.  In all other cases, returns @image. */
 static cl_mem
 refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_int *status)
 {

@@ -456,8 +456,8 @@ void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gbool
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
 /* These functions count the user events that are not complete.  Call
- * _tarn_layer_context_add_user_event () before the driver makes a user event.  It also ends the
- * state LAYER_ONE_QUEUE, in which memory is reused before commands are done.  Call
+ * _tarn_layer_context_add_user_event () before the driver makes a user event.  This function also
+ * ends the state LAYER_ONE_QUEUE, in which memory is reused before commands are done.  Call
  * _tarn_layer_context_drop_user_event () after a user event is complete. */
 void _tarn_layer_context_add_user_event (LayerContext *self);
 void _tarn_layer_context_drop_user_event (LayerContext *self);
@@ -761,9 +761,11 @@ struct _LayerQueue
   /* Atomic: TRUE if the queue takes no more commands.  Then all its commands are done, or a marker
    * comes after them. */
   gboolean closed;
-  GQueue waiting; /* of LayerUse, by number: the uses whose buffer waits for all commands up to the
-                     use's number */
-  guint n_behind; /* atomic: number of uses in @waiting that come after the last marker */
+  /* The uses (LayerUse: records of commands) of buffers that the program has released, ordered by
+   * the commands' numbers.  A use's buffer waits until all commands up to the use's number are
+   * done. */
+  GQueue waiting;
+  guint n_behind;     /* atomic: number of uses in @waiting that come after the last marker */
   gsize bytes_behind; /* atomic: total size of the buffers of the uses in @n_behind, in bytes */
   GQueue markers;     /* of LayerMarker, by number: the markers that are not known to be done */
   GQueue waiters;     /* of LayerUse: the uses whose buffer waits for one command, by the command's

@@ -48,7 +48,11 @@ await_only_event (LayerContext *context)
   _tarn_layer_context_end_await (context);
 }
 
-/* Prepares the context for commands that fail, before the program makes a user event fail. */
+/* Prepares the context for the failure of commands that wait for a user event.  Call this before
+ * the program's call that makes the event fail.  From now on the layer trusts no marker of the
+ * context (queue.c).  If a call before this one has ended the state LAYER_ONE_QUEUE, in which
+ * memory is reused before commands are done, waits for the commands that may still use such memory.
+ */
 static void
 begin_failing (LayerContext *context, cl_event event)
 {
