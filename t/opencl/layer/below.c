@@ -15,8 +15,11 @@
  * - One that frees shared virtual memory before clEnqueueSVMFree () returns, if BELOW_SVM is
  *   "early": meanwhile, another thread of the program allocates the same memory.  If BELOW_SVM is
  *   "fails", clEnqueueSVMFree () fails instead, and so does the next clReleaseMemObject ().
+ * - One whose first clWaitForEvents () fails while the command runs, if BELOW_WAITS is set: that of
+ *   the first write that does not block, which ends only when the host waits a second time.  The
+ * layer prints whether there was one, and whether its event was released before it had ended.
  *
- * The first two hold for programs of one thread. */
+ * The first two and the last hold for programs of one thread. */
 
 #define _GNU_SOURCE 1 /* RTLD_DEFAULT */
 
@@ -129,6 +132,60 @@ below_release_object (cl_mem object)
   return driver->clReleaseMemObject (object);
 }
 
+static unsigned int waits_twice; /* as BELOW_WAITS says, until there was such a write */
+static cl_event running;         /* the event of the write that is not waited for */
+static cl_event gate;            /* opened by the second wait; NULL: none, or open */
+static unsigned int n_gated, n_unfinished;
+
+static void
+open_gate (void)
+{
+  driver->clSetUserEventStatus (gate, CL_COMPLETE);
+  driver->clReleaseEvent (gate);
+  gate = NULL;
+}
+
+static cl_int
+write_behind_gate (cl_command_queue queue, cl_mem buffer, size_t offset, size_t size,
+                   const void *bytes, cl_event *event)
+{
+  cl_context context = NULL;
+  cl_int status;
+
+  driver->clGetCommandQueueInfo (queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL);
+  gate = driver->clCreateUserEvent (context, NULL);
+  status = driver->clEnqueueWriteBuffer (queue, buffer, CL_FALSE, offset, size, bytes, 1, &gate,
+                                         event);
+  running = *event;
+  waits_twice = 0;
+  n_gated++;
+  return status;
+}
+
+static cl_int CL_API_CALL
+below_wait (cl_uint n, const cl_event *events)
+{
+  static unsigned int n_waits;
+
+  if (gate != NULL && n == 1 && events[0] == running)
+    {
+      if (n_waits++ == 0)
+        return CL_OUT_OF_RESOURCES;
+      open_gate ();
+    }
+  return driver->clWaitForEvents (n, events);
+}
+
+static cl_int CL_API_CALL
+below_write (cl_command_queue queue, cl_mem buffer, cl_bool blocks, size_t offset, size_t size,
+             const void *bytes, cl_uint n_events, const cl_event *events, cl_event *event)
+{
+  if (waits_twice && !blocks && event != NULL)
+    return write_behind_gate (queue, buffer, offset, size, bytes, event);
+  return driver->clEnqueueWriteBuffer (queue, buffer, blocks, offset, size, bytes, n_events, events,
+                                       event);
+}
+
 static cl_int CL_API_CALL
 below_read (cl_command_queue queue, cl_mem buffer, cl_bool blocks, size_t offset, size_t size,
             void *bytes, cl_uint n_events, const cl_event *events, cl_event *event)
@@ -165,6 +222,11 @@ below_release (cl_event event)
       return CL_INVALID_EVENT;
     }
   is_released |= event == failing;
+  if (gate != NULL && event == running)
+    {
+      n_unfinished++;
+      open_gate ();
+    }
   return driver->clReleaseEvent (event);
 }
 
@@ -236,8 +298,8 @@ below_enqueue_svm_free (cl_command_queue queue, cl_uint n, void *addresses[],
 
 static void __attribute__ ((destructor)) print (void)
 {
-  fprintf (stderr, "made %u cut %u failed %u misused %u refused %u\n", n_made, n_cut, n_failed,
-           n_misused, n_refused);
+  fprintf (stderr, "made %u cut %u failed %u misused %u gated %u unfinished %u refused %u\n",
+           n_made, n_cut, n_failed, n_misused, n_gated, n_unfinished, n_refused);
 }
 
 CL_API_ENTRY cl_int CL_API_CALL
@@ -260,10 +322,13 @@ clInitLayer (cl_uint n_entries, const cl_icd_dispatch *target, cl_uint *n_return
 
   driver = target;
   fails = getenv ("BELOW_FAILS") != NULL;
+  waits_twice = getenv ("BELOW_WAITS") != NULL;
   refused_size
       = getenv ("BELOW_REFUSES") != NULL ? strtoul (getenv ("BELOW_REFUSES"), NULL, 10) : 0;
   memcpy (&dispatch, target, size < sizeof dispatch ? size : sizeof dispatch);
   dispatch.clEnqueueReadBuffer = below_read;
+  dispatch.clEnqueueWriteBuffer = below_write;
+  dispatch.clWaitForEvents = below_wait;
   dispatch.clGetEventInfo = below_get_info;
   dispatch.clReleaseEvent = below_release;
   dispatch.clCreateBuffer = below_create;

@@ -4,8 +4,9 @@
 #
 # Tarn's layer over one that stands for other drivers (below.c): if the driver has no memory, a failed
 # command's event is released once; if it has none just when the layer asks whether images of
-# sub-buffers are right, the program gets right images; and no sub-buffer is released while a later
-# one has a part of its memory.
+# sub-buffers are right, the program gets right images; no sub-buffer is released while a later one
+# has a part of its memory; and if it fails to wait for a write of the layer's, the layer waits
+# again, because the write still reads the host's memory.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 program=$top_builddir/t/opencl/layer/promises
@@ -18,6 +19,8 @@ if [ ! -x "$program" ] || [ ! -e "$below" ]; then
   exit
 fi
 
+POCL_DEVICES=pthread
+export POCL_DEVICES
 n_platforms=0
 for platform in $("$program" --platforms); do
   n_platforms=$((n_platforms + 1))
@@ -31,6 +34,9 @@ for platform in $("$program" --platforms); do
   check "platform $platform: events" grep -q "misused 0 " "$scratch/err"
   OPENCL_LAYERS=$below:$layer timeout 180 "$program" --platform "$platform" crowded \
     >"$scratch/out" 2>"$scratch/err"
+  TARN_DEBUG=guards BELOW_WAITS=1 OPENCL_LAYERS=$below:$layer timeout 180 "$program" \
+    --platform "$platform" references-used >"$scratch/out" 2>"$scratch/waits"
+  check "platform $platform: waits" grep -q "gated 1 unfinished 0 " "$scratch/waits"
   check "platform $platform: sub-buffers" grep -q "^made [1-9][0-9]* cut 0 " "$scratch/err"
 done
 # The layer asks with a buffer of two of the device's alignments, which are 128 bytes on PoCL.
