@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TARN_CACHE_LINE: the number of bytes of a cache line.  TARN_CACHE_LINES: the number of bytes by
- * which data must be apart if different threads write the data all the time.  These are two lines,
- * because processors fetch lines in pairs. */
+/* TARN_CACHE_LINE: the number of bytes of a cache line.  TARN_CACHE_LINES: the number of bytes that
+ * should lie between the starts of two structs which different threads often write.  It is two
+ * lines, because processors fetch lines in pairs. */
 #define TARN_CACHE_LINE 64
 #define TARN_CACHE_LINES 128
 

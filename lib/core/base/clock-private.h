@@ -20,9 +20,9 @@
  * if no function replaces the system's clock. */
 extern TarnClockFunc _tarn_clock_func __attribute__ ((visibility ("hidden"))); /* atomic */
 
-/* Sets the function that replaces the system's clock while the recorder writes a recording of the
- * program's requests; NULL ends the replacement.  The function returns the times of recorded
- * events, so a later replay of the recording sees the same times. */
+/* Makes @func replace the system's clock while the recorder writes a recording of the program's
+ * requests.  If @func is NULL, ends the replacement.  @func returns times that a later replay can
+ * compute from the recording, so the replay makes the same decisions. */
 void _tarn_clock_set_recorder (TarnClockFunc func);
 
 /* Returns the microseconds since a fixed moment, exact to a few milliseconds. */

@@ -10,8 +10,9 @@
 
 TarnClockFunc _tarn_clock_func;
 
-/* program_func and recorder_func are functions that replace the system's clock. _tarn_clock_func is
- * program_func if that is not NULL. Otherwise it is recorder_func. */
+/* Functions that replace the system's clock: the program sets program_func, and the recorder sets
+ * recorder_func.  _tarn_clock_func is program_func if that is not NULL, and recorder_func
+ * otherwise. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnClockFunc program_func, recorder_func; /* NULL: not set */
 

@@ -7,10 +7,10 @@
  * could deadlock: the thread would wait for its own duty, or for a thread that waits for this
  * one.
  *
- * The rule is an order of ranks, one for each duty.  A thread may wait for duties of a rank only
- * if all of its own duties have higher ranks.  So the ranks fall along each chain of waiting
- * threads, and no chain is a circle.  A thread that must not wait fails, or continues without
- * the result.
+ * The rule is an order of ranks, one for each duty.  A thread may wait for duties of a rank only if
+ * all of its own duties have higher ranks.  So the ranks fall along each chain of waiting threads,
+ * and no chain is a circle.  If a thread must not wait, its function fails, or continues without
+ * the result of the other call.
  *
  * The rank of a duty depends first on the level of the allocator in the stack of allocators, then
  * on the kind of duty.  An allocator without an allocator below has level 0.  Any other allocator
@@ -30,9 +30,10 @@
  * other threads may wait.  The kinds are sorted by rank, the lowest rank first. */
 typedef enum
 {
-  TARN_DUTY_GIVE_BACK, /* returns memory upstream */
-  TARN_DUTY_RECORD,    /* records an event on a queue */
-  TARN_DUTY_ASK,       /* asks upstream for memory, or changes the segments of a heap */
+  TARN_DUTY_GIVE_BACK, /* the call returns memory to upstream */
+  TARN_DUTY_RECORD,    /* the call records an event on a queue */
+  /* The call asks upstream for memory, or adds or removes segments of a heap. */
+  TARN_DUTY_ASK,
   TARN_N_DUTIES
 } TarnDuty;
 

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Errors: the domain of TarnError, and questions about errors. */
+ * Defines the error domain of TarnError, and tests whether an error means that memory has run out
+ * or that a limit is reached. */
 
 #include <tarn/error.h>
 

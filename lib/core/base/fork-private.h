@@ -8,8 +8,8 @@
 
 #include <glib.h>
 
-/* TRUE in a child of fork ().  The child sets this variable while it has only one thread, so reads
- * need no atomic operation. */
+/* TRUE in a child of fork () whose parent had called a driver before.  The child sets this variable
+ * while it has only one thread, so reads need no atomic operation. */
 extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);

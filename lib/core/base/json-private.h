@@ -11,12 +11,12 @@
 typedef struct
 {
   GString *text;
-  gboolean has_items; /* the innermost open object or array has an item */
+  gboolean has_items; /* TRUE if the innermost open object or array has an item already */
 } TarnJson;
 
-/* Open and close an object or array.  @name: the member's name if the parent is an object; it must
- * need no escapes in JSON.  NULL if the parent is an array, or if there is no parent.  @opening:
- * '{' or '['.  @closing: '}' or ']'. */
+/* Open and close an object or array.  @name: the name of the new member if the parent is an object,
+ * or NULL if the parent is an array or there is no parent.  The name must not contain characters
+ * that JSON has to escape.  @opening: '{' or '['.  @closing: '}' or ']'. */
 void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
 void _tarn_json_close (TarnJson *json, gchar closing);
 /* Adds a number.  Writes null instead of a number above 2^63-1, because such a number means "no

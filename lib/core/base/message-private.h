@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: MIT
  *
  * Delays messages of code that runs only once, or that holds a lock.  A message can run a log
- * handler of the program, and that handler may call Tarn.  If the handler ran at once, Tarn could
- * wait for ever for the end of the code that logs.  So Tarn logs the messages of such code only
- * after the code has ended. */
+ * handler of the program, and that handler may call Tarn.  If the handler ran at once, its call
+ * could wait for the lock, or for the end of the code that runs only once: a deadlock, because that
+ * code waits for the handler.  So Tarn logs the messages of such code only after the code has
+ * ended. */
 
 #ifndef TARN_MESSAGE_PRIVATE_H
 #define TARN_MESSAGE_PRIVATE_H

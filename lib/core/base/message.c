@@ -23,8 +23,8 @@ log_and_free (gpointer text)
   g_free (text);
 }
 
-/* Before the log handlers run, stop holding messages back, so that a handler's own message is
- * logged at once. */
+/* Decrements n_holds before the log handlers run, so that a message of a handler itself is logged
+ * at once. */
 void
 _tarn_messages_release (void)
 {

@@ -49,8 +49,9 @@
 typedef struct _TarnThread TarnThread;
 
 /* The record of a thread that has called Tarn.  Invariants:
- * - No record is ever freed.  When a thread ends, a later thread takes over its record and number.
- *   So each number is less than the largest number of threads that existed at one time.
+ * - No record is ever freed.  When a thread ends, a later thread can take over its record, and with
+ *   the record its number.  So the numbers are less than the largest number of threads that had
+ *   records at one time.
  * - The list of living threads has the record of each thread that is in a read section or may enter
  *   one.  A writer, which forbids new read sections, holds the list's lock while it walks the list
  *   and waits for the readers.
@@ -72,8 +73,9 @@ struct _TarnThread
   /* Links of this record in its list, either the list of living threads, or the list of records
    * that ended threads have left.  The list's lock guards the links. */
   TarnThread *next;
-  TarnThread **link; /* in the list of living threads only: the address of the pointer that points
-                        to this record */
+  /* If this record is in the list of living threads: the address of the pointer in the list that
+   * points to this record. */
+  TarnThread **link;
 
   /* The items that pools keep for this thread, such as caches.  The index of a pool's item is the
    * pool's slot (_tarn_threads_take_slot ()).  This thread reads the array without a lock.  Two
@@ -82,12 +84,12 @@ struct _TarnThread
   gpointer *items;
   guint n_items;
 
-  /* Fields of the recorder (record/), used only by this thread.  When the thread ends, all are
-   * reset except the stream. */
+  /* Fields for the recorder (record/).  Only this thread uses them.  When the thread ends, it
+   * resets all of them except the field stream. */
   guint64 system_number; /* number from the system; 0 if not read yet */
   struct _TarnStream *stream;
-  /* The time of the thread's latest event that counts as a step, a recorded call of the program
-   * (record/stream.c).  0 if there was no such event. */
+  /* The time in microseconds of the thread's latest step: a recorded call that the program made
+   * (record/stream.c).  0 if the thread has made no step. */
   gint64 step_time;
   /* The thread's stack of tags (the program's names for requests): an array of guint32, the latest
    * tag last.  NULL if the thread never had a tag. */
@@ -104,13 +106,15 @@ extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility
 
 typedef enum
 {
-  TARN_DOOR_OPEN,            /* for plain and fenced read sections */
-  TARN_DOOR_CLOSED,          /* no read section may begin */
-  TARN_DOOR_OPEN_WITH_FENCE, /* for fenced read sections only: there is no membarrier */
-  /* For fenced read sections only, so that every request takes the slow path.  In the slow path,
+  TARN_DOOR_OPEN,   /* a plain or fenced read section may begin */
+  TARN_DOOR_CLOSED, /* no read section may begin */
+  /* Only a fenced read section may begin, because the kernel has no membarrier. */
+  TARN_DOOR_OPEN_WITH_FENCE,
+  /* Only a fenced read section may begin, so every request takes the slow path.  In the slow path,
    * the pool can add blocks to its index, or let another pool serve the request. */
   TARN_DOOR_OPEN_WATCHED,
-  /* For traced read sections only: the reader also records or counts its request. */
+  /* Only a traced read section may begin, in which the reader also records or counts its
+   * request. */
   TARN_DOOR_OPEN_FOLLOWED
 } TarnDoorState;
 
@@ -122,8 +126,8 @@ TarnThread *_tarn_thread_register (void);
  * the program runs there. */
 GThread *_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error);
 
-/* The type of functions that free an item which a pool keeps with a thread.  When the thread ends,
- * it holds the lock of the threads' records and calls this function. */
+/* The type of a function that frees an item which a pool keeps with a thread.  When the thread
+ * ends, it calls this function, and holds the lock of the threads' records during the call. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
 guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
@@ -156,9 +160,9 @@ gboolean _tarn_thread_begin_sanitized_visit (TarnThread *thread, guint visit, co
 #endif
 
 /* Begins a plain read section, the cheapest kind.  Returns TRUE if the thread is in the read
- * section now; then it calls _tarn_thread_end_visit () later.  Returns FALSE if the lock @door is
- * closed, or allows no plain read sections.  The caller's slow path finds out which of the two is
- * the reason. */
+ * section now; then the thread must call _tarn_thread_end_visit () later.  Returns FALSE if the
+ * lock @door is closed, or allows no plain read sections.  The caller's slow path finds out which
+ * of the two is the reason. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -176,7 +180,7 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 
 /* Begins a read section.  If @is_followed is TRUE, it is a traced one.  Otherwise it is a plain
  * one, or a fenced one if the lock @door allows no plain ones.  Returns TRUE if the thread is in
- * the read section now; then the thread calls _tarn_thread_leave () later. */
+ * the read section now; then the thread must call _tarn_thread_leave () later. */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {

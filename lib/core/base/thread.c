@@ -144,8 +144,9 @@ _tarn_thread_register (void)
 
 /* Slots for items that threads keep */
 
-/* Returns the number of a slot, in which each thread can keep an item for one pool.  Takes a slot
- * that is free, or else makes a new one.  The numbers count from 0. */
+/* Returns the number of a slot, in which each thread can keep an item for one pool.  Takes a free
+ * slot if there is one, and makes a new slot otherwise.  The numbers count from 0.  @at_end frees
+ * such an item when the thread ends. */
 guint
 _tarn_threads_take_slot (TarnThreadEndFunc at_end)
 {

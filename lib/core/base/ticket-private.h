@@ -9,7 +9,8 @@
 
 #include "common/lock-private.h"
 
-/* A running call.  The struct is on the stack of the thread that makes the call. */
+/* A running call.  The struct is on the stack of the thread that makes the call.  The field serial
+ * numbers the calls in the order in which they began. */
 typedef struct _TarnTicket TarnTicket;
 struct _TarnTicket
 {
@@ -22,7 +23,7 @@ typedef struct
 {
   TarnTicket *oldest;
   TarnTicket *newest;
-  guint64 last;  /* serial of the latest call that has begun */
+  guint64 last;  /* the field serial of the latest call that has begun */
   guint64 ended; /* number of ended calls that had an effect, such as freed memory */
   /* The number of threads that wait.  If it is 0, a call that ends makes no broadcast, which would
    * be a system call. */
@@ -55,7 +56,8 @@ _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
     _tarn_cond_broadcast (&tickets->changed);
 }
 
-/* Waits until one of the calls in the list ends.  @lock guards the list; the caller holds it. */
+/* Waits until any of the calls in the list ends, or the condition variable wakes the thread
+ * spuriously.  @lock guards the list; the caller holds it. */
 static inline void
 _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
 {
@@ -64,7 +66,8 @@ _tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
   tickets->n_waiting--;
 }
 
-/* Waits until every call whose serial is @serial or less has ended.  The caller holds @lock. */
+/* Waits until the call with the number @serial, and every call that began before it, have ended.
+ * The caller holds @lock. */
 static inline void
 _tarn_tickets_await (TarnTickets *tickets, guint64 serial, TarnMutex *lock)
 {

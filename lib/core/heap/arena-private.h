@@ -51,14 +51,14 @@ typedef struct
 
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
-/* The next three functions return constants of a heap. */
+/* The next three functions return values that stay the same as long as the heap exists. */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
 /* Gets the size of the largest request that may share a segment (memory that the heap got from
- * upstream in one call) with other requests.  A larger request may get a segment of its own, which
- * cannot serve other requests later.  Takes the heap's lock. */
+ * upstream in one call) with other requests.  A larger request may get a segment of its own.
+ * Later, such a segment usually serves only other requests of that kind.  Takes the heap's lock. */
 gsize _tarn_heap_get_max_shared (TarnHeap *heap);
 
 /* Gets the heap's generation (tarn_pool_get_generation ()): a counter that grows when the heap
@@ -95,14 +95,14 @@ void _tarn_arena_return (TarnHeap *heap, TarnExtent *extent);
 TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                         gboolean *is_due);
 
-/* Functions that free extents (ranges of the heap's memory) with the heap's lock.
+/* Functions that free extents (ranges of the heap's memory) while the caller holds the heap's lock.
  * _tarn_arena_begin_put () takes the lock.  If it returns TRUE, the caller frees extents by
  * _tarn_arena_put_with_lock (), and then releases the lock by _tarn_arena_end_put (). */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);
 
-/* The caller of the next two functions needs no lock. */
+/* The caller of the next two functions need not hold a lock. */
 
 gboolean _tarn_heap_refuses_visits (const TarnHeap *heap);
 gboolean _tarn_arena_is_met (const TarnArenaRef *ref);

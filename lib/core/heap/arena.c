@@ -19,13 +19,15 @@
  * again.  After that it waits for the heap's lock. */
 #define N_LOOKS 64
 
-/* A thread in a read section computes the heap's peak of bytes in use again after the bytes in use
- * of one arena have grown by PEAK_STEP, or by the peak divided by PEAK_SHARE if that is more. */
+/* Threads in read sections do not update the heap's peak of bytes in use with each request.  A
+ * thread updates the peak when the bytes in use of one arena have grown by PEAK_STEP since the last
+ * update, or by the peak divided by PEAK_SHARE if that is more. */
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* After threads have taken this number of extents from an arena, a thread asks the heap to record
- * an event on the arena's queue.  Then threads count from 0 again. */
+/* A thread in a read section asks the heap to record an event on an arena's queue only after
+ * threads have taken at least TAKEN_PER_EVENT extents from the arena.  (note_taken () has the other
+ * conditions.)  Then threads count from 0 again. */
 #define TAKEN_PER_EVENT 512
 
 /* The heap adds arenas to a queue if MANY_WAITS of TAKES_OF_WAITS requests to one of the queue's
@@ -45,8 +47,9 @@
 /* Functions that keep a queue's arenas balanced, and functions that take the heap's lock */
 
 /* Counts a request that had to wait because another thread used the same arena.  Returns TRUE if so
- * many requests had to wait that the queue should get more arenas.  Returns FALSE if no thread uses
- * read sections: all threads then take the heap's lock, so more arenas would not help. */
+ * many requests had to wait that the queue should get more arenas.  Returns FALSE without counting
+ * if the queue has the most arenas that it can have, or if no thread uses read sections.  In the
+ * latter case all threads take the heap's lock, so more arenas would not help. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
@@ -71,8 +74,8 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Returns TRUE if an arena had no extent for so many requests that it should get other arenas'
- * segments. */
+/* Returns TRUE if an arena has had no extent for many requests.  The arena should then get segments
+ * from the queue's other arenas. */
 static inline gboolean
 is_poor (const TarnArena *arena)
 {
@@ -159,7 +162,8 @@ _tarn_heap_look_after (TarnHeap *heap, gpointer handle)
   if (queue != NULL)
     {
       queue->n_calls++;
-      queue->n_passed = 0; /* so that _tarn_queue_record_if_idle () below does its work now */
+      /* 0 lets the call of _tarn_queue_record_if_idle () below record an event. */
+      queue->n_passed = 0;
       _tarn_queue_note_thread (queue);
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
@@ -234,9 +238,9 @@ lock (TarnArena *arena)
       g_usleep (SLEEP);
 }
 
-/* Computes the heap's present bytes in use, and raises TarnHeap.peak_in_visits to this number if it
- * is higher.  Sets TarnArena.noted_bytes, a threshold: a thread calls the function again when
- * TarnArena.uncounted_bytes exceeds it. */
+/* Computes the bytes that are in use in the heap now.  If they exceed TarnHeap.peak_in_visits, sets
+ * that field to them.  Sets TarnArena.noted_bytes, a threshold: a thread calls the function again
+ * when TarnArena.uncounted_bytes exceeds it. */
 static __attribute__ ((noinline)) void
 note_peak (TarnArena *arena)
 {
@@ -267,9 +271,10 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* If the heap forbids read sections, waits until no thread holds the heap's lock: usually a thread
- * with the lock has forbidden them for a short time.  Returns TRUE if the heap then allows read
- * sections.  The caller must be in no read section. */
+/* Waits for a short time if the heap forbids read sections.  Usually a thread that holds the heap's
+ * lock has forbidden them, so this function takes and releases that lock.  Returns TRUE if the heap
+ * allows read sections afterwards, and FALSE if it still forbids them.  The caller must be in no
+ * read section. */
 gboolean
 _tarn_heap_await_door (TarnHeap *heap)
 {

@@ -11,13 +11,14 @@
  * So the heap has a budget of moves and a budget of flushes.  Both budgets grow as the heap's peak
  * rises and as time passes.  A spent budget shows that the heap has too little memory.  Then the
  * heap's room grows by the bytes that the request needs, up to a bound.  The room is the bytes that
- * the heap may have above its peak.  At that bound memory is worth more than time, so the heap
- * moves and flushes without a budget.  The room shrinks again when requests have needed no moves or
- * flushes for some time.
+ * the heap may have above its peak.  If the bound is reached, memory is worth more than time, so
+ * the heap moves segments and flushes caches although the budget is spent.  The room shrinks again
+ * when requests have needed no moves or flushes for some time.
  *
- * A heap with little in use has no room for a segment of each of many queues.  If these queues need
- * memory in turn, each takes another queue's segment.  So the pools tell the heap how many queues
- * their threads use in turn (pool/arena-table.c), and the heap may have TARN_ARENA_ROOM for each.
+ * If a heap has few bytes in use, but many queues, its room is too small for one segment per queue.
+ * If these queues need memory in turn, each takes a segment from another queue.  So the pools tell
+ * the heap how many queues their threads use in turn (pool/arena-table.c), and the heap may have
+ * TARN_ARENA_ROOM bytes of room for each of these queues.
  *
  * The functions _tarn_heap_choose_sparing () and _tarn_heap_note_turns () take the heap's lock. The
  * caller of each other function here holds the lock. */
@@ -44,13 +45,15 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* With each TIME_STEP, TarnHeapChurn.turns falls by turns / TURNS_FALL, rounded up. */
+/* A pool raises TarnHeapChurn.turns, the number of queues that need memory in turn.  With each
+ * TIME_STEP that passes, the number falls by turns / TURNS_FALL, rounded up. */
 #define TURNS_FALL 8
 
-/* One in BEYOND requests that would exceed the usual bound of the room may exceed it, up to
- * EXTRA_PEAKS times the heap's peak.  This holds for heaps with more than two arenas (each queue
- * has one or more).  If their queues take turns, the queues reach their peaks at different times,
- * and the sum of these peaks can be EXTRA_PEAKS times the heap's peak. */
+/* A request may need more room than the usual bound.  One in BEYOND such requests may exceed that
+ * bound: the room may then grow by up to EXTRA_PEAKS times the heap's peak.  This holds only for
+ * heaps with more than two arenas (each queue has one or more).  If their queues take turns, the
+ * queues reach their peaks at different times, and the sum of these peaks can be EXTRA_PEAKS times
+ * the heap's peak. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 
@@ -74,7 +77,7 @@ add (TarnHeapChurn *churn, guint64 n)
 
 /* Adds 1 to each budget for each TIME_STEP that has passed since the last addition.  Halves the
  * growth of the heap's room (the bytes that it may have above its peak) for each HALF_LIFE in this
- * time.  Lowers churn->turns (TURNS_FALL). */
+ * time.  Lowers churn->turns, the number of queues that need memory in turn (TURNS_FALL). */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -90,10 +93,10 @@ note_time (TarnHeapChurn *churn)
   churn->at += steps * TIME_STEP;
 }
 
-/* Adds to the budgets of moves and flushes if the heap's peak of bytes in use has risen.  Adds
- * nothing while the heap's room (the bytes that it may have above its peak) has grown.  Reduces the
- * room's growth by as much as the peak has risen, because the heap may now have these bytes as a
- * part of its peak. */
+/* Does nothing unless the heap's peak of bytes in use has risen by PEAK_STEP or more.  Adds to the
+ * budgets of moves and flushes, but only if the heap's room (the bytes that it may have above its
+ * peak) has its usual size.  If the room has grown, takes the bytes by which the peak has risen
+ * from the room's growth, because the heap may now have these bytes as a part of its peak. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -158,7 +161,7 @@ _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 }
 
 /* Gets the most bytes that the heap may have: its limit, or G_MAXSIZE if it has no limit.  Returns
- * 0 if upstream has run out of memory. */
+ * 0 if upstream has run out of memory, so that the heap counts as having no room. */
 static gsize
 get_most (const TarnHeap *heap)
 {
@@ -167,9 +170,9 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Computes how many more bytes the heap may get from upstream before it uses the memory that it
- * has.  A request that finds no extent in its own arena, and that needs more than these bytes, uses
- * the free memory of the queue's other arenas. */
+/* Computes how many more bytes the heap should get from upstream rather than search all the memory
+ * that it has.  A request that finds no extent in its own arena, and that needs more than these
+ * bytes, uses the free memory of the queue's other arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {
@@ -180,9 +183,8 @@ _tarn_heap_get_room (const TarnHeap *heap)
 }
 
 /* Decides which cached blocks a pool returns to the heap before the heap grows for a request of
- * @size bytes.  @keeps is TRUE if each of the pool's threads caches blocks for itself.  If @keeps
- * is FALSE, a flush of the thread caches costs nothing, so the budget of flushes does not limit
- * it. */
+ * @size bytes.  @keeps is TRUE if the pool's threads have caches of blocks.  If @keeps is FALSE, a
+ * flush of the thread caches costs nothing, so the budget of flushes does not apply. */
 static TarnSparing
 choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {
@@ -213,9 +215,9 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
   return sparing;
 }
 
-/* Raises the number of queues that take turns to @n, if it is lower.  The heap may then get memory
- * for @n queues.  note_time () lowers the number again.  A pool calls this if the heap lacks memory
- * for some of the @n queues that its threads use in turn. */
+/* Sets the number of queues that need memory in turn to @n, unless the number is higher already.
+ * The heap may then get memory for @n queues.  note_time () lowers the number again.  A pool calls
+ * this if the heap lacks memory for some of the @n queues that its threads use in turn. */
 void
 _tarn_heap_note_turns (TarnHeap *heap, guint n)
 {

@@ -79,8 +79,9 @@ extent_free (TarnArena *arena, TarnExtent *extent)
   arena->spare = extent;
 }
 
-/* Gets the segment after @piece, or NULL if that segment has no bytes of @extent.  Usually the
- * extent ends in @piece, and then the function does not load the pointer to the next segment. */
+/* Gets the segment after @piece.  Returns NULL if there is none, or if @extent ends before that
+ * segment.  Usually the extent ends in @piece, and then the function does not load the pointer to
+ * the next segment. */
 static inline TarnPiece *
 next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
@@ -220,8 +221,8 @@ note_unrecorded (TarnArena *arena, TarnPiece *piece)
   TarnHeapQueue *queue = arena->queue;
 
   piece->idle_since = queue->n_begun;
-  /* Writes the flag only if it is FALSE, because a write would slow down the threads that read
-   * it. */
+  /* Do not write the flag if it is TRUE already: a write would slow down the threads that read the
+   * flag's cache line. */
   if (!__atomic_load_n (&queue->has_unrecorded, __ATOMIC_RELAXED))
     __atomic_store_n (&queue->has_unrecorded, TRUE, __ATOMIC_RELAXED);
 }
@@ -353,7 +354,7 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
 
 /* Shrinks an extent in use: keeps @size bytes from @offset on, and frees its other bytes.  Returns
  * the extent that remains in use.  @size is a multiple of the heap's alignment.  @offset is a
- * multiple too if the address of the extent's segment is one. */
+ * multiple of that alignment too if the address of the extent's segment is one. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {
@@ -439,9 +440,10 @@ _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
   note_unrecorded (range->arena, piece);
 }
 
-/* Removes a segment's bytes from the free extent that has them, and adds the extent's other bytes
- * to the index of free extents.  The caller has removed the extent from the index.  Returns the
- * extent that then ends where the segment begins, or NULL if there is none. */
+/* Removes a segment's bytes from the free extent that has them.  The caller has removed this extent
+ * from the index of free extents.  The extent's bytes before the segment and after it become
+ * extents of their own, which this function adds to the index.  Returns the extent before the
+ * segment, free or in use, or NULL if there is none. */
 static TarnExtent *
 cut_extent (TarnPiece *piece)
 {
@@ -640,7 +642,8 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
   return bytes;
 }
 
-/* Adds up the free bytes of those segments for huge requests (grow-parts.c) that are not idle. */
+/* Adds up the free bytes in the ranges for huge requests (grow-parts.c), without the bytes of idle
+ * segments. */
 gsize
 _tarn_heap_get_stranded_by_huge (const TarnHeap *heap)
 {

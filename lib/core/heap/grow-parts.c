@@ -5,8 +5,9 @@
  * upstream allocated in one call, and extents are ranges of bytes in it.  A segment is idle if no
  * extent in it is in use.  Segments cannot move, so idle segments often cannot serve a request.  If
  * a new segment would give the heap too many bytes, the heap first returns the segments that have
- * been idle for the longest time.  A huge request gets a segment of exactly its size, in a range
- * for such segments.  Small requests get no memory of that range, because a small block still in
+ * been idle for the longest time.  A huge request usually gets a segment of its own, which has only
+ * the request's size, rounded up to a multiple of UNIT if the heap can spare the bytes.  Such
+ * segments are in a range (set of segments) that serves no small request, because a small block in
  * use would keep its segment from the next huge request.
  *
  * A free extent is stranded if another extent of its segment is in use: the heap cannot return such
@@ -29,10 +30,10 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* A bound for segments that are larger than a request needs: at most 1/HUGE_SLACK larger.  The
- * bound holds for a huge request that takes another queue's segment.  In a heap with a limit, it
- * also holds for a request for much of the limit (spare.c) that takes an idle segment of its own
- * queue. */
+/* If a request gets a segment that existed before, the segment may be too large for it.  In two
+ * cases the segment may be at most 1/HUGE_SLACK larger than the request needs: a huge request takes
+ * another queue's segment; or the heap has a limit, and a request for much of the limit (spare.c)
+ * takes an idle segment. */
 #define HUGE_SLACK 8
 
 /* In a heap with a limit, a segment has at most as many bytes as the limit divided by
@@ -43,11 +44,11 @@
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* The usual sizes, in bytes, of a new segment in the small and in the large range.  The step of an
- * arena (the queue's set of ranges) is the number of bytes by which it should grow
- * (_tarn_arena_get_step ()).  If the step is less than the usual size, the new segment has only the
- * step's bytes.  In the large range, the size is the step divided by PIECE_SHARE, if that is more
- * than LARGE_PIECE_BYTES. */
+/* The usual sizes, in bytes, of a new segment in the small range and in the large range.  Each
+ * arena (set of ranges) has a step, the number of bytes by which the arena should grow
+ * (_tarn_arena_get_step ()).  If the step is less than the usual size, the new segment has only as
+ * many bytes as the step.  In the large range, the segment has the step divided by PIECE_SHARE, if
+ * that is more than LARGE_PIECE_BYTES. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
@@ -59,7 +60,8 @@
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Computes the most bytes that the heap should have.  The number does not depend on @size. */
+/* Computes the most bytes that the heap should have.  Ignores @size, which only heaps of virtual
+ * memory use. */
 static gsize
 get_target (const TarnHeap *heap, gsize size)
 {
@@ -67,7 +69,8 @@ get_target (const TarnHeap *heap, gsize size)
   return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
-/* Gets the number of bytes by which an idle segment may be larger than a request that it serves. */
+/* Gets the number of bytes by which an idle segment may be larger than the request of @size bytes
+ * that it serves. */
 static gsize
 get_spare (const TarnHeap *heap, gsize size)
 {
@@ -165,10 +168,10 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
 }
 
 /* Makes the host wait until fresh memory is ready, if the backend has a queue that prepares fresh
- * memory.  Waits even if upstream is a pool, because the pool may have allocated memory that the
- * queue is still preparing.  Returns FALSE if the wait failed.  Then *busy is NULL if the caller
- * can return the memory to upstream.  Otherwise *busy is the queue, which may still use the memory,
- * so the caller must keep the memory. */
+ * memory.  Waits even if upstream is a pool, because that queue may still be preparing the memory
+ * that the pool returned.  Returns FALSE if the wait failed.  Then *busy is NULL if the caller can
+ * return the memory to upstream.  Otherwise *busy is the queue, which may still use the memory, so
+ * the caller must keep the memory. */
 static gboolean
 await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -190,9 +193,10 @@ await_ready (TarnHeap *heap, gpointer *busy, GError **error)
 }
 
 /* Allocates memory from upstream, and waits until the memory is ready.  If the function returns
- * FALSE and sets *busy, *memory is allocated, but the queue *busy may not have made the memory
- * ready yet.  The heap must then keep this memory, and must allocate no more until the host can
- * wait for that queue.  The caller does not hold the heap's lock. */
+ * FALSE, *busy is usually NULL, and nothing is allocated.  If *busy is not NULL, *memory is
+ * allocated, but the queue *busy may not have made the memory ready yet.  The heap must then keep
+ * this memory, and must allocate no more until the host can wait for that queue.  The caller does
+ * not hold the heap's lock. */
 static gboolean
 allocate (TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -307,9 +311,10 @@ make_room (TarnHeapRange *range, gsize needed)
     _tarn_heap_release_idle (heap, piece);
 }
 
-/* Searches the other ranges of the same kind for quiet segments (segments that no command uses) of
- * at least @needed bytes.  Returns the smallest one, or NULL if there is none.  For a huge request,
- * or near the heap's limit, leaves out segments that have many more bytes than @needed. */
+/* Searches all ranges that serve the same kind of requests (small, large or huge) as @range, except
+ * @range itself.  Returns the smallest quiet segment (a segment that no command uses) of at least
+ * @needed bytes, or NULL if there is none.  For a huge request, or near the heap's limit, leaves
+ * out segments that have many more bytes than @needed. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -416,7 +421,8 @@ parts_release (TarnHeap *heap, TarnPiece *piece)
   g_free (piece);
 }
 
-/* Does nothing, because a range of this heap has no resources besides its segments. */
+/* Does nothing.  The callbacks tidy and clear release the reserved addresses of a range, and a
+ * range of this heap has none. */
 static void
 parts_tidy (TarnHeapRange *range)
 {

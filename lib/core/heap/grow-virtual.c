@@ -4,8 +4,8 @@
  * Grows a heap of virtual memory.  A segment is a backing (physical memory) that the heap maps at
  * the end of the range (set of segments) that needs it.  As long as the heap has little more memory
  * than its peak of bytes in use, it allocates fresh memory.  After that it moves idle segments, in
- * which no extent is in use, to the range.  A segment of the same queue moves even before the
- * queue's commands are done.
+ * which no extent is in use, to the range.  If the segment and the range belong to the same queue,
+ * the segment can move even before the queue's commands are done.
  *
  * After a segment has moved away, the heap does not use the segment's old addresses again, unless
  * they were the last ones of a region (reserved addresses).  There are far more addresses than
@@ -20,10 +20,11 @@
 /* The largest request, in bytes, that the small range serves. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
-/* The largest size of a segment is the bytes that its arena (a set of ranges) will have, divided by
- * PIECE_SHARE, but at least SMALL_PIECE_BYTES and at most MAX_PIECE_BYTES.  Larger segments would
- * seldom be idle, and smaller ones would need many driver calls.  The size is a multiple of
- * SMALL_PIECE_BYTES, so that blocks of, say, 16 or 128 MiB fill segments completely. */
+/* The largest size of a fresh segment depends on the bytes that its arena (a set of ranges) will
+ * have.  It is these bytes divided by PIECE_SHARE, but at least SMALL_PIECE_BYTES and at most
+ * MAX_PIECE_BYTES.  Larger segments would seldom be idle, and smaller ones would need many driver
+ * calls.  The size is a multiple of SMALL_PIECE_BYTES, so that blocks of, say, 16 or 128 MiB fill
+ * segments completely. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
@@ -291,8 +292,8 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   _tarn_range_add_busy_piece (range, piece);
 }
 
-/* Moves an idle segment to the end of a range.  Returns TRUE if the caller should search the range
- * again. */
+/* Moves an idle segment to the end of a range, or tries to.  Returns TRUE if the caller should
+ * search the range again. */
 static gboolean
 move (TarnHeapRange *range, TarnPiece *piece, GError **error)
 {
@@ -345,8 +346,8 @@ get_target (const TarnHeap *heap, gsize size)
 }
 
 /* Computes the number of bytes of fresh memory that the heap may allocate for a request of @size
- * bytes.  If the request needs more fresh memory, the heap tries to move an idle segment to the
- * request's range of addresses instead. */
+ * bytes.  If the request lacks more bytes than that, the heap tries to move an idle segment to the
+ * range that serves the request. */
 static gsize
 get_room (const TarnHeap *heap, gsize size)
 {
@@ -355,8 +356,9 @@ get_room (const TarnHeap *heap, gsize size)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Gets the largest size of a segment if the program did not set a size: @bytes, but at most a share
- * of the limit, and at least the granularity of virtual memory. */
+/* Gets the largest size of a fresh segment if the program did not set a size.  The result is
+ * @bytes, but at most the heap's limit divided by LIMIT_PIECE_SHARE, and at least the granularity
+ * of virtual memory. */
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
@@ -370,8 +372,10 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
  * segment of the range for small requests has the smallest possible size.  A segment of the range
  * for large requests has about as many bytes as the arena already has, or fewer if the heap has
  * many arenas (_tarn_arena_get_step ()).  So an arena that needs little memory stays small.  The
- * segment has no more bytes than the heap may still get.  If the request lacks more bytes than the
- * chosen size, the segment becomes larger. */
+ * segment has at most the bytes that the heap may still get (get_room ()).  If the request lacks
+ * more bytes than that, the segment is made large enough for the request, up to the largest size of
+ * a segment (get_most_of_piece ()).  It must also fit into the free addresses of the range's
+ * region. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
@@ -523,11 +527,11 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
 }
 
 /* Returns TRUE if the heap should first find out whether upstream has the bytes that a request
- * lacks.  Then *bytes is the number of these bytes: @missing, minus the bytes of the idle segments
- * that can move.  If one fresh segment can supply them, always returns FALSE.  Otherwise returns
- * TRUE in three cases: the request needs many segments; memory ran out before; or upstream forbids
- * returns of segments for now, so the heap could not return the segments of a request that
- * fails. */
+ * lacks.  Then it sets *bytes to the number of bytes to test: @missing, minus the bytes of the idle
+ * segments that can move.  If one fresh segment can supply these bytes, always returns FALSE.
+ * Otherwise returns TRUE in three cases: the request needs many segments; memory ran out before; or
+ * upstream forbids returns of segments for now, so the heap could not return the segments of a
+ * request that fails. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {

@@ -11,16 +11,17 @@
 #include "heap/heap-private.h"
 
 /* Returns TRUE if the calling thread may wait until another thread has added or removed segments.
- * A backend's function that Tarn has called may call Tarn again.  In such a nested call, the thread
- * must not wait if it could wait for itself (base/duty-private.h). */
+ * A function of the backend, called by Tarn, may itself call Tarn.  In this nested call the thread
+ * must not wait if the segments may be changed by the outer call, which could then never end
+ * (base/duty-private.h). */
 static gboolean
 may_wait (const TarnHeap *heap)
 {
   return _tarn_may_await (heap->base.level, TARN_DUTY_ASK);
 }
 
-/* Waits until no other thread adds or removes segments.  Returns FALSE if another thread does so,
- * but the calling thread must not wait. */
+/* Waits until no thread adds or removes segments.  Returns FALSE if a thread still does so, but the
+ * calling thread must not wait (may_wait ()). */
 static gboolean
 await_change (TarnHeap *heap)
 {
@@ -53,8 +54,8 @@ _tarn_heap_end_change (TarnHeap *heap)
     _tarn_cond_broadcast (&heap->changed);
 }
 
-/* Gets the heap's limit in bytes: the limit set for the heap or the limit of its pool, whichever is
- * lower.  Returns 0 if neither limit is set. */
+/* Gets the heap's limit in bytes: the limit that the program set for the heap or the limit of the
+ * pool over the heap, whichever is lower.  Returns 0 if neither limit is set. */
 gsize
 _tarn_heap_get_limit (const TarnHeap *heap)
 {
@@ -85,8 +86,8 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Raises stats.peak_upstream_bytes to stats.upstream_bytes if the latter is higher.  Call this
- * after stats.upstream_bytes has counted a new segment. */
+/* Updates stats.peak_upstream_bytes, the largest value that stats.upstream_bytes has had.  Call
+ * this after stats.upstream_bytes has counted a new segment. */
 void
 _tarn_heap_note_peak (TarnHeap *heap)
 {
@@ -96,7 +97,7 @@ _tarn_heap_note_peak (TarnHeap *heap)
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
-/* Returns TRUE if a request failed because memory has run out or a limit is reached. */
+/* Returns TRUE if @error says that memory has run out or that a limit is reached. */
 gboolean
 _tarn_heap_has_run_out (const GError *error)
 {

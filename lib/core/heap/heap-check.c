@@ -32,10 +32,11 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
-/* Gets a number that divides the sizes of extents in a segment: the heap's alignment, or the
- * alignment of the segment's address if that is lower.  If it is lower, a request that must be
- * aligned skips some bytes, which become an extent that can be smaller than the heap's
- * alignment. */
+/* Gets a number of which the size of each extent that begins in a segment must be a multiple,
+ * unless the extent ends where the segment ends: the heap's alignment, or the alignment of the
+ * segment's address if that is lower.  If it is lower, an aligned request may begin some bytes
+ * after the start of the segment.  The skipped bytes become an extent, whose size need not be a
+ * multiple of the heap's alignment. */
 static gsize
 get_granularity (const TarnHeap *heap, const TarnPiece *piece)
 {
@@ -165,8 +166,9 @@ check_treap (Walk *walk, const TarnExtent *extent, guint class)
   return n;
 }
 
-/* Checks a range's index of free extents, and counts its extents.  Does not count extents of a
- * class whose bit is not set, so the caller finds fewer extents in the index than free extents. */
+/* Checks a range's index of free extents, and counts its extents.  If a class has extents, but its
+ * bit is not set, does not count these extents.  The caller then finds that the range has more free
+ * extents than the index. */
 static gsize
 check_free_index (Walk *walk, const TarnFreeIndex *index)
 {

@@ -37,8 +37,8 @@ date_idle (TarnArena *arena)
     }
 }
 
-/* Updates the heap's counters by the change of an arena's bytes in use since the last call.  The
- * caller holds the heap's lock and has forbidden read sections. */
+/* Adds to the heap's counters the change of an arena's bytes in use since the last call for this
+ * arena.  The caller holds the heap's lock and has forbidden read sections. */
 void
 _tarn_arena_count (TarnArena *arena)
 {
@@ -115,8 +115,9 @@ _tarn_heap_close (TarnHeap *heap)
 }
 
 /* Allows read sections again, and updates the bounds that threads in read sections read.  Does
- * neither if no threads use read sections, or if they are allowed already.  Does not allow them
- * while allocations are traced, because traced allocations need the heap's lock. */
+ * nothing if read sections are allowed already.  If no threads use read sections, only updates
+ * TarnHeap.max_unchecked.  While allocations are traced, updates the bounds, but does not allow
+ * read sections, because traced allocations need the heap's lock. */
 static void
 open_door (TarnHeap *heap)
 {

@@ -19,8 +19,8 @@
 
 #include "heap/heap-private.h"
 
-/* When the heap forgets a queue: the number of the queue's last event.  The event covers all
- * commands that the queue ever had. */
+/* The number of the last event that the heap records on a queue, when it forgets the queue.  The
+ * event covers all commands that the queue ever had. */
 #define LAST (G_MAXUINT64 - 1)
 
 /* The heap asks the driver whether a queue's event is done in one of PASSES calls that name the
@@ -91,7 +91,9 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
-  gpointer made, handle = queue->handle; /* n_calls keeps @handle valid during the driver call */
+  /* While n_calls is not 0, the heap does not release its reference to the backend's queue
+   * @handle. */
+  gpointer made, handle = queue->handle;
   TarnHeapEvent *event;
 
   _tarn_assert_locked (&heap->lock);
@@ -210,9 +212,9 @@ has_idle (const TarnHeapQueue *queue)
 /* Records an event on a queue if segments of the queue have become idle or have moved since the
  * heap last recorded an event.  First asks the driver whether the queue's earlier events are done.
  * If an earlier event is still pending, records no new event, because one pending event is enough
- * even for a queue that has much work to do.  Only one in several calls (PASSES) does this work;
- * the other calls return at once.  The caller guarantees that the queue is alive.  Read sections
- * may be allowed afterwards, even if the caller had forbidden them. */
+ * even for a queue that has much work to do.  Only one in PASSES calls (or PASSES_OF_ALIASES) does
+ * this work; the other calls return at once.  The caller guarantees that the queue is alive.  Read
+ * sections may be allowed afterwards, even if the caller had forbidden them. */
 void
 _tarn_queue_record_if_idle (TarnHeapQueue *queue)
 {
@@ -296,9 +298,9 @@ enter_unquiet (const TarnHeap *heap)
 /* Asks the driver which events of all queues are done, and unmaps the aliases (mappings of segments
  * at old addresses) that no command uses any more.  Also records an event on each queue that has no
  * pending event, if segments of the queue have become idle or moved since the last event.  With
- * some backends, the program may destroy a queue although Tarn has a reference to it.  For such a
- * queue, records no event: the next call to which the program passes the queue records it.  The
- * caller must have set is_changing. */
+ * some backends (event_record_all), the program may destroy a queue although Tarn has a reference
+ * to it.  With such a backend, records no events here: the heap records an event on a queue in the
+ * next call to which the program passes that queue.  The caller must have set is_changing. */
 void
 _tarn_heap_poll_events (TarnHeap *heap)
 {
@@ -312,7 +314,8 @@ _tarn_heap_poll_events (TarnHeap *heap)
           && queue->events.length == 0 && heap->base.direct->ops.event_record_all == NULL)
         {
           record_event (queue, FALSE);
-          ask (queue); /* the event of a queue without commands is done at once */
+          /* If the queue has no unfinished commands, the new event may be done already. */
+          ask (queue);
         }
     }
   _tarn_heap_close (heap);
@@ -320,9 +323,9 @@ _tarn_heap_poll_events (TarnHeap *heap)
 }
 
 /* Makes the host wait until no command uses the segments that are idle now, as far as the heap can
- * find out.  During the wait, other threads may add and remove segments: the commands may be
- * waiting for other work of these threads.  Returns TRUE if there were idle segments that commands
- * may have used. */
+ * find out.  During the wait, other threads may add and remove segments.  This is necessary because
+ * the commands may depend on work that these threads still have to submit.  Returns TRUE if there
+ * were idle segments that commands may have used. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {

@@ -73,15 +73,15 @@ typedef struct _TarnHeapRange TarnHeapRange;
 typedef struct _TarnHeapRegion TarnHeapRegion;
 typedef struct _TarnPiece TarnPiece;
 
-/* An extent: a contiguous range of addresses in a heap's memory, in use or free.  The struct has a
- * cache line of its own, because different threads work on neighbouring extents.
+/* An extent: a contiguous range of addresses in a heap's memory, in use or free.  The struct shares
+ * no cache line with other data, because different threads work on neighbouring extents.
  *
  * Invariants:
  * - size > 0.
  * - size is a multiple of the heap's alignment, or of the largest power of two that divides the
  *   segment's address, if this power is less.  An extent that ends where its segment ends can have
  *   any size.
- * - Two extents at adjacent addresses are never both free. */
+ * - Two extents that are neighbours (the fields before and after) are never both free. */
 struct _TarnExtent
 {
   union /* must be first, because TarnHeap.table hashes the first 8 bytes of an extent: the field
@@ -97,8 +97,8 @@ struct _TarnExtent
                        (grow-parts.c), a number that the heap uses instead of an address */
   gsize size;       /* the size of the extent in bytes */
   TarnPiece *piece; /* the segment that has the extent's first byte */
-  /* The extents at the adjacent lower (before) and higher (after) addresses; NULL if there is
-   * none. */
+  /* The neighbours: the extents at the adjacent lower (before) and higher (after) addresses.  NULL
+   * if there is none, or if the heap has separated the segments of the two extents. */
   TarnExtent *before, *after;
   guint8 is_free;
   guint8 has_memory; /* TRUE if the extent is in use and the field memory is set */
@@ -136,16 +136,19 @@ struct _TarnPiece
   TarnHeapRange *range;   /* the range to which the segment belongs */
   TarnHeapRegion *region; /* the region (reserved addresses) where the segment is mapped; NULL if
                              the memory is not virtual */
-  /* The segments at the adjacent lower (before) and higher (after) addresses; NULL if there is
-   * none. */
+  /* The neighbours: the segments at the adjacent lower (before) and higher (after) addresses.  NULL
+   * if there is none, or if the heap has separated the two segments (share-out.c). */
   TarnPiece *before, *after;
   TarnExtent *extent; /* the extent that has the segment's first byte */
   guint n_used;
-  gboolean was_used;  /* TRUE if a request has used the segment at some time */
-  guint n_aliases;    /* the number of old addresses at which the moved segment is still mapped */
-  guint64 idle_since; /* if the segment is idle: the number of the first event that the heap begins
-                         to record on its queue after the segment became idle; when that event is
-                         done, no command uses the segment */
+  gboolean was_used; /* TRUE if a request has used the segment at some time */
+  /* The number of the segment's aliases (TarnAlias), that is, of old addresses where it is
+   * mapped. */
+  guint n_aliases;
+  /* If the segment is idle: the number of the first event that the heap begins to record on the
+   * segment's queue after the segment became idle.  When that event is done, no command uses the
+   * segment. */
+  guint64 idle_since;
   gint64 idle_at; /* if the segment is idle: the time when the segment became idle, or 0 if the heap
                      has not set the time yet */
   GList link;     /* the link in TarnHeapRange.pieces */
@@ -176,8 +179,9 @@ struct _TarnHeapRegion
 {
   /* The range for which the heap reserved this region; constant.  The range maps new segments here
    * until it gets a newer region.  The region can also have segments of other ranges of the same
-   * queue, but last_piece always belongs to this range.  A thread in a read section uses last_piece
-   * and last_extent only while it holds the lock of this range's arena. */
+   * queue, but last_piece always belongs to this range.  A thread in a read section uses the fields
+   * last_piece and last_extent only while it holds the lock of the arena to which this range
+   * belongs. */
   TarnHeapRange *range;
   TarnMemory addresses; /* the start of the reserved addresses */
   gsize size;           /* the size of the reserved addresses in bytes */
@@ -199,12 +203,13 @@ typedef enum
   TARN_N_RANGES
 } TarnRangeKind;
 
-/* The number of size classes of free extents: enough for every 64-bit size. */
+/* The number of size classes (_tarn_free_index_get_class ()), into which free extents are sorted.
+ * The classes cover every 64-bit size. */
 #define TARN_FREE_CLASSES 896
 
-/* The binary logarithm of the number of size classes between one power of two and the next, for
- * free extents of at least 512 << TARN_SUB_BITS bytes.  Smaller extents have one class for each
- * multiple of 512 bytes. */
+/* Free extents are sorted into size classes.  From 512 << TARN_SUB_BITS bytes on, there are
+ * 2^TARN_SUB_BITS classes between one power of two and the next.  Smaller extents have one class
+ * for each multiple of 512 bytes. */
 #define TARN_SUB_BITS 4
 
 /* Computes the size class of a free extent of @size bytes.  A larger size never has a lower
@@ -301,16 +306,16 @@ struct _TarnArena
                              the arena last asked the heap to record an event */
   guint n_taken; /* the number of extents taken from this arena since a request to the arena last
                     asked the heap to record an event */
-  /* A copy of TarnHeap.n_growths (the number of times that the heap began to grow), made when a
+  /* The value that TarnHeap.n_growths (the number of times that the heap began to grow) had when a
    * request to this arena last asked the heap to record an event, or when _tarn_heap_look_after ()
-   * was last called. */
+   * last ran for this arena.  If n_growths has another value now, the heap has grown since. */
   guint seen_growths;
   guint n_takes;       /* the number of requests to this arena that threads made in read sections */
   guint n_waits;       /* the number of recent requests to this arena that waited for its lock */
   gboolean is_crowded; /* TRUE if so many requests waited for the arena's lock that the queue needs
                           more arenas */
   guint n_poor;        /* the number of recent requests for which the arena had no extent */
-  guint poor_since;    /* the value of n_takes when n_poor began to count */
+  guint poor_since;    /* the value that n_takes had when n_poor last began to count from 0 */
   guint n_shared; /* the number of times that the arena got segments from the queue's other arenas;
                      counts up to MAX_SHARED */
   guint helper;   /* atomic; an index in TarnHeapQueue.arenas: the arena that last served a request
@@ -371,14 +376,15 @@ struct _TarnHeapQueue
    * call fails, it sets the field number to this copy again. */
   guint64 former_number;
   /* The number that the queue's next event will get.  It grows by 1 when the heap begins to record
-   * an event.  It changes only while the heap forbids read sections. */
+   * an event, or when a new queue takes over the struct of a forgotten queue.  It changes only
+   * while the heap forbids read sections. */
   guint64 n_begun;
   guint64 n_done; /* the number of the latest event that the heap knows to be done, plus 1 */
   gboolean has_unrecorded; /* atomic; TRUE if a segment became idle or moved since the heap last
                               began to record an event on the queue */
-  /* The number of calls that named the queue while has_unrecorded was TRUE.  The call that finds a
-   * multiple of PASSES here may record an event (heap-event.c).  _tarn_heap_look_after () sets the
-   * number to 0, so that its own call may record one. */
+  /* The number of calls that named the queue while has_unrecorded was TRUE.  A call that finds a
+   * multiple of PASSES (or of PASSES_OF_ALIASES) here may record an event (heap-event.c).
+   * _tarn_heap_look_after () sets the number to 0, so that its own call may record one. */
   guint n_passed;
   /* The events (TarnHeapEvent) on the queue that may not be done yet, oldest first. */
   GQueue events;
@@ -390,8 +396,9 @@ struct _TarnHeapQueue
                            queue */
 };
 
-/* A choice for a request that needs more memory: whether the heap moves idle segments or allocates
- * fresh ones.  For each request, churn.c chooses only once. */
+/* Tells whether the heap moves idle segments for a request that needs more memory
+ * (TARN_MOVES_PIECES), or allocates fresh ones (TARN_MOVES_NONE).  churn.c decides this at most
+ * once for each request; until then the value is TARN_MOVES_UNDECIDED. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -416,17 +423,22 @@ typedef struct
   guint n_moves;   /* the number of requests that may still move segments */
   guint n_flushes; /* the number of requests that may still make pools flush thread caches */
   gint64 at;       /* the time when both budgets last grew because time had passed */
-  guint64 peak;    /* the heap's peak of bytes in use that the budgets have taken into account; they
-                      grow again when the peak exceeds this value by PEAK_STEP (churn.c) */
-  guint64 extra;   /* the bytes that the heap may have above its usual maximum; grows while a budget
-                      is spent */
-  /* The number of requests for which the field extra would have exceeded its usual bound. */
+  /* The peak of bytes in use that the heap had when the budgets were last updated because of the
+   * peak.  The next such update is due when the peak exceeds this value by PEAK_STEP or more
+   * (churn.c). */
+  guint64 peak;
+  /* The bytes that the heap may have above its usual maximum; a request that finds a budget spent
+   * can raise this number. */
+  guint64 extra;
+  /* The number of requests for which the field extra would have exceeded its usual bound, in a heap
+   * with more than two arenas (go_beyond ()). */
   guint n_beyond;
-  guint turns; /* the number of queues that take turns (_tarn_heap_note_turns ()) */
+  guint turns; /* the number of queues that need memory in turn (_tarn_heap_note_turns ()) */
 } TarnHeapChurn;
 
-/* One way to get memory from upstream: its functions and constants.  There are two ways:
- * grow-virtual.c for virtual memory, and grow-parts.c for memory that cannot move. */
+/* The functions and constants that tell how a heap gets memory from upstream.  grow-virtual.c
+ * defines them for heaps of virtual memory, and grow-parts.c for heaps whose segments cannot
+ * move. */
 typedef struct
 {
   gsize max_small; /* the size in bytes of the largest small request */
@@ -436,7 +448,7 @@ typedef struct
    * bytes are small, and all others are large. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* A callback that returns the size of the largest request whose segment may also serve other
-   * requests.  NULL if there is no upper bound. */
+   * requests.  If this field is NULL, there is no upper bound. */
   gsize (*get_max_shared) (const TarnHeap *heap);
   /* A callback that computes the most bytes that the heap should have while it serves a request of
    * @size bytes.  If the heap has that many bytes, it uses idle segments instead of fresh
@@ -447,8 +459,8 @@ typedef struct
    * lock.  The callback releases the lock during driver calls. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* A callback that returns TRUE if a request should use @extent, which is free and large enough.
-   * If the callback returns FALSE, the heap searches elsewhere or grows.  NULL if each extent that
-   * is large enough suits. */
+   * If the callback returns FALSE, the heap searches elsewhere or grows.  If this field is NULL,
+   * each extent that is large enough suits. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
   /* A callback that returns a segment's memory to upstream, and frees the struct.  The caller has
    * removed the segment from its range, and does not hold the heap's lock. */
@@ -508,15 +520,18 @@ struct _TarnHeap
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
   gboolean has_visitors; /* TRUE if threads use read sections; a thread that releases the heap's
                             lock then allows read sections again */
-  gsize event_bytes; /* the bytes of segments that must become idle in an arena before a thread in a
-                        read section asks the heap to record an event */
-  guint n_growths;   /* the number of times that the heap began to grow because a request found no
-                        extent */
+  /* A thread in a read section asks the heap to record an event only after segments with this
+   * number of bytes, or more, have become idle in an arena. */
+  gsize event_bytes;
+  guint n_growths; /* the number of times that the heap began to grow because a request found no
+                      extent */
   /* The size of the largest request that may take any free extent.  Larger requests must not strand
    * too many bytes, that is, leave them free but not returnable to upstream (spare.c). */
   gsize max_unchecked;
-  gsize room_bytes; /* the bytes that the heap should still allocate from upstream; a request for
-                       more bytes first uses free memory in its queue's other arenas */
+  /* The most bytes that the heap should still get from upstream (_tarn_heap_get_room ()).  A
+   * request that finds no extent in its thread's own arena, and that needs more bytes, uses free
+   * memory in its queue's other arenas. */
+  gsize room_bytes;
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that threads in read sections have computed since
                      read sections were last forbidden; 0 if no thread has computed any */
@@ -571,12 +586,15 @@ struct _TarnHeap
   TarnHeapStats stats;
 };
 
-/* Bounds of the extra memory that a heap may have for its arenas.  Without extra memory, arenas
- * that need little would take memory from each other again and again.  The heap may have
- * TARN_ARENA_ROOM extra bytes for each arena after the first two, which are one queue's arena and
- * the arena of heap->nobody.  (_tarn_heap_count_for_room () counts the arenas.)  In all, the extra
- * bytes are at most the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.  If
- * TARN_ARENA_ROOM for each of TarnHeapChurn.turns queues is more than that, this number holds. */
+/* Constants that bound the extra memory that a heap may have for its arenas.  Without extra memory,
+ * arenas that need little would take memory from each other again and again.  The bound is the
+ * larger one of two numbers:
+ * - TARN_ARENA_ROOM bytes for each arena after the first two, which are one queue's arena and the
+ *   arena of heap->nobody (_tarn_heap_count_for_room () counts the arenas).  This number is at most
+ *   the heap's peak of bytes in use divided by TARN_ARENA_ROOM_SHARE.
+ * - TARN_ARENA_ROOM bytes for each queue that needs memory in turn with others.  There are
+ *   TarnHeapChurn.turns such queues, but no more than the heap has queues (without heap->nobody and
+ *   the forgotten ones). */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
@@ -792,8 +810,9 @@ _tarn_heap_assert_closed (const TarnHeap *heap)
   g_assert (_tarn_door_is_closed (&heap->door));
 }
 
-/* Checks the invariants of a heap in builds with --enable-debug=full.  The heap's functions call
- * this function at the end of each operation, while they hold the heap's lock. */
+/* Checks the invariants of a heap in builds with --enable-debug=full, and does nothing in other
+ * builds.  The heap's functions call this function at the end of each operation, while they hold
+ * the heap's lock. */
 static inline void
 _tarn_heap_check_if_full_debug (TarnHeap *heap)
 {
@@ -806,9 +825,9 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 }
 
 /* Increments the heap's generation: the number of times that the heap began to unmap memory or to
- * return memory to upstream.  Call this before the heap unmaps or returns memory that requests may
- * have used.  The caller holds the heap's lock, and ensures that no later request can get that
- * memory. */
+ * return memory to upstream.  Call this right before the heap unmaps or returns memory that
+ * requests may have used.  The caller holds the heap's lock, and has removed that memory from the
+ * ranges, so that no later request can get it. */
 static inline void
 _tarn_heap_begin_generation (TarnHeap *heap)
 {
@@ -844,8 +863,8 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
 #define TARN_FEW_ARENAS 4
 #define TARN_SHARE_OF_ARENA 4
 
-/* Gets the number of bytes by which an arena should grow.  The caller must apply a lower and an
- * upper bound to the result. */
+/* Gets the number of bytes by which an arena should grow.  The result can be 0 or very large, so
+ * the caller must apply a lower and an upper bound. */
 static inline gsize
 _tarn_arena_get_step (const TarnArena *arena)
 {

@@ -82,7 +82,8 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);
-  queue->n_begun = 1; /* more than TarnPiece.idle_since of a fresh segment, which is 0 */
+  /* The first event gets the number 1, because 0 is TarnPiece.idle_since of a fresh segment. */
+  queue->n_begun = 1;
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
@@ -190,14 +191,15 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        /* If two calls made the heap forget this queue, it has two last events.  One is done, so
-         * the heap does not need the other any more. */
+        /* A last event of the queue is done.  If two calls made the heap forget this queue, the
+         * queue has two last events; the heap does not need the second one, so drop it. */
         _tarn_queue_drop_events (queue);
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->events.length == 0)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
-          if (queue->n_calls == 1) /* no call began while unref_handle () released the lock */
+          /* TRUE if no call began to use the queue while unref_handle () had released the lock. */
+          if (queue->n_calls == 1)
             return queue;
         }
       queue->n_calls--;
@@ -218,7 +220,8 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  /* Makes all idle segments quiet (used by no command): n_done exceeds their idle_since. */
+  /* The last event is done, so no command uses the queue's idle segments.  To make them all quiet,
+   * set n_done to more than their idle_since. */
   queue->n_done = ++queue->n_begun;
 }
 
@@ -238,10 +241,11 @@ make_forgotten (TarnHeapQueue *queue)
   queue->left = g_steal_pointer (&queue->handle);
 }
 
-/* Adds the backend's queue @handle to the heap, and takes over the caller's new reference to that
- * queue.  Reuses the struct and the arenas of a forgotten queue if possible.  If another thread has
- * added @handle meanwhile, returns the struct that the other thread made, and releases the caller's
- * reference.  Releases the heap's lock during driver calls. */
+/* Adds the backend's queue @handle to the heap.  The caller has a new reference to that queue,
+ * which this function takes over.  Reuses the struct and the arenas of a forgotten queue if
+ * possible.  If another thread has added @handle meanwhile, returns the struct that the other
+ * thread made, and releases the caller's reference.  Releases the heap's lock during driver
+ * calls. */
 static TarnHeapQueue *
 meet (TarnHeap *heap, gpointer handle)
 {
@@ -395,8 +399,9 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
  * set is_changing, so no other thread removes a queue from all_queues meanwhile.
  *
  * Releases the heap's lock for each queue that it frees.  Other threads may then add queues at the
- * end of the list.  The loop does not visit these new queues, because it might then never end: a
- * backend may name a new queue to the heap in each call that releases a reference. */
+ * end of the list.  The loop does not visit these new queues, because it might then never end: when
+ * the heap calls the backend to release a reference, the backend may call the heap with a new queue
+ * each time. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {

@@ -71,8 +71,8 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
     return FALSE;
   if (_tarn_forked ())
     {
-      /* This process is the child of a fork ().  Another thread may have been changing the counters
-       * at that time, so they may not agree with each other. */
+      /* This process is the child of a fork (), so take no lock.  Another thread may have been
+       * changing the counters during fork (), so they may not agree with each other. */
       now = known->stats;
       lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);

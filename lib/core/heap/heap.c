@@ -4,8 +4,8 @@
  * The functions by which pools and other callers allocate and free memory of a heap.  A heap
  * divides segments of memory, which come from its upstream allocator, into extents.  In a heap of
  * virtual memory, a user gets the address of an extent.  In other heaps, the backend's function
- * part_new () makes a part of a segment for each extent in use, and the user gets this part: for
- * example, an OpenCL sub-buffer, or an address. */
+ * part_new () makes an object for each extent in use, called a part of the segment.  The user gets
+ * this part: for example, an OpenCL sub-buffer, or an address. */
 
 #include "common/argument-private.h"
 #include "heap/heap-private.h"
@@ -402,8 +402,8 @@ put_lost (TarnHeap *heap)
 }
 
 /* Frees all queues of a heap that is about to be freed, with their arenas, events and reserved
- * addresses.  Does nothing if the user of any extent in use may still free the extent.  Extents
- * whose users will never free them are called lost (heap_lose ()). */
+ * addresses.  Does nothing unless all extents in use are lost, that is, their users will never free
+ * them (heap_lose ()): the user of another extent may still free it. */
 static void
 free_queues (TarnHeap *heap)
 {
@@ -450,8 +450,8 @@ heap_finalize (TarnAllocator *allocator)
   free (heap);
 }
 
-/* The class of all heaps.  Its functions for blocks are those of allocators that call the driver
- * directly. */
+/* The class of all heaps.  Its functions for blocks are those in the table of allocators that call
+ * the driver directly. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
   .trace_class = TARN_TRACE_HEAP,

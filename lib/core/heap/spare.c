@@ -20,21 +20,22 @@
  * such requests are stricter:
  * - The heap subtracts 1.25 times the peak, because the program may soon use more memory.
  * - These requests use the segments for huge requests.  Together these segments may strand at most
- *   1/64 of the limit.  Stranded bytes in other segments do not count for this bound.  They alone
- *   usually exceed 1/64 of the limit: if they counted, every request for much of the limit would
- *   need a segment of exactly its size.
+ *   1/64 of the limit.  Stranded bytes in other segments do not count for this bound.  The stranded
+ *   bytes in other segments usually exceed 1/64 of the limit: if they counted, every request for
+ *   much of the limit would need a segment of exactly its size.
  * - These requests may take an extent of a segment in use only if 4 times the peak, plus the
- *   stranded bytes are less than the limit.  After the program frees that extent, all bytes of the
- *   extent are stranded, because the segment's other extents are still in use.  So the heap must be
- *   far from its limit.
+ *   stranded bytes are less than the limit.  When the program frees that extent, the segment's
+ *   other extents may still be in use, and then all bytes of the extent are stranded.  So the heap
+ *   must be far from its limit.
  *
- * If no limit is set, the heap learns a limit when upstream refuses memory: the heap's bytes at
- * that time plus the bytes that upstream refused. */
+ * When upstream refuses memory, the heap learns a limit: the heap's bytes at that time plus the
+ * bytes that upstream refused.  This limit holds if no limit is set, or if the set limit is
+ * higher. */
 
 #include "heap/heap-private.h"
 
-/* A divisor: all requests for much of the limit together may strand at most the heap's limit
- * divided by STRANDED_SHARE. */
+/* A divisor of the heap's limit: all requests for much of the limit together may strand at most the
+ * limit divided by STRANDED_SHARE. */
 #define STRANDED_SHARE 64
 
 /* Divisors of the heap's limit.  The heap is far from its limit if its bytes and its peak are below
@@ -86,8 +87,8 @@ get_stranded (const TarnHeap *heap)
  *     limit - peak - @quarters * peak / 4 - stranded bytes
  *
  * Returns 0 if this is negative.  The peak is the most bytes in use lately, or the bytes in use
- * with this request if these are more.  @quarters allows for a program that will use more memory
- * than lately. */
+ * with this request if these are more.  @quarters is the number of quarters of the peak by which
+ * the program's use of memory may still grow. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
@@ -101,8 +102,8 @@ get_left (const TarnHeap *heap, gsize size, gsize quarters)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Computes how many bytes the heap allows a request of @size bytes to strand: to leave free in a
- * segment that is in use. */
+/* Computes how many bytes a request of @size bytes may strand, that is, leave free in a segment
+ * that is in use.  Returns G_MAXSIZE if no limit is set or learnt. */
 gsize
 _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
 {
@@ -160,7 +161,8 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
-  heap->full_bytes = G_MAXSIZE; /* the heap sets it again if upstream runs out of memory again */
+  /* Forgets the learnt limit; the heap learns one again if upstream refuses memory again. */
+  heap->full_bytes = G_MAXSIZE;
 }
 
 /* Records that upstream refused @size more bytes for the heap.  The heap's present bytes plus @size

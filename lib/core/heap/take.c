@@ -116,8 +116,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnExtent *extent;
   /* The number of times that the heap grew for this request.  After the second time, the request
    * takes any extent that is large enough, even if the extent does not suit (TarnHeapGrowth.suits).
-   * Otherwise other threads could make each new extent unsuitable, and the request might never
-   * end. */
+   * This ensures that the request ends: otherwise other threads could make each new extent
+   * unsuitable, again and again. */
   guint n_grown = 0;
 
   _tarn_assert_locked (&heap->lock);
@@ -125,7 +125,8 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* the heap could not grow, but an arena of the queue has an extent */
+      /* The heap could not grow, but the queue's arenas had an extent that is large enough. */
+      break;
     else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
