@@ -11,21 +11,24 @@
  *
  * A table that is too small costs time: a request for a queue outside it takes the pool's lock.  A
  * table that is too large keeps queues alive that the program has released.  So the table may have
- * FIRST_MOST queues at first.  Its older queues are a sample, because a full table removes newer
- * ones.  If threads use most of the sample in two periods in succession, the maximum doubles.  It
- * halves if threads use few of all queues.
+ * FIRST_MOST queues at first.  When the table is full, it removes the queues that came last, and
+ * keeps the older ones as a sample of the queues that the program uses.  If threads use more than
+ * half of this sample in two periods in succession, the maximum number of queues (TarnMet.most)
+ * doubles.  If threads use fewer queues than an eighth of the maximum, it halves.  For the length
+ * of a period see SHORTAGES_PER_QUEUE.
  *
  * Invariants: the table has a free slot.  A queue stands in its home slot (given by the hash of its
- * handle), or in a later slot.  In this case all slots from the home slot to the queue's slot are
- * taken. */
+ * handle), or in a later slot.  If it stands in a later slot, all slots from the home slot to that
+ * slot are taken. */
 
 #include "pool/cache-private.h"
 
 /* The number of slots in a new table of queues. */
 #define FIRST_PLACES 16
 
-/* The lowest and the highest value of TarnMet.most.  With many more queues, it costs more to stop
- * read sections than the table saves. */
+/* The lowest and the highest value of TarnMet.most, the most queues that the table may have.  A
+ * pool with many more queues in the table would spend more time on stopping read sections than the
+ * table saves. */
 #define FIRST_MOST 72
 #define LAST_MOST (FIRST_MOST << 2)
 
@@ -33,7 +36,9 @@
  * queue. */
 #define MAX_UNUSED 32
 
-/* A period ends after this number times TarnMet.most shortages (TarnMet.n_shortages). */
+/* A period ends after SHORTAGES_PER_QUEUE * TarnMet.most shortages.  In a shortage, the heap lacks
+ * free memory for a queue, or the table is too small for the program's queues.  TarnMet.n_shortages
+ * says exactly what counts as a shortage. */
 #define SHORTAGES_PER_QUEUE 4
 
 /* Turns a block that belongs to an arena (is_own) into an ordinary block of the pool: adds the
@@ -130,9 +135,10 @@ mark (TarnPool *pool, guint *n_left, guint n_kept, gboolean only_new)
     }
 }
 
-/* Removes from the full table the queues that no thread has used for long.  Then removes new queues
- * while more than TarnMet.most / 2 are left.  A queue is new from its insertion until the table is
- * next full.  The caller has stopped the pool's read sections. */
+/* Removes queues from the full table: first those that no thread has used while the table became
+ * full MAX_UNUSED times, then new queues while more than TarnMet.most / 2 queues are left.  A queue
+ * is new if it was inserted since the table was last full.  The caller has stopped the pool's read
+ * sections. */
 static void
 make_room (TarnPool *pool)
 {
@@ -171,9 +177,9 @@ ensure_room (TarnPool *pool)
     make_table (pool, 2 * (pool->met.mask + 1));
 }
 
-/* Ends a period.  Returns the number of queues in the table that threads used in this period and in
- * the one before.  A queue for a single task is usually used in one period only.  Doubles, halves
- * or keeps TarnMet.most. */
+/* Ends a period (SHORTAGES_PER_QUEUE).  Doubles, halves or keeps TarnMet.most.  Returns the number
+ * of queues in the table that threads used in this period and in the one before.  Use in one period
+ * is not enough, because a queue that serves a single task is usually used in one period only. */
 static guint
 end_period (TarnPool *pool)
 {
@@ -200,8 +206,8 @@ end_period (TarnPool *pool)
   return n;
 }
 
-/* Counts a shortage (TarnMet.n_shortages).  If this ends a period, returns TRUE and sets *n_used to
- * the number of queues that the program uses in turn. */
+/* Counts a shortage (TarnMet.n_shortages).  If this shortage ends a period, returns TRUE, and sets
+ * *n_used to the number of queues that threads used in this period and in the one before. */
 static gboolean
 count_shortage (TarnPool *pool, guint *n_used)
 {
@@ -234,7 +240,8 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
     }
   ensure_room (pool);
   insert (pool, &met);
-  /* The heap does not lack memory here, so it need not know the number of queues. */
+  /* The table is too small here, but the heap does not lack memory.  So the heap need not know the
+   * number of queues, @n_used. */
   if (pool->met.was_full)
     count_shortage (pool, &n_used);
   _tarn_pool_open (pool, was_open);
@@ -294,8 +301,10 @@ _tarn_pool_end_arenas (TarnPool *pool)
         pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
-  /* drop_going () must come first: it returns the blocks that threads keep for temporaries.
-   * Otherwise the bytes of these blocks would be granted again. */
+  /* drop_going () must come before _tarn_pool_end_grants ().  It returns the blocks that threads
+   * keep for temporaries to their arenas, and subtracts their bytes from the threads' managed
+   * bytes.  If it came later, threads could allocate these bytes again without the pool's lock,
+   * although their grants have ended. */
   _tarn_pool_end_grants (pool);
   __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);

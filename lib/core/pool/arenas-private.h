@@ -51,13 +51,13 @@ typedef struct
 } TarnVisits;
 
 /* A function that a thread calls in a read section to free @block.  If the thread needs the pool's
- * lock to free the block, the function returns FALSE and changes no block.
+ * lock for that, returns FALSE and changes no block.
  *
- * Otherwise the function returns TRUE, and sets *goes.  The memory of *goes returns to its arena.
- * Usually *goes is @block.  If the thread's cache keeps @block, *goes is the block that the cache
- * kept before, or NULL if the cache kept none.  If the heap's memory has addresses, the function
- * has already returned the memory.  Otherwise it has set the state of *goes to ENDING, and the
- * caller returns the memory. */
+ * Otherwise returns TRUE, and stores in *goes the block whose memory returns to its arena.  Usually
+ * this is @block.  If the thread's cache keeps @block, *goes is the block that the cache kept
+ * before, or NULL if the cache kept none.  If the heap's memory has addresses, the function itself
+ * returns the memory of *goes to the arena.  Otherwise it sets the state of *goes to ENDING, and
+ * the caller has to return the memory. */
 typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                     TarnBlock **goes);
 

@@ -43,8 +43,8 @@
 #define LOOK_TIME G_TIME_SPAN_SECOND
 
 /* A thread serves some requests with blocks that it keeps for temporaries (TarnCache.kept).  After
- * each KEPT_IN_TURN of these requests, it checks whether other queues need memory of the latest
- * request's queue. */
+ * each KEPT_IN_TURN of these requests, it checks whether other queues may need idle memory of the
+ * queue that the latest of these requests named. */
 #define KEPT_IN_TURN 256
 
 /* The number of times that a thread tries to enter a read section, before it takes the locks of the
@@ -318,9 +318,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 
   _tarn_assert_locked (&cache->pool->lock);
   if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
-    /* The arena cannot take the blocks now.  It can never take them if the heap's memory has no
-     * addresses: then upstream makes an object for each block, and threads release these objects
-     * only without locks. */
+    /* The arena cannot take the blocks now.  If the heap's memory has no addresses, it never can
+     * take them here: a thread must ask upstream to release the object of each block, and must hold
+     * no lock while it asks. */
     return blocks;
   while ((block = blocks) != NULL)
     {
@@ -446,8 +446,10 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_door_is_closed (&pool->door) ? NULL : _tarn_cache_find_met_for (pool, cache, block);
   goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
+  /* If the block that the cache keeps now has another queue, it stays there, and @block returns to
+   * its arena: _tarn_arena_begin_put () below checks only the arenas of the queue of @block. */
   if (goes != NULL && goes->share != block->share)
-    goes = block; /* _tarn_arena_begin_put () checks only the arenas of this queue */
+    goes = block;
   is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
   if (is_back)
     {

@@ -9,9 +9,10 @@
 
 #include <glib.h>
 
-/* The parameter leading_bits of the functions here is the number of bits after a size's leading bit
- * that are part of the size's bin number.  TARN_MAX_LEADING_BITS is its highest value: a bin number
- * has 32 bits, and 6 of them are for the position of the leading bit in a 64-bit size. */
+/* Functions here have a parameter leading_bits: the number of bits, directly below the leading bit
+ * of a size, that become part of the number of the size's bin.  TARN_MAX_LEADING_BITS is the
+ * highest value of this parameter: a bin number has 32 bits, and 6 of them are for the position of
+ * the leading bit in a 64-bit size. */
 #define TARN_MAX_LEADING_BITS 26
 
 #define TARN_SIZE_BITS (8 * GLIB_SIZEOF_SIZE_T)
@@ -73,8 +74,8 @@ _tarn_heap_bin_alloc_size (guint32 bin)
   return ((head + 1) << shift) << 9;
 }
 
-/* The size in bytes up to which each size has its own bin, in a pool that tells sizes apart by
- * TARN_MAX_LEADING_BITS leading bits. */
+/* If leading_bits is TARN_MAX_LEADING_BITS, each size of at most this many bytes has its own
+ * bin. */
 #define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
 
 /* Gets the allocation size of a request, in a pool over a heap: the number of bytes that each block

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Bins: free lists that each have the blocks of one size class.  All sizes in a bin have the same
- * position of their leading bit, and the same leading_bits bits after it.  The bin's number is that
- * position followed by those bits:
+ * Bins: free lists that each have the blocks of one size class.  In all sizes in a bin, the leading
+ * bit has the same position, and the leading_bits bits directly below it are equal.  The bin's
+ * number is that position followed by those bits:
  *
  *     size 1000 = 1 1111 01000 in binary, leading_bits 4:  position 9, bits 1111: bin 9 * 16 + 15
  *

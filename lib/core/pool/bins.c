@@ -33,8 +33,8 @@ bin_free (gpointer data)
 }
 
 /* Makes an empty table of bins for the blocks that only @queue uses (the queue's share).  If @queue
- * is NULL, the table is for other blocks.  @ages is the list by age to which blocks in these bins
- * are added, or NULL if there is no such list. */
+ * is NULL, the table is for idle blocks (no queue uses them) or for recorded blocks.  @ages is the
+ * list by age to which blocks in these bins are added, or NULL if there is no such list. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -103,7 +103,8 @@ _tarn_bins_drop_empty (TarnBins *bins)
 {
   g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
   bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
-  look_up (bins, bins->latest_number); /* the function may have freed the bin in bins->latest */
+  /* g_hash_table_foreach_remove () may have freed the bin to which bins->latest points. */
+  look_up (bins, bins->latest_number);
 }
 
 /* Gets a bin by its number.  Makes the bin if the table has none. */
@@ -161,8 +162,8 @@ _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
   return bin != NULL && bin->n_to_record > 0;
 }
 
-/* Makes the next @n frees of blocks of one size record an event.  @number is the number of the bin
- * for this size. */
+/* Arranges that each of the next @n frees of blocks of one size records an event.  @number is the
+ * number of the bin for this size. */
 void
 _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
 {
@@ -296,9 +297,9 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Sets TarnAge.above, the pointer to the block above in the bin, for each block of a chain that was
- * put on top of a bin, and for the block below the chain.  @last is the lowest block of the
- * chain. */
+/* Sets TarnAge.above, which points to the next higher block in the bin, in each block of a chain
+ * that the caller has put on top of a bin.  Also sets it in the block below the chain, if there is
+ * one.  @last is the lowest block of the chain. */
 static void
 link_above (const TarnBin *bin, const TarnBlock *last)
 {
@@ -330,9 +331,8 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
   _tarn_ages_remove (ages, last);
 }
 
-/* Notes that a block has come to @bin.  If this is a recorded block whose events have completed,
- * sets TarnStore.has_done, because the pool may now be able to return recorded blocks to
- * upstream. */
+/* Sets TarnStore.has_done if @block, which has just come to @bin, is a recorded block whose events
+ * have completed.  The pool may then be able to return recorded blocks to upstream. */
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
 {
@@ -419,7 +419,7 @@ _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
   list_bins_by_age (store->idle_bins, &store->ready);
   list_bins_by_age (store->recorded_bins, recorded);
   store->has_done = TRUE;
-  if (pool->queues.table == NULL) /* no queue is known yet, because the pool is new */
+  if (pool->queues.table == NULL) /* a new pool has no table of queues yet */
     return;
   g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
@@ -525,10 +525,10 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
 }
 
 /* Takes blocks from the top of a bin for a thread's cache.  If the newest batch (blocks that came
- * to the bin together) has at most @max blocks, takes the whole batch.  Otherwise takes one block,
- * but leaves about half of the blocks in the bin: takes none if the bin has no more than @n_taken
- * blocks, the number that the thread has already taken.  Appends the blocks to the chain whose end
- * is *end, and updates *end.  Returns the number of blocks taken. */
+ * to the bin together) has at most @max blocks, takes the whole batch.  Otherwise takes a single
+ * block, if more than @n_taken blocks are in the bin.  @n_taken is the number of blocks that the
+ * thread has already taken from the bin, so about half of the blocks stay there.  Appends the
+ * blocks to the chain whose end is *end, and updates *end.  Returns the number of blocks taken. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
@@ -558,7 +558,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   return n;
 }
 
-/* Blocks that come to the pool, become active, and leave it */
+/* Functions for blocks that come to the pool, become active, or leave the pool */
 
 /* Makes a block active (in use) for a request of @size bytes, and adds these bytes to the active
  * bytes. */
@@ -567,7 +567,8 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
-  _tarn_block_update_share (block); /* an event may have been recorded while the block was cached */
+  /* While the block was cached, an event may have been recorded, and this changes the share. */
+  _tarn_block_update_share (block);
   block->size = size;
   pool->stats.active_bytes += size;
 }
@@ -622,7 +623,8 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   TarnPoolStats *stats = &pool->stats;
 
   _tarn_assert_locked (&pool->lock);
-  /* counts again: reclaim callbacks may have changed this thread's cache since the last count */
+  /* Counts again, because reclaim callbacks may have changed the counters of this thread's cache
+   * since the last count. */
   _tarn_pool_count_own (pool);
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
@@ -650,7 +652,8 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 
 /* Caches a block again.  The pool wanted to return the block to upstream, but could not, because it
  * cannot find out whether commands still use the memory.  Puts the block into its bin.  But if no
- * request may get the block, adds the block to the list TarnStore.stuck instead. */
+ * bin may have the block, adds it to the list TarnStore.stuck instead: the block has an exact size,
+ * or the pool has stopped caching blocks. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {

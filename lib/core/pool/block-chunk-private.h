@@ -45,7 +45,9 @@ typedef struct
   /* Atomic: the origins of the blocks (which request got each), indexed by TarnBlock.number.  NULL
    * if no block of this chunk was traced. */
   TarnOrigin *origins;
-  TarnAge *ages; /* an array indexed by TarnBlock.number; NULL: not needed yet */
+  /* The ages of the cached blocks, indexed by TarnBlock.number.  NULL until the pool needs the age
+   * of a block of this chunk. */
+  TarnAge *ages;
   TarnBlock blocks[TARN_CHUNK_BLOCKS];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnBlockChunk;
 
@@ -63,8 +65,8 @@ void _tarn_block_chunks_clear (GQueue *chunks);
 TarnAge *_tarn_block_get_age (const TarnBlock *block);
 
 /* Functions that set and clear a block's origin: the request that got the block.  The caller is the
- * thread that has the block, and does not hold the pool's lock.  It sets the origin before another
- * thread can get the block, and clears it before it frees the block. */
+ * thread that has the block, and does not hold the pool's lock.  This thread sets the origin before
+ * another thread can get the block, and clears the origin before it frees the block. */
 void _tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack);
 void _tarn_block_forget_origin (TarnBlock *block);
 /* Gets a block's origin: the time, thread, call stack and tag of the request that got the block.

@@ -184,10 +184,10 @@ _tarn_block_get_age (const TarnBlock *block)
   return &chunk->ages[block->number];
 }
 
-/* Origins of blocks.  An origin tells which request got a block.  A thread (for a snapshot) reads
- * origins only while no thread can allocate or free.  Even then, a thread that has just allocated a
- * block may still be writing the block's origin.  So the writer stores the field time last, and a
- * reader ignores an origin without a time. */
+/* Functions for the origin of a block, which tells which request got the block.  A thread that
+ * makes a snapshot reads origins while no thread can allocate or free.  But even then, a thread
+ * that has just allocated a block may still be writing the block's origin.  So the writer stores
+ * the field time last, and the reader ignores an origin whose time is 0. */
 
 /* Gets the address at which to store a block's origin.  Allocates the chunk's array of origins if
  * it has none.  Returns NULL if there is no memory for the array. */

@@ -58,20 +58,20 @@
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* The index of a bin's home slot in a cache is a hash: the top TARN_CACHE_HOME_BITS bits of a
- * 32-bit product.  This is the number of bits by which to shift the product to the right.  Its
- * factors are a hash of the bin's number and queue, and TarnPoolPolicy.spread. */
+/* The index of a bin's home slot in a cache is the top TARN_CACHE_HOME_BITS bits of a 32-bit
+ * product.  To get the index, the code shifts the product to the right by TARN_SPREAD_SHIFT bits.
+ * The factors of the product are TarnPoolPolicy.spread and a hash of the bin's number and queue. */
 #define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
 /* The most bytes that a thread moves at a time from a pool's bin to its cache, or that it hands
  * over to other threads in one batch. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
-/* In microseconds.  If a cache's counters have not changed for this time, other threads consider
- * the cache's thread idle, and take its blocks.  The time begins when another thread first reads
- * the counters.  Without it, two threads that read the counters of a busy thread right after each
- * other would consider that thread idle.  It would lose its blocks, and would in turn take blocks
- * from other threads. */
+/* A time in microseconds.  Other threads consider a cache's thread idle, and take the blocks of its
+ * cache, if the cache's counters have not changed for this time since another thread first read
+ * their present values.  Without such a time, two threads that read the counters of a busy thread
+ * right after each other would consider the busy thread idle.  The busy thread would lose its
+ * blocks, and would in turn take blocks from other threads. */
 #define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* A pool keeps at most this many abandoned caches: caches of ended threads, for new threads. */
@@ -91,15 +91,17 @@ typedef struct
   guint16 capacity; /* The most blocks that the bin may have.  Changed only with the pool's lock. */
 } TarnCacheBin;
 
-/* Notes about a bin of a cache, from times when a block of another size found no room in the cache
- * (_tarn_cache_keep_own ()).  After SEEN_PER_WINDOW such times (a window), the bin may have to give
- * up room, and new notes begin. */
+/* Notes about how full a bin of a cache was.  A thread updates them each time that a freed block of
+ * an arena finds no room in the cache (_tarn_cache_keep_own ()).  SEEN_PER_WINDOW of these times
+ * are called a window.  At the end of a window, each bin except the one that had no room for the
+ * block may have to give up room, and its notes begin anew. */
 typedef struct
 {
-  guint32 top;        /* bits of the address of the top block when the bin was last seen */
-  guint16 most;       /* the most blocks that the bin had at any of these times in this window */
-  guint8 has_changed; /* TRUE if the top block has changed in this window */
-  guint8 n_unchanged; /* the number of windows in succession without such a change, at most 255 */
+  guint32 top;        /* bits of the address of the top block at the latest update of the notes */
+  guint16 most;       /* the most blocks that the bin had at an update in the present window */
+  guint8 has_changed; /* TRUE if the top block has changed in the present window */
+  /* The number of windows in succession in which the top block has not changed, at most 255. */
+  guint8 n_unchanged;
 } TarnSeenBin;
 
 /* A temporary is a block that a thread frees before it allocates another block.  After
@@ -107,8 +109,9 @@ typedef struct
  * It counts only blocks that the thread allocates and frees while it holds the pool's lock. */
 #define TARN_FEW_TEMPORARIES 2
 
-/* The bits of TarnMetQueue.used: a thread used the queue since the table was last full; a thread
- * used the queue in the present period (TarnMet.n_shortages). */
+/* The bits of TarnMetQueue.used.  TARN_USED_SINCE_FULL is set if a thread has used the queue since
+ * the table was last full.  TARN_USED_IN_PERIOD is set if a thread has used the queue in the
+ * present period.  A period ends after a number of shortages (TarnMet.n_shortages). */
 #define TARN_USED_SINCE_FULL 1U
 #define TARN_USED_IN_PERIOD 2U
 #define TARN_MET_USED (TARN_USED_SINCE_FULL | TARN_USED_IN_PERIOD)
@@ -120,11 +123,12 @@ struct _TarnMetQueue
   gpointer handle;  /* the queue's handle; NULL: for requests that name no queue */
   TarnQueue *queue; /* a reference; NULL: for requests that name no queue */
   TarnArenaRef ref; /* if ref.queue is NULL, the slot is free */
-  guint used;       /* Atomic: bits of TARN_MET_USED.  Each lookup for a request sets both. */
+  guint used;       /* Atomic: bits of TARN_MET_USED.  Each lookup for a request sets both bits. */
   /* Guarded by the pool's lock */
   gboolean was_used; /* TRUE if threads used the queue in the period before this one */
   gboolean is_new;   /* TRUE until the table is next full */
-  /* The number of times in succession that the table was full and TARN_USED_SINCE_FULL not set. */
+  /* The number of times in succession that the table became full although no thread had used the
+   * queue since the table was last full. */
   guint n_unused;
   /* TRUE if the table is about to remove the queue.  A thread that reads or writes this field holds
    * the pool's lock and has stopped the pool's read sections. */
@@ -163,11 +167,12 @@ struct _TarnCache
   /* Atomic: the number of requests that this cache has ever served.  The pool's own counter of hits
    * does not include them. */
   guint64 hits TARN_WHOLE;
-  /* atomic: the number of requests of this cache's threads that arenas have ever served */
+  /* Atomic: the number of requests that arenas have served, with new blocks, for the threads that
+   * have had this cache. */
   guint64 misses TARN_WHOLE;
 
   /* Guarded by the pool's lock */
-  /* the hits when another thread last read them, to find out whether this cache is idle */
+  /* The value of hits when another thread last read it, to find out whether this cache is idle. */
   guint64 seen_hits;
   /* The value of counted_bytes + active_bytes when another thread last read it, to find out whether
    * this cache is idle. */
@@ -178,9 +183,9 @@ struct _TarnCache
   gboolean is_abandoned; /* the cache's thread has ended */
   gsize reserved_bytes;  /* the bytes of all blocks for which the bins have capacity */
   /* The sum of all values of active_bytes that the cache has reported to the pool, modulo 2^64.  A
-   * report adds active_bytes to this field and sets active_bytes to 0.  So their sum changes only
-   * by an allocation or a free.  So if another thread reads a new value of counted_bytes +
-   * active_bytes, the cache is in use. */
+   * report adds active_bytes to this field and sets active_bytes to 0, so it does not change the
+   * sum counted_bytes + active_bytes.  Only an allocation or a free changes this sum.  So if
+   * another thread reads a new value of the sum, the cache is in use. */
   gsize counted_bytes;
 
   TarnPool *pool;
@@ -192,30 +197,31 @@ struct _TarnCache
   guint32 spread; /* a copy of TarnPoolPolicy.spread */
 
   /* For blocks from arenas: arenas.c */
-  /* Atomic: the change of the pool's managed bytes by this thread that the thread has not yet
-   * reported to the pool, modulo 2^64. */
+  /* Atomic: the number of bytes that this thread has added to the pool's managed bytes and has not
+   * yet reported to the pool, modulo 2^64.  Negative if the thread has subtracted more bytes than
+   * it has added. */
   gsize managed_bytes;
   gssize managed_peak;
   /* In a pool with a limit: the value that managed_bytes may reach before the thread has to take
    * the pool's lock. */
   gssize granted_bytes;
-  /* The change of the pool's number of blocks by this thread that the thread has not yet reported
-   * to the pool, modulo 2^64. */
+  /* The number of blocks that this thread has added to the pool and has not yet reported to the
+   * pool, modulo 2^64.  Negative if the thread has removed more blocks than it has added. */
   gsize n_blocks;
   TarnBlock *spare; /* unused block structs, linked by TarnBlock.below */
   guint n_spare;
   /* The number of small blocks that the thread still returns to their arenas before it checks again
    * whether the cache has room.  The count starts when the cache has no room for such a block. */
   guint n_to_pass;
-  /* Guarded by the pool's lock: the number of times that a new bin took the place of one that had
-   * blocks. */
+  /* Guarded by the pool's lock: the number of times that a new bin replaced, in a slot of this
+   * cache, another bin that had blocks. */
   guint n_replaced;
   /* The number of blocks that the thread took from arenas since it last checked the clock. */
   guint n_taken_in_turn;
   /* The time, from _tarn_clock_now (), at which the thread last did the periodic work for the pool
    * and the heap. */
   gint64 looked_at;
-  guint n_taken_kept; /* the number of requests that were served with blocks of the array kept */
+  guint n_taken_kept; /* the number of requests that blocks of TarnCache.kept have served */
   /* The block that the thread last took from an arena.  Only for comparison of pointers, because
    * another thread may have freed the block. */
   const TarnBlock *latest_own;

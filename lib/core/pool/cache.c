@@ -56,8 +56,9 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
-  /* The moved blocks still count against the pool's bound.  If the bin kept its capacity, the
-   * thread could fill it again, and the pool would exceed the bound. */
+  /* The moved blocks still count against the pool's bound on held bytes.  If the cache's bin kept
+   * its capacity, the thread could fill it with other blocks, and the pool would exceed the
+   * bound. */
   if (_tarn_pool_counts_room (cache->pool))
     set_capacity (cache, bin, 0);
 }
@@ -208,8 +209,9 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
 }
 
 /* Returns the largest capacity, in bytes, that a thread's cache may have.  Usually this is the
- * pool's thread_cache_bytes.  But if the program has bounded the bytes that the pool holds, the
- * caches share half of that bound equally, and the result is at most such a share. */
+ * pool's thread_cache_bytes.  But if the program has set a bound on the bytes that the pool holds,
+ * all caches together may use half of that bound, in equal shares.  Then the result is such a
+ * share, or thread_cache_bytes if that is less. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
@@ -400,9 +402,10 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);
-  /* after assign_place (), which may add bins to the table and free empty ones */
+  /* Looks up the pool's bin only now, because assign_place () may add bins to the table and free
+   * empty ones. */
   from = _tarn_bins_get (share, number);
-  /* otherwise _tarn_cache_bin_set () would lose the blocks of the bin */
+  /* If the cache's bin had blocks, _tarn_cache_bin_set () below would lose them. */
   g_assert (bin->top == NULL);
   if (get_max_capacity (cache, bin) == 0)
     _tarn_cache_give_up_unused_room (cache);
@@ -490,16 +493,18 @@ _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer hand
   return is_any;
 }
 
-/* If a cache has no room for a freed block of an arena, the thread returns the block and up to
- * LOOKS_FOR_ROOM others to their arenas (order/free.c), before it tries to cache one again.  When
- * that has happened SEEN_PER_WINDOW times, bins that have more room than they use give it up. */
+/* If a cache has no room for a freed block of an arena, the thread returns this block to its arena,
+ * and also up to LOOKS_FOR_ROOM small blocks that it frees next (order/free.c).  Only then does it
+ * try again to cache a block.  When SEEN_PER_WINDOW blocks have found no room, bins give up the
+ * room that they do not use. */
 #define SEEN_PER_WINDOW 16
 
-/* A bin with little room may stay unchanged for this many windows before it gives up the room.  It
- * may be in use, and be empty each time that it is seen. */
+/* A bin with little room gives it up only after it has stayed empty and unchanged for this many
+ * windows.  Such a bin may be in use although it is empty each time that the thread looks at it. */
 #define MANY_WINDOWS 8
 
-/* Gets bits of the address of a bin's top block, to find out whether it is another block later. */
+/* Gets bits of the address of a bin's top block.  A later call returns other bits if another block
+ * is on top by then. */
 static guint32
 get_top (const TarnCacheBin *bin)
 {
@@ -517,11 +522,13 @@ see_bin (const TarnCacheBin *bin, TarnSeenBin *seen)
   seen->most = MAX (seen->most, bin->length);
 }
 
-/* Makes a bin give up the room that it has not used in the last window.  If the bin has not
- * changed, it only gives up its blocks: a thread that often uses a single block of a size has the
- * same block there each time.  If the bin is still empty after the next window, it gives up its
- * room.  But if the room is less than the @needed bytes of the block that wants room, it does so
- * only after MANY_WINDOWS. */
+/* Makes a bin give up room at the end of a window.  The bin keeps room for the most blocks that it
+ * had at any look in the window.  If its top block has not changed in the window, moves all its
+ * blocks to the pool's bin.  The bin keeps their room for now: a thread that often uses a single
+ * block of a size has the same block there each time.  If the bin was empty at each look in the
+ * window, it gives up all its room.  But if this room is less than @needed, the bytes of the block
+ * that found no room, the bin gives it up only after MANY_WINDOWS windows in succession without a
+ * change. */
 static void
 shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize needed)
 {
@@ -535,9 +542,10 @@ shrink_if_unused (TarnCache *cache, TarnCacheBin *bin, TarnSeenBin *seen, gsize 
   *seen = (TarnSeenBin){ .top = get_top (bin), .n_unchanged = seen->n_unchanged };
 }
 
-/* Called if the cache has no room for another block in the bin @full.  Notes how the bins look, and
- * at the end of a window makes bins give up room.  Otherwise sizes that the thread used long ago
- * would leave no room for those that it uses now. */
+/* Looks at all bins with room, after a block has found no room in the bin @full.  Updates the notes
+ * about each bin.  At the end of a window also makes all other bins give up room that they do not
+ * use.  Otherwise sizes that the thread used long ago would leave no room for those that it uses
+ * now. */
 static void
 look_for_unused_room (TarnCache *cache, const TarnCacheBin *full)
 {

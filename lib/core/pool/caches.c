@@ -15,12 +15,12 @@
 
 /* The factors by which a pool multiplies the hash of a bin.  The highest bits of the product are
  * the index of the bin's home slot in a thread's cache.  A pool uses one of two factors:
- * - COARSE_SPREAD if the pool has few leading bits (TarnPoolOptions.leading_bits_in_bin_id).  The
- *   low bits of the numbers of often used bins then differ.  This factor is a power of two, which
- *   makes the low bits of the hash the index.
+ * - COARSE_SPREAD if the pool has few leading bits (TarnPoolOptions.leading_bits_in_bin_id).  Bins
+ *   that are often used then differ in the low bits of their numbers.  This factor is a power of
+ *   two, so the low bits of the hash become the index.
  * - FINE_SPREAD if the pool has more leading bits, or is over a heap.  The low bits of many bin
- *   numbers are then equal (0 for a power of two), so this factor mixes all bits.  It is 2^32
- *   divided by the golden ratio. */
+ *   numbers are then equal (0 for sizes that are powers of two), so this factor mixes all bits of
+ *   the hash.  It is 2^32 divided by the golden ratio. */
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 
@@ -81,7 +81,7 @@ abandon (gpointer item)
  * - If the index must contain all blocks in use, or if another pool may serve the requests
  *   (redirect), allows only fenced read sections, in which the reader itself executes a memory
  *   fence.  Then requests take a slower path, which adds their blocks to the index, or asks the
- *   function that chooses the pool.
+ *   program's redirect function which pool serves the request.
  * - Otherwise allows all read sections. */
 void
 _tarn_pool_open_door (TarnPool *pool)
@@ -204,7 +204,7 @@ _tarn_pool_free_caches (TarnPool *pool)
     }
 }
 
-/* Read sections: how a thread stops and allows them */
+/* Functions that stop read sections, and allow them again */
 
 /* Stops the pool's read sections: from now on no thread can enter one, and the function waits until
  * no thread is in one.  Returns TRUE if read sections were allowed before.  In this case, the

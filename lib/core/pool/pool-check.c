@@ -120,8 +120,8 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
          && check_batches (bin, violation);
 }
 
-/* Adds the number and the bytes of a bin's blocks to the sums for the lists by age, which should
- * contain these blocks. */
+/* Adds the number and the bytes of a bin's blocks to two sums in *sums.  A later check compares
+ * these with the lists by age, which should contain the blocks. */
 static void
 add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
 {
@@ -129,8 +129,8 @@ add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
   sums->listed_bytes += bin->length * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
 }
 
-/* Counts the blocks in a list by age.  Returns 0 if a link to an older, newer or upper block is
- * wrong. */
+/* Counts the blocks in a list by age.  Returns 0 if a block's link to the next older or newer block
+ * of the list, or to the block above it in its bin, is wrong. */
 static gsize
 count_listed (const TarnAges *ages)
 {
@@ -179,7 +179,7 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
   return !differs ("a table's empty bins", n_empty, bins->n_empty, violation);
 }
 
-/* Checks n_recorded, the counts of recorded blocks. */
+/* Checks TarnStore.n_recorded, the numbers of blocks in recorded bins. */
 static gboolean
 check_recorded (const TarnPool *pool, gchar **violation)
 {
@@ -317,9 +317,10 @@ check_uses (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Checks that TarnReturning.bytes is the number of bytes that running calls are returning to
- * upstream. Also checks that the pool's bytes do not exceed the ceiling of its limit.  Subtracts
- * each kind of bytes from the ceiling in turn, because the sum of all kinds may overflow. */
+/* Checks that TarnReturning.bytes is the sum of TarnGiveBack.unreserved_bytes over the running
+ * calls.  Also checks that the limit's ceiling (TarnLimit.ceiling_bytes) is not below the pool's
+ * bytes: managed, reserved, returning and charged ones.  Subtracts each of these four numbers from
+ * the ceiling in turn, because their sum may overflow. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {

@@ -3,9 +3,9 @@
  *
  * The struct of a pool, and the functions that the files of this folder share:
  *
- *     pool.c        takes blocks from bins and thread caches, and puts them back, with the lock
+ *     pool.c        takes blocks from bins and thread caches, and puts them there, under the lock
  *     bins.c        bins: the free lists of held (cached) blocks
- *     ages.c        lists of the blocks in bins by age
+ *     ages.c        lists of the blocks in bins, ordered by age
  *     retire.c      chooses the held blocks to return to the upstream allocator
  *     bin.c         the size classes
  *     cache.c       thread caches
@@ -15,8 +15,8 @@
  *     stock.c       supplies threads with unused structs and grants of bytes, for arenas.c
  *     arena-table.c lists the queues to whose arenas a pool has references
  *     transfer.c    hands blocks over from thread to thread
- *     block-chunk.c the memory of block structs
- *     index.c       finds the block in use that has a given memory
+ *     block-chunk.c arrays of block structs, from which pools take structs
+ *     index.c       finds a block in use by the address of its memory
  *     room.c        makes requests wait until other threads free memory
  *     bare.c        allocates memory without a block, for allocators built on a pool
  *     stats.c       the public counters
@@ -113,8 +113,8 @@ typedef struct
   gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
   /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
-  /* TRUE if a request to any pool of the reclaim group returns this pool's blocks.  That request
-   * holds no reference to this pool. */
+  /* TRUE if a request to a pool of the reclaim group makes this call, to return blocks of this
+   * pool, which belongs to the group.  The request need not have a reference to this pool. */
   gboolean is_foreign;
 } TarnGiveBack;
 
@@ -149,8 +149,9 @@ typedef struct
    * lock. */
   gsize hold_bytes;
   gsize max_held; /* the largest block that may be held, in bytes */
-  /* The sizes in bytes of the largest block that a thread cache takes: of any block, and of a
-   * temporary (a block that a thread frees before it allocates the next one). */
+  /* The size, in bytes, of the largest block that a thread cache takes (max_kept), and of the
+   * largest temporary that it takes (max_temporary).  A temporary is a block that a thread frees
+   * before it allocates the next one. */
   gsize max_kept, max_temporary;
   gsize asked_cache_bytes; /* TarnPoolOptions.thread_cache_bytes */
   /* The most bytes in a thread cache: asked_cache_bytes, or less over a heap. */
@@ -171,9 +172,10 @@ typedef struct
  *     ceiling_bytes >= bytes, or ceiling_bytes is G_MAXSIZE if there is no limit */
 typedef struct
 {
-  gsize bytes;      /* the limit; 0: there is none */
-  gsize user_bytes; /* constant: the limit that TARN_LIMIT sets, which @bytes never exceeds; 0: none
-                     */
+  gsize bytes; /* the limit; 0: there is none */
+  /* Constant: the limit that the environment variable TARN_LIMIT sets, or 0 if it sets none.  The
+   * field bytes never exceeds this limit. */
+  gsize user_bytes;
   /* The limit that the pool enforces now.  It is higher than @bytes if the program has lowered the
    * limit below the bytes that the pool had, or if the pool could not return blocks to upstream.
    * It stays higher until a request fits within @bytes again. */
@@ -196,7 +198,7 @@ typedef struct
  * Invariant: bytes == sum of TarnGiveBack.unreserved_bytes over the calls. */
 typedef struct
 {
-  TarnTickets calls; /* the tickets of all TarnGiveBack structs of this pool */
+  TarnTickets calls; /* a list of the running calls, linked by TarnGiveBack.ticket */
   gsize bytes;
   guint n_foreign; /* the number of calls whose is_foreign is TRUE */
 } TarnReturning;
@@ -215,7 +217,9 @@ typedef struct
  * Invariant: the pool's read sections are stopped as long as any request waits. */
 typedef struct
 {
-  guint n_waiting; /* waiting requests to this pool, or to another of its group */
+  /* The number of requests that wait for memory of this pool: requests to this pool, or to another
+   * pool of its reclaim group. */
+  guint n_waiting;
   /* TRUE if threads could enter read sections before the first waiting request stopped these. */
   gboolean was_open;
   /* Atomic: the number of times that the pool has told waiting requests to try again, modulo
@@ -268,8 +272,10 @@ typedef struct
   /* In this period: the number of shortages.  A shortage of the heap's memory is a turn of a queue
    * (_tarn_pool_note_turn ()).  A shortage of the table is an insertion while was_full is TRUE. */
   guint n_shortages;
-  gboolean was_full;        /* TRUE if the table was full in this period */
-  const TarnQueue *in_turn; /* the queue whose turn it is; only for comparison of pointers */
+  gboolean was_full; /* TRUE if the table was full in this period */
+  /* The queue of the latest request for which the heap lacked free memory.  Only for comparison of
+   * pointers. */
+  const TarnQueue *in_turn;
 } TarnMet;
 
 /* The caches of all threads (caches.c).
@@ -283,7 +289,7 @@ typedef struct
 {
   TarnCache *first;
   guint n;
-  guint n_abandoned; /* caches whose threads have ended: at most TARN_MAX_ABANDONED */
+  guint n_abandoned; /* number of caches whose threads have ended: at most TARN_MAX_ABANDONED */
   gsize room_bytes;
 } TarnCaches;
 
@@ -334,8 +340,8 @@ struct _TarnPool
   TarnAllocator base; /* first, as TARN_ALLOCATOR () requires */
 
   /* Fields that every hit (a request that a cached block serves) reads.  They share no cache line
-   * with fields that threads write often, such as the reference count.  The field met changes only
-   * while read sections are stopped. */
+   * with fields that threads write often, such as the reference count.  The table of queues in the
+   * field met changes only while read sections are stopped. */
   /* The index of this pool's thread caches in TarnThread.items. */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES)));
   /* The parameter that selects the size classes of the pool's bins (bin.c).  Atomic, because a
@@ -386,7 +392,7 @@ struct _TarnPool
   /* Atomic: the number of times that threads returned memory to upstream.  A thread increments it
    * before it returns the memory.  A pool over a heap uses the heap's counter instead. */
   guint64 generation TARN_WHOLE;
-  guint64 n_after_driver_calls; /* number of hits and misses for which the driver was called */
+  guint64 n_after_driver_calls; /* number of hits and misses that needed a call to the driver */
   TarnBlocks blocks;
   /* The index that finds blocks by their memory.  If policy.is_findable is set, the index contains
    * all blocks in use.  Otherwise it contains only the blocks whose callers got the memory without
@@ -405,7 +411,9 @@ struct _TarnPool
 static inline TarnPool *
 _tarn_pool_of (TarnAllocator *base)
 {
-  gpointer pool = base; /* a TarnAllocator that is a pool has a pool's alignment */
+  /* Converts the pointer through a gpointer, which avoids a warning about alignment (-Wcast-align).
+   * The pointer is aligned for a pool, because the caller passes a pool. */
+  gpointer pool = base;
 
   return pool;
 }

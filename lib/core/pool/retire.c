@@ -11,8 +11,9 @@
 #include "pool/cache-private.h"
 
 /* The bound on the bytes that a pool over a heap holds, if the program sets none: the managed bytes
- * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  With a bound twice as high, a language
- * model took 1.086 times its bytes in use, instead of 1.033 times. */
+ * divided by HOLD_SHARE, or MIN_HOLD_BYTES if that is more.  With this bound, a language model took
+ * 1.033 times as many bytes as it had in use.  With a bound twice as high, it took 1.086 times as
+ * many. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
@@ -217,9 +218,10 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
-/* Returns the number of bytes by which the capacity of thread caches may grow.  To fill this
- * capacity, the pool may have to return held blocks first.  It can return only those in the list
- * ready at any time, so all other held blocks reduce the number. */
+/* Returns the number of bytes by which the capacity of thread caches may grow.  Before threads can
+ * fill this capacity, the pool may have to return held blocks to upstream.  But only the blocks in
+ * the list TarnStore.ready can be returned without a wait.  So the bytes of all other held blocks
+ * reduce the result. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
@@ -301,9 +303,9 @@ _tarn_pool_take_excess (TarnPool *pool)
   return blocks;
 }
 
-/* Takes blocks out of the pool that it has held for a long time, or that exceed its bound.  Returns
- * a list of these blocks, followed by the blocks of the list @blocks, which the caller has already
- * taken out of the pool. */
+/* Takes blocks out of the pool: those that it has held for a long time, and the oldest ones while
+ * the bins hold more bytes than they may.  Returns a list of these blocks, followed by the blocks
+ * of the list @blocks, which the caller has already taken out of the pool. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {

@@ -135,7 +135,9 @@ _tarn_room_begin_attempt (TarnRoomWait *wait)
   current = wait;
 }
 
-/* Ends the calling thread's attempt to allocate memory. */
+/* Notes that the calling thread's latest attempt to allocate memory, begun by
+ * _tarn_room_begin_attempt (), has ended.  From now on a free by this thread counts as if another
+ * thread had freed the memory. */
 void
 _tarn_room_end_attempt (void)
 {

@@ -16,8 +16,8 @@
  * it. */
 #define N_SPARE 32
 
-/* Functions for unused block structs.  The caller holds the pool's lock.  @cache is the calling
- * thread's, or the caller has stopped the pool's read sections. */
+/* Functions for unused block structs.  The caller holds the pool's lock.  If @cache is not the
+ * calling thread's, the caller has also stopped the pool's read sections. */
 
 /* Returns unused block structs from a cache to the pool's chunks, until the cache has only @n_kept
  * of them. */

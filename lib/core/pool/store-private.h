@@ -12,10 +12,10 @@
 
 #include "allocator/block-private.h"
 
-/* A batch: blocks of one bin that a thread cache moved to the bin together.  Another thread takes
- * the whole batch at once, if the thread's cache may have so many blocks.  If the pool has no lists
- * by age, the thread need not walk the batch while it holds the pool's lock.  A walk would be slow,
- * because the block structs are still in another processor's caches. */
+/* A batch: blocks of one bin that a thread moved from its cache to the bin together.  Another
+ * thread, if its own cache may have so many blocks, takes the whole batch at once.  If the pool has
+ * no lists by age, this thread need not walk the batch while it holds the pool's lock.  A walk
+ * would be slow, because the block structs are still in another processor's caches. */
 typedef struct
 {
   TarnBlock *last;
@@ -47,7 +47,7 @@ struct _TarnBin
   /* The topmost block, which was freed last.  The others follow by TarnBlock.below. */
   TarnBlock *top;
   gsize length;
-  TarnBatch *batches; /* a stack: its last element is the batch of the topmost blocks */
+  TarnBatch *batches; /* a stack of batches: the last element has the topmost blocks */
   gsize n_batches;
   gsize max_batches; /* the allocated length of batches */
 
@@ -64,11 +64,11 @@ struct _TarnBin
   TarnBin **link;
 
   /* Fields of a recorded bin */
-  /* The number of further frees of blocks of this size that record an event.  It is above 0 if
-   * blocks of this size are handed over from queue to queue. */
+  /* Each of the next n_to_record frees of blocks of this size records an event.  The number is
+   * above 0 if blocks of this size are handed over from queue to queue. */
   guint n_to_record;
   guint n_shares; /* the number of queues that have blocks of this size in a bin of their own */
-  /* a list of these queues' bins, except those that are wanted */
+  /* a list of these queues' bins of this size, except those whose is_wanted is TRUE */
   TarnBin *unasked;
 };
 

@@ -23,9 +23,9 @@
  * sections has to wait for the end of that walk. */
 #define MAX_BATCH 256
 
-/* Two numbers for the bound on the bytes in all transfer bins (for blocks that threads hand over).
- * The bound is the pool's bound on held bytes divided by TRANSFER_SHARE.  But if the pool's bound
- * depends on the managed bytes, the bound is TRANSFER_BYTES. */
+/* Two numbers that give the most bytes in all transfer bins (for blocks that threads hand over).
+ * Usually this is the pool's bound on held bytes, divided by TRANSFER_SHARE.  But if the bound on
+ * held bytes depends on the managed bytes, it is TRANSFER_BYTES. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
@@ -84,8 +84,9 @@ end_transfer (TarnPool *pool, gsize bytes)
 
 /* Gets one of the transfer bins for a size and a queue.  @spread is the hash of the size's bin
  * number and the queue.  @shard selects one of the TARN_TRANSFER_SHARDS transfer bins.  It may be
- * any number.  To hand over blocks, a thread passes its own number.  At present, the transfer bin
- * may have blocks of another size or queue. */
+ * any number.  To hand over blocks, a thread passes its own number.  The transfer bin may have
+ * blocks of another size or queue at present, because all sizes and queues share the transfer
+ * bins. */
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {

@@ -56,8 +56,9 @@ tarn_trace_stop (GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   is_stopped = _tarn_record_stop (error);
-  if (!_tarn_forked ()
-      && !_tarn_records ()) /* not in a child of fork (): the parent's threads may hold the locks */
+  /* A child of fork () does not call follow (), which takes locks: threads of the parent may have
+   * held these at the time of fork (), and nobody releases them in the child. */
+  if (!_tarn_forked () && !_tarn_records ())
     follow (FALSE);
   return is_stopped;
 }
