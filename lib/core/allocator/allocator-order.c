@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls the functions of a backend for queues, and for events, which order the commands of
- * different queues.  If a function of the backend fails without setting an error, this file sets an
- * error. */
+ * Wraps the backend's functions for queues and for events.  (Events order the commands of different
+ * queues.)  If a function of the backend fails without setting an error, its wrapper sets one. */
 
 #include "allocator/allocator-private.h"
 #include "record/record-private.h"
 
-/* Sets an error if a call failed without setting one.  Returns @succeeded. */
+/* Sets an error if @succeeded is FALSE and the backend's function @function has set none.  Returns
+ * @succeeded. */
 static gboolean
 ensure_error (const TarnAllocator *direct, const gchar *function, gboolean succeeded,
               GError **error)
@@ -19,7 +19,9 @@ ensure_error (const TarnAllocator *direct, const gchar *function, gboolean succe
   return succeeded;
 }
 
-/* Makes the backend keep a queue alive, if it can. */
+/* Asks the backend to keep a queue alive until _tarn_allocator_unref_queue ().  (Some drivers
+ * cannot keep a queue alive.)  Sets *in_order to TRUE if the queue runs its commands in order.
+ * Returns FALSE with an error if the backend has no functions for queues, or refuses this queue. */
 gboolean
 _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean *in_order,
                            GError **error)

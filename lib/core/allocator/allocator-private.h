@@ -54,8 +54,9 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Stops all changes of the allocator until thaw ().  Takes the allocator's lock, and makes each
-   * thread take this lock even for changes of its own cache.  NULL if the allocator has no lock. */
+  /* Takes the allocator's lock, so that nothing changes the allocator until thaw ().  Also makes
+   * each thread take this lock to change its own cache.  This function is NULL if the allocator has
+   * no lock. */
   void (*freeze) (TarnAllocator *allocator);
   /* Releases the allocator's lock after freeze ().  Turns tracing of blocks on if something needs
    * tracing now, such as a recording.  Otherwise turns tracing off. */
@@ -68,7 +69,8 @@ typedef struct
   void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
   /* The next four functions are for pools only.  In two of them, @is_wanted is TRUE if a request
-   * needs the memory now; then the host waits for commands that still use the memory. */
+   * needs the memory now; then the host waits for commands that still use the memory.  If
+   * @is_wanted is FALSE, the driver may free the memory later. */
 
   /* Gets the origin of a block in use: which request got the block.  The caller has called
    * freeze ().  Returns FALSE if the origin is unknown. */
@@ -76,16 +78,17 @@ typedef struct
 
   /* Returns TRUE if all commands that use a cached block are known to be done. */
   gboolean (*is_done) (const TarnBlock *block);
-  /* Records an event on each queue that uses a block in @blocks, a linked list of blocks that the
-   * pool is about to return upstream. */
+  /* Records the events for which the host is going to wait before the pool returns @blocks, a
+   * linked list of blocks, upstream.  Records none if the host need not wait. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Returns the memory of a block upstream although commands may still use the memory.  The block
    * is in state RETIRED, so no request can get it.  Returns FALSE with an error, and does nothing,
    * if the driver cannot tell when these commands are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
-  /* The next two functions are for heaps only.  The first gets the alignment of all memory, in
-   * bytes.  The second allocates memory with the alignment @alignment, a power of two. */
+  /* The next two functions are for heaps only.  The first returns the alignment in bytes that all
+   * memory of the heap has.  The second allocates memory with the alignment @alignment, a power of
+   * two. */
   gsize (*get_alignment) (const TarnAllocator *allocator);
   gboolean (*allocate_aligned) (TarnAllocator *allocator, gsize size, gsize alignment,
                                 TarnMemory *memory, GError **error);
@@ -104,18 +107,20 @@ struct _TarnAllocator
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* for user_data; nullable */
-  TarnAllocator *direct;  /* upstream's direct allocator, or this allocator itself */
+  /* The direct allocator below this one, found through upstream (the allocator directly below).  A
+   * direct allocator points to itself. */
+  TarnAllocator *direct;
   /* This allocator's level in the stack of allocators: 0 if no allocator is below, else one more
    * than the level of the allocator below (base/duty-private.h). */
   guint level;
-  guint64 id;          /* unique in the process; 0: it is not in the registry */
+  guint64 id;          /* unique in the process; 0 if the registry does not have the allocator */
   GList registry_link; /* guarded by the registry's lock */
   /* The upstream that the program gave a pool, if TARN_DEBUG has put this allocator between the
    * pool and that upstream.  NULL in all other allocators. */
   TarnAllocator *given;
-  gsize (*trim) (gpointer user_data,
-                 gsize keep_bytes); /* nullable; klass->trim of direct allocators calls it */
-  gint ref_count;                   /* atomic; includes one for each block of a direct allocator */
+  /* A direct allocator's own function to free unused memory; klass->trim calls it.  Nullable. */
+  gsize (*trim) (gpointer user_data, gsize keep_bytes);
+  gint ref_count; /* atomic; each block of a direct allocator has one of the references */
 };
 
 /* Calls a function of an allocator's backend.  The calling thread must hold no lock, and be in no
@@ -217,7 +222,7 @@ _tarn_allocator_get_given (TarnAllocator *upstream)
 
 /* Returns the direct allocator (an allocator that calls the driver) at the bottom of the stack of
  * allocators on which @allocator is built.  With TARN_DEBUG, Tarn inserts another direct allocator
- * above it, which checks blocks (folder debug/).  This function skips the inserted allocator. */
+ * into the stack, to check blocks (folder debug/).  This function skips the inserted allocator. */
 static inline TarnAllocator *
 _tarn_allocator_get_backend (const TarnAllocator *allocator)
 {

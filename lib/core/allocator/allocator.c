@@ -19,13 +19,14 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-/* TRUE while this thread runs a reclaim function (TarnAllocatorOps.reclaim).  If the thread makes
- * another request meanwhile, that request calls no reclaim function. */
+/* TRUE while this thread runs a reclaim function: TarnAllocatorOps.reclaim of a backend, or a
+ * function that the program has added to a pool.  If the thread makes another request meanwhile,
+ * that request calls no reclaim function. */
 static _Thread_local gboolean in_reclaim = FALSE;
 
-/* Marks this thread as one that calls reclaim functions (TarnAllocatorOps.reclaim).  Returns FALSE
- * if the thread is marked already, because it is inside a reclaim function.  After TRUE, the caller
- * must call _tarn_reclaim_end (). */
+/* Marks this thread as one that calls reclaim functions, of a backend or of the program.  Returns
+ * FALSE if the thread is marked already, because it is inside a reclaim function.  After TRUE, the
+ * caller must call _tarn_reclaim_end (). */
 gboolean
 _tarn_reclaim_begin (void)
 {
@@ -111,8 +112,8 @@ is_direct (const TarnAllocator *allocator)
   return allocator->direct == allocator && allocator->given == NULL;
 }
 
-/* Adds to the recording that a backend was asked for memory.  @start: the time when the call of the
- * backend began; 0 if recording was off then.  @error: why the call failed, or NULL if it
+/* Adds an event to the recording: a backend was asked for memory.  @start: the time when the call
+ * to the backend began, or 0 if recording was off then.  @error: why the call failed, or NULL if it
  * succeeded. */
 void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
@@ -122,9 +123,9 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
                     _tarn_record_get_code (error));
 }
 
-/* Adds to the recording that a backend has freed memory.  Tells fault injection that these bytes
- * are no longer in use.  @start: the time when the call of the backend began; 0 if recording was
- * off then. */
+/* Adds an event to the recording: a backend has freed @size bytes.  Tells fault injection that
+ * these bytes are no longer in use.  @start: the time when the call to the backend began, or 0 if
+ * recording was off then. */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
@@ -146,7 +147,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 }
 
 /* Asks the backend to free memory after all commands that are in a queue now.  Returns FALSE if the
- * backend does not take this on.  Then the memory stays allocated, and the caller must free it. */
+ * backend cannot do this.  Then the memory stays allocated, and the caller must free it. */
 gboolean
 _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
                                  gpointer queue)
@@ -295,7 +296,7 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
              : NULL;
 }
 
-/* Functions of direct allocators, which heaps use, too */
+/* Functions of direct allocators.  Heaps use these functions, too. */
 
 /* Allocates memory from a direct allocator.  If the backend is out of memory, calls its reclaim
  * function and retries once. */
@@ -340,8 +341,9 @@ is_made_ready (TarnAllocator *allocator)
 }
 
 /* Allocates a block.  If the backend has a default queue, takes a reference to this queue first,
- * and only then allocates the memory.  In the opposite order, the reference could fail after the
- * allocation, and the memory would have to be freed while the queue may still use it. */
+ * and only then allocates the memory.  In the opposite order, the backend could refuse the
+ * reference after the allocation.  Then the memory would have to be freed while the queue may still
+ * use it. */
 static TarnBlock *
 allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -365,8 +367,8 @@ allocate_block (TarnAllocator *allocator, gsize size, GError **error)
   return block;
 }
 
-/* Allocates a block of a direct allocator, and records the result.  If a default queue makes the
- * memory ready, the block counts as used by this queue. */
+/* Allocates a block of a direct allocator, and records the result.  If the backend has a default
+ * queue, the block counts as used by this queue, because the queue makes the memory ready. */
 TarnBlock *
 _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -413,7 +415,7 @@ _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize siz
     _tarn_direct_call_free (allocator, memory, size);
 }
 
-/* Frees a direct allocator, after its last block. */
+/* Frees a direct allocator whose last block has been freed. */
 static void
 direct_finalize (TarnAllocator *allocator)
 {
@@ -458,7 +460,7 @@ static const TarnAllocatorClass direct_class = {
   .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
-  .dispose = direct_finalize, /* each block holds a reference, so no block is left */
+  .dispose = direct_finalize, /* no block is left, because each refers to the allocator */
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -488,7 +490,10 @@ contents_are_whole (const TarnAllocatorOps *ops)
          && ((ops->find_other == NULL && ops->find_host == NULL) || ops->read != NULL);
 }
 
-/* Returns TRUE if a backend has either all functions that a heap needs or none of them. */
+/* Returns TRUE if the fields of @ops that heaps use fit together.  Either virtual_granularity is a
+ * power of two and all functions for virtual memory are set, or it is 0 and none of them is set.
+ * Either part_new () is set and part_alignment is a power of two, or neither part_new () nor
+ * part_release () is set and part_alignment is 0. */
 static gboolean
 heap_functions_are_whole (const TarnAllocatorOps *ops)
 {

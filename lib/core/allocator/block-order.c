@@ -65,9 +65,9 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
  * SHARED).  Several threads may use and free such a block at the same time. */
 static TarnMutex uses_lock = TARN_MUTEX_INIT;
 
-/* Adds @queue to the queues that use a block without a pool; @handle is the handle of @queue.
- * Returns FALSE if the block has a queue with this handle already.  If @queue is NULL, adds
- * nothing, and returns TRUE if the block has a queue with this handle. */
+/* Adds @queue, whose handle is @handle, to the queues that use a block without a pool.  Returns
+ * FALSE, and adds nothing, if a queue with this handle uses the block already.  If @queue is NULL,
+ * adds nothing: only checks, and returns TRUE if a queue with this handle uses the block. */
 static gboolean
 add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
 {
@@ -81,7 +81,8 @@ add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
   return queue != NULL ? !is_there : is_there;
 }
 
-/* Adds a queue to those that use a block without a pool. */
+/* Adds a queue to the queues that use a block without a pool.  Returns FALSE with an error if the
+ * backend refuses the queue. */
 gboolean
 _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -124,8 +125,8 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes the queue @handle, or the host if @handle is NULL, wait for @used, a queue that uses a
- * block. */
+/* Makes the queue @handle, or the host if @handle is NULL, wait for the commands that are now in
+ * @used, a queue that uses a block.  Does not wait if both are the same in-order queue. */
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
@@ -142,7 +143,7 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
   if (!is_fine && handle == NULL && _tarn_call (direct, event_is_done, event))
     {
-      g_clear_error (error); /* a command failed, so the wait failed; all commands are done */
+      g_clear_error (error); /* the wait failed because a command failed; all commands are done */
       is_fine = TRUE;
     }
   _tarn_call (direct, event_release, event);

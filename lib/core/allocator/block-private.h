@@ -19,15 +19,16 @@
 #include "base/aligned-private.h"
 #include "common/whole-private.h"
 
-/* The states of a block.  The numbers are unlikely values of arbitrary memory, so Tarn can tell a
- * stray pointer from a pointer to a block. */
+/* The states of a block.  Arbitrary memory is unlikely to contain these numbers (except 0), so Tarn
+ * can tell a stray pointer from a pointer to a block. */
 typedef enum
 {
   TARN_BLOCK_VACANT = 0,          /* a struct that has not been used yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to the code that allocated it */
   TARN_BLOCK_SHARED = 0x73686172, /* in use, with several references; a free releases one of them;
                                      stays SHARED until the last one is released */
-  TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it; the pool still counts it as in use */
+  TARN_BLOCK_ENDING = 0x656e6473, /* a thread is freeing it, or the pool has set it aside
+                                     (upstream/aside.c); the pool still counts it as in use */
   TARN_BLOCK_HELD = 0x68656c64,   /* cached, in a bin of its pool */
   TARN_BLOCK_RETIRED = 0x64656164 /* being returned upstream */
 } TarnBlockState;
@@ -40,7 +41,9 @@ typedef struct _TarnBins TarnBins;   /* pools only: pool/ */
  * in the pool refers to the queue.  A block that belongs to no pool has structs of its own. */
 struct _TarnQueue
 {
-  gpointer handle;   /* the backend's queue; not a reference, because the backend keeps it alive */
+  /* The queue's handle in the backend.  queue_ref () of the backend keeps the queue alive, if the
+   * driver can keep queues alive. */
+  gpointer handle;
   gboolean in_order; /* its commands run one after the other */
 
   /* Guarded by the pool's lock */
@@ -50,8 +53,8 @@ struct _TarnQueue
   guint n_recording;
   gboolean is_known; /* the pool's table of queues has it */
   /* TRUE if other queues need blocks of this queue's share, the cached blocks that only this queue
-   * has used.  The next call of the program that names this queue records events on it, so that the
-   * other queues can wait for these events and use the blocks. */
+   * has used.  The next call that takes the pool's lock and names this queue records an event on
+   * it.  When the event has completed, the other queues can use the blocks. */
   gboolean is_wanted;
   /* TRUE if the pool could not record an event on this queue when some of the queue's blocks
    * were freed.  The pool keeps a list of such queues; unrecorded_link is the link in that list. */
@@ -60,9 +63,11 @@ struct _TarnQueue
   /* The queue's number in the heap from which the queue last got memory.  0 if the queue never got
    * memory from a heap. */
   guint64 owner;
-  gboolean has_had_turn; /* TRUE after the queue's first turn (_tarn_pool_note_turn ()) */
-  TarnBins *bins;        /* owned: the queue's share; NULL if the queue never had blocks */
-  TarnQueue *next;       /* in the list of unreferenced queues */
+  /* TRUE if the queue has had a turn: the heap has lacked free memory for a request of the queue
+   * (_tarn_pool_note_turn ()). */
+  gboolean has_had_turn;
+  TarnBins *bins;  /* owned: the free lists of the queue's share; NULL if it has none */
+  TarnQueue *next; /* in the list of unreferenced queues */
 };
 
 /* A use of a block by a queue: the queue's commands before the event may use the block.  If there
@@ -109,15 +114,15 @@ struct _TarnBlock
    * are for blocks of pools only. */
   guint32 bin;
   guint n_uses;             /* number of queues that are known to use it */
-  guint8 exact : 1;         /* alloc_size is not its bin's size; the pool never caches it */
+  guint8 exact : 1;         /* never cached, for example because alloc_size is not its bin's size */
   guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
   guint8 called_driver : 1; /* the pool called the driver to serve the latest request for it */
   guint8 is_unready : 1;    /* no queue has waited yet for the commands that make the block ready */
   guint8 is_handed_on : 1;  /* the program handed it over between queues while it was in use */
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
-  /* TRUE if the memory is a heap's, and the heap assigns it to no queue, or to another queue
-   * than the block's.  Then the pool can return the memory to the heap only when no queue uses
-   * the block. */
+  /* TRUE if the memory is a heap's, and the pool does not know that the heap assigns the memory to
+   * the block's queue.  Then the pool can return the memory to the heap only when no queue uses the
+   * block. */
   guint8 is_away : 1;
   guint8 is_own;  /* atomic; TRUE if the block is in its queue's arena (pool/arenas.c) */
   guint16 number; /* index in its chunk of structs; constant */
@@ -127,7 +132,7 @@ struct _TarnBlock
   gpointer share;
   union
   {
-    TarnUse *uses;              /* owned; NULL until the first use; then room for one or more */
+    TarnUse *uses; /* owned: an array with room for one or more; NULL until the first use */
     struct _TarnExtent *extent; /* if is_own */
   };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
@@ -142,7 +147,7 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
      * - A request gets a cached block.
      * - A request gets a struct for a new block or for an arena's block.  The struct is vacant, or
      *   retired if it was used before.
-     * - All references to a shared block but one are released.
+     * - The program releases the last reference to a shared block.  Tarn then frees the block.
      * - The pool is about to free a block that it set aside earlier (upstream/aside.c). */
     case TARN_BLOCK_ACTIVE:
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
@@ -152,7 +157,7 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
-    case TARN_BLOCK_HELD: /* from RETIRED, if the memory could not be returned */
+    case TARN_BLOCK_HELD: /* RETIRED before, if the pool could not return the memory */
       return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING
              || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_RETIRED:
@@ -212,7 +217,7 @@ _tarn_block_update_share (TarnBlock *block)
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
-  guint64 time TARN_WHOLE; /* nanoseconds of the clock of events; 0: unknown */
+  guint64 time TARN_WHOLE; /* nanoseconds on the recording's clock; 0 if unknown */
   guint32 tag, stack, thread;
 };
 

@@ -18,7 +18,7 @@
  *     found PID KIND TEXT    TARN_DEBUG found a mistake or leak of the program: KIND is "mistake"
  *                            or "leak", TEXT is the first line of its message
  *
- * A request is one call of a backend for memory.  If the request fails and the pool retries, the
+ * A request is one call to a backend for memory.  If the request fails and the pool retries, the
  * retry is another request.  A set-user-ID program reads neither variable. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */

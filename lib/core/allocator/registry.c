@@ -15,7 +15,7 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static GQueue allocators; /* linked by registry_link, the oldest first */
 static guint64 last_id;
 
-/* Functions that lock one allocator after the other */
+/* Functions that hold the lock of only one allocator at a time */
 
 static void
 freeze (TarnAllocator *allocator)
@@ -126,7 +126,8 @@ _tarn_allocators_open_anew (void)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Functions that go through all allocators while no thread can add or remove one */
+/* Functions that hold the registry's lock while they go through all allocators, so that no thread
+ * adds or removes one */
 
 /* Calls @func for each pool, and holds the registry's lock meanwhile.  @func may take the pool's
  * lock, but must call neither a backend nor a function of the program. */

@@ -7,8 +7,9 @@
  *
  * In some arenas each block has a part: a handle that upstream makes for a range of a segment, such
  * as an OpenCL sub-buffer.  This file also frees the blocks of such arenas.  To release a part, a
- * thread calls upstream, which it must not do in a read section.  So it ends its read section,
- * releases the part, and then returns the memory to the arena in a second read section. */
+ * thread calls upstream, which it must not do in a read section (where it uses its cache and the
+ * arenas without a lock).  So it ends its read section, releases the part, and then returns the
+ * memory to the arena in a second read section. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Frees blocks: into the thread's cache, the queue's arena or the pool's free lists. */
+ * Frees blocks: into the thread's cache, the queue's arena or the pool's free lists.  A thread uses
+ * its cache and the arenas in read sections, usually without the pool's lock. */
 
 #include <tarn/debug.h>
 
@@ -12,8 +13,8 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Returns TRUE in a child of fork (), where Tarn frees nothing.  Counts the free as ignored.  The
- * caller then returns at once. */
+/* Counts a free as ignored and returns TRUE in a child of fork (), where Tarn frees nothing.  The
+ * caller then returns at once.  Returns FALSE in any other process. */
 gboolean
 _tarn_pool_ignore_free (TarnPool *pool)
 {
@@ -67,8 +68,8 @@ count_recorded (TarnPool *pool, guint32 number)
 
 /* Returns the queue of a block that is being freed, with a reference, if this free has to record an
  * event that also stands for cached blocks of the queue.  It has to if requests of other queues
- * want these blocks, or if the pool exceeds its bound on cached bytes (others.c).  Otherwise
- * returns NULL. */
+ * want these blocks.  It also has to if the pool exceeds its bound on cached bytes, and an earlier
+ * attempt to record an event on the queue failed (others.c).  Otherwise returns NULL. */
 static TarnQueue *
 get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
@@ -171,8 +172,8 @@ keep_own (TarnPool *pool, TarnBlock *block)
   n_replaced = cache->n_replaced;
   is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
             && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
-  /* If blocks of another size have lost their place, the thread uses more sizes than the cache has
-   * places for. */
+  /* If the block has taken the place of blocks of another size, the thread uses more sizes than the
+   * cache has places for.  Then the next frees bypass the cache, too. */
   cache->n_to_pass = is_kept && cache->n_replaced == n_replaced ? 0 : LOOKS_FOR_ROOM;
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);

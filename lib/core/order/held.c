@@ -114,7 +114,7 @@ take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (pool, queue))
-    cache = NULL; /* leave this queue's blocks to other queues that want them */
+    cache = NULL; /* do not fill the cache with blocks that other queues want */
   if (queue == NULL || queue->in_order)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
@@ -196,8 +196,9 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 }
 
 /* Serves a request of the host, or of a queue in the pool's table, from a block that the request
- * can use without a call of the driver.  Then clears the request.  If there is no such block,
- * returns NULL, and prepares the request for the next step:
+ * can use without a call to the driver.  Then drops the request's references
+ * (_tarn_pool_clear_request ()).  If there is no such block, returns NULL, and prepares the request
+ * for the next step:
  *
  *     - adds the events to ask the driver about
  *     - sets finds_unready if a queue requests a size of which there are idle blocks.  These have
@@ -227,7 +228,7 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
 /* Functions that ask the driver about events.  Their callers do not hold the pool's lock. */
 
-/* Tries again to serve a request without a call of the driver.  If there is no suitable block,
+/* Tries again to serve a request without a call to the driver.  If there is no suitable block,
  * replaces the request's list of events to ask the driver about by a new list. */
 static TarnBlock *
 serve_again (TarnPool *pool, TarnRequest *request)
@@ -339,8 +340,8 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
   return busy != NULL ? _tarn_pool_move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
-/* Serves a request from cached blocks that may still be in use: asks the driver which of their
- * events have completed.  Returns NULL without an error if the request can use no block. */
+/* Serves a request from cached blocks that queues may still use: asks the driver which of the
+ * blocks' events have completed.  Returns NULL without an error if the request can use no block. */
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {

@@ -79,9 +79,9 @@ make_bins (TarnPool *pool)
   pool->store.recorded_bins = _tarn_bins_new (NULL, NULL);
 }
 
-/* Makes the lists of the cached blocks in order of age.  Does nothing if the pool has no bound on
- * cached bytes, or has such lists already.  If the program removes the bound later, the lists
- * stay. */
+/* Makes the lists that have the cached blocks in order of age.  Does nothing if the pool has no
+ * bound on cached bytes, or has such lists already.  If the program removes the bound later, the
+ * lists stay. */
 static void
 ensure_ages (TarnPool *pool)
 {

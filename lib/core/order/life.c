@@ -22,8 +22,9 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* The number of parts of the index of a pool with TARN_POOL_FINDABLE.  The index has all blocks in
- * use.  Each part has its own lock, so with many parts threads rarely wait for each other. */
+/* A pool with TARN_POOL_FINDABLE has an index, which finds a block in use by its memory.  This is
+ * the number of parts of the index.  Each part has its own lock, so with many parts threads rarely
+ * wait for each other. */
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \
@@ -72,7 +73,8 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
-      /* Threads of the reclaim group may wait until this thread has returned the pool's memory. */
+      /* Threads that use other pools of the reclaim group may wait until this thread has returned
+       * the pool's memory. */
       _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK);
       _tarn_debug_end_pool (pool->upstream);
       _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);

@@ -21,7 +21,7 @@
  * block:
  *
  *     several queues use the block, or its queue is out of order
- *     the program has moved the block to its queue
+ *     the program has moved the block from another queue to its present one
  *     blocks of that size are often handed over from queue to queue
  *     the pool returns the memory to upstream at once, or would exceed its bound on cached bytes
  *
@@ -116,8 +116,9 @@ struct _TarnEvent
 typedef struct
 {
   gsize size;
-  /* An alignment in bytes that cached blocks may not have, so the request needs fresh memory.  0 if
-   * the request needs no such alignment, and cached blocks will do. */
+  /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
+   * request needs fresh memory.  0 if any alignment will do; then a cached block can serve the
+   * request. */
   gsize alignment;
   guint32 number; /* the number of the bin for the size */
   /* The request's queue, with a reference.  NULL if the request is for the host, or if its queue is
@@ -226,11 +227,13 @@ gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
-/* The pool that serves a request, as _tarn_server_follow () finds it out. */
+/* A record of the pool that serves a request.  After a call of _tarn_server_follow (), redirections
+ * store the pool here. */
 typedef struct
 {
   const TarnPool *asked; /* the pool that gets the request; borrowed */
-  /* The pool that serves the request in place of @asked, a reference.  NULL if @asked serves it. */
+  /* A reference to the pool that serves the request in place of @asked.  NULL if @asked serves
+   * it. */
   TarnPool *other;
 } TarnServer;
 
@@ -270,8 +273,8 @@ void _tarn_pool_free_watched (TarnBlock *block); /* watch.c */
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Returns TRUE if the backend keeps a queue alive as long as the pool has a reference to it.  Then
- * any function of the pool may use the queue at any time.  Otherwise only a function for which the
- * program has just named the queue may use it. */
+ * any function of the pool may use the queue at any time.  Otherwise the pool may use the queue
+ * only in a call in which the program names the queue, or a block in use that the queue uses. */
 static inline gboolean
 _tarn_pool_keeps_queues_alive (const TarnPool *pool)
 {

@@ -353,8 +353,9 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     }
   if (event->n_refs > 1)
     {
-      /* The lock can be released while the event is recorded: the program has freed all blocks that
-       * share the event, and no other queue can get these blocks before the event is recorded. */
+      /* It is safe to release the lock while the event is recorded: the program has freed all
+       * blocks that share the event, and no other queue can get these blocks before the event is
+       * recorded. */
       if (is_named)
         _tarn_queue_begin_recording (pool, queue);
       _tarn_mutex_unlock (&pool->lock);

@@ -193,9 +193,9 @@ queue_new (gpointer handle, gboolean in_order)
 }
 
 /* Adds a queue to the pool's table and returns it, with a reference for the caller.  The caller has
- * taken a reference to the queue in the backend, which this function takes over.  If another thread
- * has added the queue meanwhile, the table has its own such reference.  The next
- * _tarn_pool_unlock_and_sweep () then releases the caller's reference in the backend. */
+ * taken a reference to the queue in the backend, and this function takes it over.  If another
+ * thread has added the queue meanwhile, the table keeps that thread's reference in the backend.
+ * The next _tarn_pool_unlock_and_sweep () then releases the caller's reference in the backend. */
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -261,7 +261,7 @@ _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
   return handle == NULL || *fresh != NULL;
 }
 
-/* Drops the caller's reference to a queue. @queue: nullable. */
+/* Drops the caller's reference to a queue.  @queue: nullable. */
 void
 _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 {

@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Redirects requests to other pools: a function of the program, the redirect function, chooses the
- * pool by the request's queue.  The block then belongs to the chosen pool.  The program can still
- * find the block by its memory in the pool from which it requested the block.  This works if both
- * pools have TARN_POOL_FINDABLE, and if no third pool redirected requests to the chosen pool first.
+ * Redirects requests to other pools.  A function of the program, the redirect function, gets the
+ * queue of each request and chooses the pool that serves the request.  The block then belongs to
+ * the chosen pool.  The program can still find the block by its memory in the pool from which it
+ * requested the block.  This works if both pools have TARN_POOL_FINDABLE, and if no third pool
+ * redirected requests to the chosen pool first.
  *
  * The redirect function must see each request before a thread's cache serves the request.  But a
  * pool without a redirect function must not spend time on a check.  So the check is a part of a
@@ -27,14 +28,14 @@ struct _TarnRedirect
   guint n_refs;
 };
 
-/* The record of the pool that serves the calling thread's next request, or NULL if the thread needs
- * no record. */
+/* The record in which redirections store the pool that serves the calling thread's next request.
+ * NULL if the thread needs no record. */
 static _Thread_local TarnServer *followed;
 
-/* Makes redirections store, in @server, the pool that serves the calling thread's next request of
- * the pool server->asked.  NULL ends this.  Returns the former @server, which the caller restores
- * after its request: functions of the program, such as a redirect function, may make requests
- * within a request. */
+/* Makes redirections store in @server->other which pool serves the calling thread's next request to
+ * the pool @server->asked.  If @server is NULL, redirections store nothing from now on.  Returns
+ * the former @server, which the caller restores after its request: functions of the program, such
+ * as a redirect function, may make requests within a request. */
 TarnServer *
 _tarn_server_follow (TarnServer *server)
 {
@@ -44,8 +45,10 @@ _tarn_server_follow (TarnServer *server)
   return before;
 }
 
-/* Records that a request of @pool is redirected to @other, which may redirect it again.  NULL:
- * @pool itself serves the request, and later requests within this one are not followed. */
+/* Stores in the thread's record that @pool redirects the request to @other, which may redirect it
+ * again.  If @other is NULL, @pool itself serves the request, so the record is complete, and
+ * requests within this one do not change it.  Does nothing if the thread has no record, or if the
+ * record is not about a request to @pool. */
 static void
 note_server (const TarnPool *pool, TarnPool *other)
 {

@@ -14,7 +14,8 @@
 #define MAX_ROUNDS 100
 
 /* Returns TRUE if the host has to wait for commands that use memory before the pool returns it.
- * Returns FALSE if upstream itself frees memory in the order of commands. */
+ * Returns FALSE if upstream is a direct allocator whose memory Tarn may free while commands still
+ * use it (frees_in_order). */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
@@ -137,10 +138,10 @@ are_used (TarnPool *pool, const TarnBlock *blocks)
   return are_used;
 }
 
-/* Sets an event for each use of a block that has none yet: the event that @events has for the use's
- * queue, or else a new one.  @events maps queues to the events that were recorded for other blocks.
- * Does nothing if the pool can return the block to the heap while the block's queue still uses the
- * block. */
+/* Goes through the uses of a block.  If a use has no event yet, sets its event: to the one that
+ * @events has for the use's queue, or else to a new one.  @events maps queues to the events that
+ * were recorded for other blocks.  Does nothing if the pool can return the block to the heap while
+ * the block's queue still uses the block. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
@@ -374,9 +375,10 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
   return blocks != NULL;
 }
 
-/* Returns cached blocks to the heap.  Call this before a request for which the heap has no free
- * memory of the request's queue (@queue is NULL if the request has no queue).  A free must not call
- * this function, because this function asks the driver about events. */
+/* Returns cached blocks to the heap.  Call this before the pool asks the heap for new memory,
+ * because the heap has no free memory of the request's queue (@queue is NULL if the request has no
+ * queue).  A free must not call this function, because this function asks the driver about
+ * events. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
 {
@@ -398,8 +400,8 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, TarnQueue *queue)
 
 /* If the pool has more cached blocks than its bound allows, returns to upstream as many of them as
  * are known to be idle.  So the function neither waits nor asks the driver.  Returns TRUE if the
- * pool still exceeds its bound.  The caller should then ask the driver which other blocks are
- * idle. */
+ * pool still exceeds its bound, or has cached a block with events for a long time.  The caller
+ * should then ask the driver which other blocks are idle. */
 static gboolean
 give_back_ready_excess (TarnPool *pool)
 {

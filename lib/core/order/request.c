@@ -11,7 +11,9 @@
  *                                      request can use the memory
  *     5. new memory from upstream      upstream/miss.c: reserves bytes, then allocates; if that
  *                                      fails, frees cached blocks and retries, until it succeeds
- *                                      or no block is cached */
+ *                                      or no block is cached
+ *
+ * A thread uses its cache and the arenas in read sections, usually without the pool's lock. */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
@@ -21,8 +23,9 @@
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
-/* Records the result of a request in the trace, and stores the request's call stack in the block. A
- * reader of the trace learns a block's address from the first request that the block serves. */
+/* Records the result of a request in the trace, and stores the request's call stack in the block.
+ * A reader of the trace learns a block's address from the record of the first request that the
+ * block serves. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
               const GError *error)
@@ -466,8 +469,8 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
  *
  * - memory that has an address: if the address is divisible by @alignment
  * - a handle from a heap without addresses: if the heap's alignment is at least @alignment
- * - any other handle in a debugged pool, where the memory begins after a margin: if @alignment is
- * at most part_alignment
+ * - any other handle in a debugged pool (TARN_DEBUG), where the memory begins after a margin: if
+ *   @alignment is at most the backend's part_alignment
  * - any other handle in a pool that is not debugged: always */
 static gboolean
 is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
@@ -483,8 +486,8 @@ is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
 }
 
 /* Returns TRUE if allocate_aligned () can allocate memory for a pool.  This is so if the pool is
- * over a heap.  It is also so if the pool is debugged and its memory is a handle: the margin before
- * the memory then has as many bytes as the alignment. */
+ * over a heap.  It is also so if the pool is debugged (TARN_DEBUG) and its memory is a handle: the
+ * margin before the memory then has as many bytes as the alignment. */
 static gboolean
 can_align (const TarnPool *pool)
 {

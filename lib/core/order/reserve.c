@@ -67,8 +67,8 @@ set_exact (TarnBlock *block)
 }
 
 /* Returns TRUE if a pool that is not over a heap will cache a block when the block is freed.
- * Otherwise returns FALSE with an error.  For a debugged pool, which never caches blocks, always
- * returns TRUE. */
+ * Otherwise returns FALSE with an error.  For a debugged pool (TARN_DEBUG), which never caches
+ * blocks, always returns TRUE. */
 static gboolean
 is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
 {
@@ -97,7 +97,8 @@ is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
   return FALSE;
 }
 
-/* Moves the blocks of a queue from thread caches to the pool's bins, for all threads. */
+/* Moves the blocks of a queue from the caches of all threads to the pool's bins, so that any thread
+ * can take them. */
 static void
 flush (TarnPool *pool, gpointer queue)
 {

@@ -47,8 +47,8 @@ add_pools (GPtrArray *pools, TarnPool *pool)
     g_ptr_array_add (pools, tarn_pool_ref (pool));
 }
 
-/* Returns an array of the pools for whose frees a request waits: those of the reclaim group of the
- * pool that got the request, and of the pool that is to serve it. */
+/* Returns an array of the pools for whose frees a request waits.  These are the pool that got the
+ * request, the pool that is to serve it, and all pools of the reclaim groups of these two. */
 static GPtrArray *
 list_pools (TarnPool *pool, const TarnServer *server)
 {

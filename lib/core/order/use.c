@@ -57,8 +57,9 @@ drop_events (TarnPool *pool, TarnBlock *block)
 
 /* Makes the queue with the given handle the only user of a block, after this queue has waited for
  * the block's other queues.  If @handle is NULL, the host waits, and no queue uses the block
- * afterwards.  If another queue used the block before, the block's free will record an event.
- * After this event, the other queue can get the block again for one of its next requests. */
+ * afterwards.  If another queue used the block before, and @handle is not NULL, the block's free
+ * will record an event.  After this event, the other queue can get the block again for one of its
+ * next requests. */
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {

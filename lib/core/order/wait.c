@@ -44,8 +44,8 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Returns TRUE if there is a recorded event for each use of a block for which @queue (NULL: the
- * host) would have to wait. */
+/* Returns TRUE if each use of a block has a recorded event, except uses for which @queue (NULL: the
+ * host) need not wait. */
 gboolean
 _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -215,7 +215,7 @@ _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gbo
 }
 
 /* Looks up the queue on which the backend makes fresh memory ready, and adds it to the queues that
- * use a block.  The block's is_unready is set. */
+ * use a block.  Call this only if the block's is_unready is TRUE. */
 static gboolean
 use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
 {

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Frees blocks of pools that inspect each block when it is freed. Such a pool has one or both of
- * these properties. The program can look up a block by its memory (TARN_POOL_FINDABLE). Or the
+ * Frees blocks of pools that inspect each block when it is freed.  Such a pool has one or both of
+ * these properties.  The program can look up a block by its memory (TARN_POOL_FINDABLE).  Or the
  * memory of its blocks is a handle with a reference count, such as a cl_mem, and the program may
  * still have a reference to the handle when it frees the block (upstream/aside.c). */
 
@@ -13,7 +13,7 @@
 #include "upstream/upstream-private.h"
 
 /* Reports a mistake: the program has freed a block, but still has a reference to the handle that is
- * the block's memory. Only debugged pools report this. */
+ * the block's memory.  Only debugged pools (TARN_DEBUG) report this. */
 static void
 report_retained (const TarnPool *pool, const TarnBlock *block)
 {
@@ -27,7 +27,7 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
 }
 
 /* Makes a block unfindable: removes it from the index in which its pool finds blocks by their
- * memory. If another pool redirects requests to this pool (redirect.c), removes the block from the
+ * memory.  If another pool redirects requests to this pool (redirect.c), removes the block from the
  * index of that pool, too. */
 static void
 unfind (TarnPool *pool, TarnBlock *block)
@@ -39,8 +39,8 @@ unfind (TarnPool *pool, TarnBlock *block)
     _tarn_index_remove (&finder->index, block);
 }
 
-/* Frees a block of a pool that inspects each block when it is freed. Sets the block aside if the
- * program still has references to its memory. Also checks a few of the blocks that earlier frees
+/* Frees a block of a pool that inspects each block when it is freed.  Sets the block aside if the
+ * program still has references to its memory.  Also checks a few of the blocks that earlier frees
  * have set aside. */
 void
 _tarn_pool_free_watched (TarnBlock *block)

@@ -1,13 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks that the program has freed while it still has references to their memory.  This is
+ * Keeps blocks that the program has freed while it still has references to their memory.  This is
  * possible if a block's memory is a handle with a reference count, such as a cl_mem.  The pool sets
  * such a block aside: the block has the state "ending", and counts as active, until the program has
  * dropped its references to the handle.
  *
- * A pool checks a few of these blocks in each free and each request.  It checks all of them before
- * it runs out of memory, and when it returns its cached blocks. */
+ * A pool checks a few of these blocks in each free, and in each request that no fast path serves.
+ * It checks all of them when it has run out of memory, and when it trims: returns its cached
+ * blocks. */
 
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"

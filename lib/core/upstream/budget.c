@@ -11,7 +11,7 @@
 #include "pool/pool-private.h"
 #include "upstream/upstream-private.h"
 
-/* Adds two numbers of bytes. G_MAXUINT64 means unknown: if one of the numbers is unknown, the sum
+/* Adds two numbers of bytes.  G_MAXUINT64 means unknown: if one of the numbers is unknown, the sum
  * is unknown, too. */
 static guint64
 add (guint64 left, guint64 right)

@@ -5,10 +5,10 @@
  * without a limit may have as many bytes as a gsize can count.
  *
  * A request reserves its bytes within the limit before it asks upstream for them.  Bytes that
- * threads are returning to upstream count until upstream has them.  To reserve bytes, a request
- * takes in one critical section:
+ * threads are returning to upstream count toward the limit until upstream has them.  To reserve
+ * bytes, a request takes in one critical section:
  *
- *     1. bytes that are left
+ *     1. bytes that are left within the limit
  *     2. bytes that other threads are returning; the request then waits for these threads
  *     3. cached blocks, the largest first; the request then returns these blocks to upstream
  *
@@ -42,7 +42,8 @@
 /* The bytes that a request takes in addition to bytes that were left within the limit. */
 typedef struct
 {
-  gboolean has_taken; /* TRUE if the request took cached blocks, which it returns by give_back */
+  /* TRUE if the request took cached blocks.  It returns them with the field give_back. */
+  gboolean has_taken;
   TarnGiveBack give_back;
   /* A request may take bytes that calls of other threads are still returning to upstream.  This is
    * the serial number of the latest of these calls; 0 if there is none.  The request waits until
@@ -80,8 +81,8 @@ _tarn_pool_fit_ceiling (TarnPool *pool)
   pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
-/* Reserves bytes below the pool's limit for a request: some of those that are no longer the pool's
- * after a call in progress has returned them to upstream. */
+/* Reserves @bytes bytes for a request.  The bytes are some of those that the running call
+ * @give_back is returning to upstream, and that no request has reserved yet. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
@@ -91,8 +92,8 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   pool->returning.bytes -= bytes;
 }
 
-/* Reserves for a request bytes that running calls are returning to upstream, the oldest call's
- * first. */
+/* Reserves @bytes bytes for a request.  The bytes are some of those that running calls are
+ * returning to upstream, first those of the oldest call. */
 static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -157,9 +158,9 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   return 0;
 }
 
-/* Waits until some thread's reservation ends.  Returns FALSE without waiting if all reservations
- * together have less than @wanted bytes, or if this thread must not wait.  The caller holds the
- * pool's lock; this function releases the lock while it waits. */
+/* Waits until some thread's reservation ends.  Returns FALSE without waiting if the pool has no
+ * limit, if all reservations together have less than @wanted bytes, or if this thread must not
+ * wait.  The caller holds the pool's lock; this function releases the lock while it waits. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
 {
@@ -311,8 +312,8 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 }
 
 /* Ends a request's reservation, and sets an error.  The request had reserved bytes of cached
- * blocks, but the pool could not return these blocks to upstream, so it has no room within its
- * limit.  The caller holds the pool's lock. */
+ * blocks, but the pool could not return these blocks to upstream, so the pool's limit leaves no
+ * room for the request.  The caller holds the pool's lock. */
 static void
 give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
 {
@@ -404,10 +405,10 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
   return limit_bytes;
 }
 
-/* If the pool has more bytes than its limit, takes cached blocks out of the free lists, the largest
- * first.  Bytes that threads are already returning to upstream do not count.  If the cached blocks
- * are not enough, takes all of them.  Returns a chain of the blocks.  The caller holds the pool's
- * lock. */
+/* If the pool has more bytes than its limit, takes cached blocks for the excess out of the free
+ * lists, the largest first.  The excess does not include bytes that threads are already returning
+ * to upstream.  If the cached blocks are not enough, takes all of them.  Returns a list of the
+ * blocks.  The caller holds the pool's lock. */
 static TarnBlock *
 take_above_limit (TarnPool *pool)
 {

@@ -5,7 +5,7 @@
  * as many bytes as blocks of its bin have, which may be more than the request asked for (rounding).
  * If upstream is out of memory or at its limit:
  *
- *     1. the pool calls its reclaim functions, once
+ *     1. the pool calls its reclaim functions, once, and asks upstream again if they freed memory
  *     2. the pool checks if its own bin of the size has a block now
  *     3. the pool returns cached blocks of about the request's size to upstream, the largest first,
  *        and asks upstream again.  It returns its own blocks first, then those of its group
@@ -37,8 +37,9 @@ typedef struct
 {
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* alloc_size of the blocks in its bin */
-  /* An alignment in bytes that cached blocks do not have, so the request needs fresh memory from
-   * upstream.  0 if the request needs no such alignment; then a cached block will do, too. */
+  /* The alignment in bytes that the memory must have.  Cached blocks possibly lack it, so the
+   * request needs fresh memory from upstream.  0 if any alignment will do; then a cached block can
+   * serve the request, too. */
   gsize alignment;
   guint32 bin;
   /* The request's queue, to which the caller has a reference.  NULL if the request names no queue,
@@ -48,8 +49,8 @@ typedef struct
   /* TRUE if the last attempt would have exceeded the pool's limit, so the pool did not ask
    * upstream. */
   gboolean exceeds_limit;
-  gboolean was_short;     /* TRUE if an attempt failed, or first took cached blocks */
-  guint64 n_driver_calls; /* calls of the driver for memory, in all attempts */
+  gboolean was_short;     /* TRUE if an attempt failed, or had to return cached blocks first */
+  guint64 n_driver_calls; /* the number of calls to the driver for memory, in all attempts */
   /* The number of driver calls in the last attempt.  The pool adds it to its counter when the
    * attempt has ended. */
   guint64 n_uncounted;
@@ -68,7 +69,7 @@ give_back_held (TarnPool *pool, gsize wanted)
 }
 
 /* Returns the number of bytes that the pool has from upstream.  If the pool is in a reclaim group,
- * returns the number for all pools of the group. give_back_held () cannot return more bytes in
+ * returns the number for all pools of the group.  give_back_held () cannot return more bytes in
  * total, unless other threads free more blocks. */
 static gsize
 get_managed_bytes (TarnPool *pool)
@@ -154,8 +155,8 @@ try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *own
   return has_memory;
 }
 
-/* Adds the request's calls of the driver in the last attempt to the pool's counter.  The caller
- * holds the pool's lock. */
+/* Increases the pool's counter of driver calls by the calls of the request's last attempt.  The
+ * caller holds the pool's lock. */
 static void
 count_driver_calls (TarnPool *pool, const Request *request)
 {
@@ -163,8 +164,8 @@ count_driver_calls (TarnPool *pool, const Request *request)
   pool->stats.driver_calls += request->n_uncounted;
 }
 
-/* Sets block->called_driver to TRUE if a call of the driver was needed to serve the block's
- * request, and counts such requests.  The caller holds the pool's lock. */
+/* Sets block->called_driver to TRUE if the request that @block serves needed a call to the driver.
+ * Counts such requests.  The caller holds the pool's lock. */
 static void
 note_served (TarnPool *pool, const Request *request, TarnBlock *block)
 {

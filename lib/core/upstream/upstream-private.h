@@ -35,7 +35,8 @@ TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, Tar
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
                                      TarnQueue *queue, gboolean *was_short, GError **error);
 
-/* Functions of give-back.c.  The caller of one of the first two functions holds the pool's lock. */
+/* Functions of give-back.c.  Callers of the first two functions hold the pool's lock; callers of
+ * the others do not. */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
