@@ -17,8 +17,8 @@ _tarn_set_null_error (GError **error, const gchar *function, const gchar *argume
                "%s(): %s is NULL; did the call fail that was to give it?", function, argument);
 }
 
-/* A check at the beginning of a function: if @argument is NULL, sets the function's parameter
- * @error and returns @value from the function. */
+/* Checks an argument at the beginning of a function.  If @argument is NULL, sets the function's
+ * GError argument, whose name must be error, and returns @value from the function. */
 #define TARN_REFUSE_NULL(argument, value)                                                          \
   G_STMT_START                                                                                     \
   {                                                                                                \

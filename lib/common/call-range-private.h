@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Ranges of call numbers, which this file reads from texts: "3" is the third call, "3-5" the third
- * to the fifth, "3+" the third and all later ones. */
+ * Reads ranges of call numbers from texts.  "3" means the third call, "3-5" the third to the fifth
+ * call, and "3+" the third call and all later ones. */
 
 #ifndef TARN_CALL_RANGE_PRIVATE_H
 #define TARN_CALL_RANGE_PRIVATE_H

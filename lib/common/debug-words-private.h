@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The words in the value of TARN_DEBUG. */
+ * Reads the words in the value of TARN_DEBUG, an environment variable with which Tarn finds
+ * mistakes that programs make with memory. */
 
 #ifndef TARN_DEBUG_WORDS_PRIVATE_H
 #define TARN_DEBUG_WORDS_PRIVATE_H
@@ -19,18 +20,20 @@ typedef enum
   TARN_DEBUG_POISON = 2,
   TARN_DEBUG_LEAKS = 4,
   TARN_DEBUG_CHECK = 8,
-  TARN_DEBUG_GAPS = 16 /* unmapped addresses after blocks; the word "gaps" sets GUARDS, too */
+  /* Tarn puts unmapped addresses after blocks.  The word "gaps" sets TARN_DEBUG_GUARDS, too. */
+  TARN_DEBUG_GAPS = 16
 } TarnDebugFlags;
 
 typedef struct
 {
   guint flags; /* TarnDebugFlags */
-  gsize
-      /* The largest number of bytes in an allocator's quarantine, where freed blocks are kept. */
-      quarantine_bytes;
+  /* The largest number of bytes in an allocator's quarantine, where freed blocks are kept. */
+  gsize quarantine_bytes;
   /* The number of requests from one check of a pool's invariants to the next check. */
   guint check_interval;
-  guint exit_status; /* exit status if Tarn found mistakes; 0 for the program's own status */
+  /* The exit status of a program in which Tarn has found mistakes.  0: the program keeps its own
+   * exit status. */
+  guint exit_status;
   guint stack_depth; /* stack frames recorded for each block */
 } TarnDebugSettings;
 
@@ -41,7 +44,8 @@ typedef struct
     0, (gsize) 64 << 20, 1000, 0, 16                                                               \
   }
 
-/* Reads a number, which may be 0, or have a unit of bytes, such as "64M". */
+/* Reads the number of a setting, such as "0", "3" or, with a unit of bytes, "64M".  If @text is not
+ * such a number, returns FALSE. */
 static inline gboolean
 _tarn_debug_read_number (const gchar *text, gsize *number)
 {
@@ -99,8 +103,9 @@ _tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize 
   return TRUE;
 }
 
-/* Applies one of the comma-separated words of TARN_DEBUG.  @text may be empty.  Returns FALSE if
- * the word is none of TARN_DEBUG_WORDS. */
+/* Applies one of the comma-separated words of TARN_DEBUG, for example "check=100".  Does nothing if
+ * @text is empty.  Returns FALSE if TARN_DEBUG_WORDS lacks the word, or if the word's number is
+ * invalid. */
 static inline gboolean
 _tarn_debug_read_word (TarnDebugSettings *settings, const gchar *text)
 {

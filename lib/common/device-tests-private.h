@@ -4,8 +4,9 @@
  * Tests that run once for each chosen device.  Each run is a g_test of its own, so that a report
  * names the device on which a test failed.
  *
- * A test program chooses the devices when it adds its first test.  It never frees the devices,
- * because g_test runs the tests later, and does not free the data of tests that it skips. */
+ * A test program chooses the devices when it adds its first test.  The program never frees the
+ * devices, because g_test runs the tests later, and because g_test does not free the data of tests
+ * that it skips. */
 
 #ifndef TARN_DEVICE_TESTS_PRIVATE_H
 #define TARN_DEVICE_TESTS_PRIVATE_H
@@ -27,7 +28,7 @@ typedef struct
   gboolean has_run;
 } TarnDeviceTest;
 
-/* The tests of a backend.  Each backend has one static struct. */
+/* The devices and the tests of one backend.  Each backend has one static struct of this type. */
 typedef struct
 {
   const gchar *root;  /* the first part of the tests' paths */
@@ -69,8 +70,9 @@ _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
   return g_strdup_printf ("%s='%s' chooses no %s device", variable, quoted, tests->title);
 }
 
-/* Sets the devices of the tests, and takes ownership of @devices.  @devices: NULL if choosing the
- * devices failed.  @why: the reason why there is no device; NULL if it is unknown. */
+/* Sets the devices on which the tests run, and takes ownership of @devices.  @devices: NULL if
+ * choosing the devices failed.  @why: the error that says why there is no device.  If @why is NULL,
+ * this function finds a reason itself. */
 static inline void
 _tarn_device_tests_choose (TarnDeviceTests *tests, GPtrArray *devices, GEqualFunc is_same,
                            const GError *why)
@@ -112,8 +114,8 @@ _tarn_device_tests_have_any (TarnDeviceTests *tests)
   return FALSE;
 }
 
-/* Reports an option -p PATH if no test has this path.  Without this report, g_test would run no
- * test and succeed. */
+/* The next functions report each option -p PATH whose path no test has.  Without them, g_test would
+ * run no test and succeed. */
 
 /* Returns TRUE if the path of a test is @wanted, or begins with the folder @wanted. */
 static inline gboolean

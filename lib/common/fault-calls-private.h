@@ -6,10 +6,10 @@
 #ifndef TARN_FAULT_CALLS_PRIVATE_H
 #define TARN_FAULT_CALLS_PRIVATE_H
 
-/* A table of the OpenCL functions that can be made to fail, with a row for each.  A row has the
- * function's name; the resource that the function needs, such as the device or a queue
- * (FaultPlace); the status that drivers return when a resource has run out; and the kind of object
- * that the function makes (FaultKind). */
+/* A table of the OpenCL functions in which the OpenCL layer can inject failures.  Each function has
+ * a row.  A row has the function's name; the resource that the function needs, such as the device
+ * or a queue (FaultPlace); the status that drivers return when this resource has run out; and the
+ * kind of object that the function makes (FaultKind). */
 #define FAULT_CALLS(F)                                                                             \
   F (clCreateContext, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                                      \
   F (clCreateContextFromType, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                              \

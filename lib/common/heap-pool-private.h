@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes the default pool of a backend: a pool over a heap over an allocator for the driver. */
+ * Makes the default pool of a backend.  The pool allocates from a heap, which splits large
+ * allocations.  The heap allocates from an allocator that calls the driver. */
 
 #ifndef TARN_HEAP_POOL_PRIVATE_H
 #define TARN_HEAP_POOL_PRIVATE_H
@@ -11,11 +12,14 @@
 
 #include "common/struct-private.h"
 
-/* Makes a pool over a new heap over @allocator, and takes ownership of @allocator.  Makes the pool
- * directly over @allocator in two cases: the program wants whole buffers; or @allocator has neither
- * sub-buffers nor virtual memory, and a heap needs one of them.  Returns NULL with an error on
- * failure.  If the caller could not make the allocator, @allocator is NULL and @error is already
- * set, and this function returns NULL. */
+/* Makes a pool that allocates from a new heap, which allocates from @allocator.  Takes ownership of
+ * @allocator.  In two cases, there is no heap, and the pool allocates from @allocator itself.
+ *
+ * - The pool's options have the flag TARN_POOL_WHOLE_BUFFERS.
+ * - @allocator has neither sub-buffers nor virtual memory.  A heap needs one of them.
+ *
+ * Returns NULL with an error on failure.  If the caller could not make the allocator, it passes
+ * NULL and has set @error already.  The function then returns NULL. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {

@@ -12,7 +12,7 @@
 
 #include "common/shorten-private.h"
 
-/* Returns the lower of two limits in bytes, of which 0 means no limit. */
+/* Returns the lower of two limits in bytes.  A limit of 0 means that there is no limit. */
 static inline gsize
 _tarn_limit_get_lower (gsize one, gsize other)
 {
@@ -64,10 +64,11 @@ _tarn_parse_share (const gchar *text, gdouble *share)
   return g_str_equal (end, "%") && *share > 0 && *share <= 1;
 }
 
-/* Reads a limit of memory.  @text: a number of bytes, with K, M, G or T for powers of 1,024; or a
- * percentage of the device's memory, such as "80%".  @name: the name of the environment variable,
- * for messages.  @total_bytes: the size of the device's memory; 0 if the driver does not report it.
- * Returns FALSE with an error if @text is invalid. */
+/* Reads a limit of memory.  @text: a number of bytes, such as "8G" (K, M, G and T are powers of
+ * 1,024), or a percentage of the device's memory, such as "80%".  @name: the name of the
+ * environment variable, for messages.  @total_bytes: the size of the device's memory; 0 if the
+ * driver does not report it.  Returns FALSE with an error if @text is invalid, or if it is a
+ * percentage, but @total_bytes is 0. */
 static inline gboolean
 _tarn_parse_limit (const gchar *name, const gchar *text, gsize total_bytes, gsize *limit,
                    GError **error)

@@ -101,7 +101,9 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 typedef struct
 {
   TarnPlainMutex plain;
-  guintptr owner; /* atomic: the thread that holds the mutex; 0 if none, or without assertions */
+  /* Atomic: the thread that holds the mutex; 0 if no thread holds it.  Builds without assertions do
+   * not set this field. */
+  guintptr owner;
 } TarnMutex;
 
 /* clang-format off */
@@ -127,7 +129,8 @@ _tarn_count_lock (guintptr owner)
   (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
 #define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
 #define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
-/* Asserts that the calling thread holds no lock, before it waits or calls a callback. */
+/* Asserts that the calling thread holds no lock.  Functions use this before they wait or call a
+ * callback. */
 #define _tarn_assert_no_locks() g_assert (_tarn_n_locks == 0)
 #else
 #define _tarn_assert_no_locks() ((void) 0)

@@ -1,9 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads the functions that a program gives for a backend's memo.  (A memo caches results, each for
- * a key and a first argument, such as a context.)  The program gives the functions for keys and
- * values.  The backend adds the functions for first arguments. */
+ * Reads the functions that a program gives when it makes a memo of a backend.  A memo caches the
+ * values of a function that has two arguments: a first argument, such as a context, and a key.  The
+ * program gives functions that handle keys and values: one that compares keys, for example.  The
+ * backend adds the functions that handle first arguments. */
 
 #ifndef TARN_MEMO_OPS_PRIVATE_H
 #define TARN_MEMO_OPS_PRIVATE_H
@@ -12,9 +13,10 @@
 
 #include "common/struct-private.h"
 
-/* Copies the program's functions from @theirs to @ours.  @theirs: NULL if the program gives none.
- * Returns FALSE if @theirs is invalid, or has a kind of first arguments or functions for them,
- * because only the backend gives these. */
+/* Copies the program's functions from @theirs to @ours.  If the program gives none, @theirs is
+ * NULL, and @ours gets the defaults.  Returns FALSE if _tarn_struct_read () refuses @theirs, or if
+ * @theirs sets a field for first arguments, such as first_arg_kind or ref_first_arg.  Only the
+ * backend may set these fields. */
 static inline gboolean
 _tarn_memo_ops_read (TarnMemoOps *ours, const TarnMemoOps *theirs)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The message for a program that passes a block of one backend to a function of another backend. */
+ * Logs a message if a program has passed a block of one backend to a function of another one. */
 
 #ifndef TARN_OTHER_BLOCK_PRIVATE_H
 #define TARN_OTHER_BLOCK_PRIVATE_H
@@ -11,7 +11,7 @@
 #include "common/shorten-private.h"
 
 /* Logs that the program has passed a block of the wrong allocator to the function @function.
- * @expected: the allocators whose blocks are right, for the message. */
+ * @expected: a text that names the allocators whose blocks the function accepts. */
 static inline void
 _tarn_report_other_block (const gchar *function, const TarnBlock *block, const gchar *expected)
 {

@@ -9,8 +9,11 @@
 #include <glib.h>
 #include <string.h>
 
-#define TARN_MAX_QUOTED 60       /* characters of a quoted text */
-#define TARN_MAX_QUOTED_PATH 240 /* the same of a file name, or of a message about one */
+/* The largest number of characters that a message quotes from a text. */
+#define TARN_MAX_QUOTED 60
+/* The largest number of characters that a message quotes from a file name, or from another message
+ * that contains a file name. */
+#define TARN_MAX_QUOTED_PATH 240
 
 /* Returns TRUE if it may be harmful to print a character: control characters, which a terminal may
  * obey, and invisible ones, such as marks of text direction and line separators. */

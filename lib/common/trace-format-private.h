@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The format of recordings: files that tarn_trace_start () writes, and that tarn-trace, tarn-view
- * and tarn-bench read. doc/guide/trace-format.md describes it. */
+ * and tarn-bench read.  doc/guide/trace-format.md describes it. */
 
 #ifndef TARN_TRACE_FORMAT_PRIVATE_H
 #define TARN_TRACE_FORMAT_PRIVATE_H
@@ -26,8 +26,9 @@ typedef struct
 
 G_STATIC_ASSERT (sizeof (TarnTraceHeader) == 64);
 
-/* A flag of packets.  A packet with this flag does not continue the packet before it in its stream,
- * so a reader resets the state that it has stored for the stream. */
+/* A flag of a packet (a TarnTracePacket, and the events of one stream that follow it).  A packet
+ * with this flag does not continue the previous packet of its stream, so a reader resets the state
+ * that it has stored for the stream. */
 #define TARN_TRACE_FIRST 1U
 
 typedef struct
@@ -55,26 +56,29 @@ G_STATIC_ASSERT (sizeof (TarnTracePacket) == 32);
  *   modulo 2^64, and its sign is moved into the lowest bit (zigzag). */
 typedef enum
 {
-  /* Events that define numbers for texts, code addresses and call stacks, for the whole file */
+  /* Events that define which text, code address or call stack a number means in the whole file */
   TARN_TRACE_STRING = 1, /* string, text */
-  TARN_TRACE_FRAME, /* arguments: address; text: module; offset in the module; text: symbol; offset
-                       from the symbol */
+  /* A code address.  Arguments: address, module (a text), offset in the module, symbol (a text),
+   * offset from the symbol. */
+  TARN_TRACE_FRAME,
   TARN_TRACE_STACK, /* stack, n, n addresses, the innermost first */
 
   /* Events that set the context of all later events in their stream */
-  TARN_TRACE_THREAD,    /* the system's thread number; text: the thread's name */
-  TARN_TRACE_USE,       /* object: the current object of the later events */
+  TARN_TRACE_THREAD,    /* the system's thread number, the thread's name (a text) */
+  TARN_TRACE_USE,       /* object that later events are about: the current object */
   TARN_TRACE_QUEUE,     /* ~queue that later requests are for; 0 if none */
   TARN_TRACE_TAG,       /* string: the tag of later requests; 0 if none */
   TARN_TRACE_SET_STACK, /* stack of the next request */
 
   /* Allocators, pools and heaps */
 
-  /* An allocator.  Arguments: object, class, upstream object, text: kind, text: name, n, n
-   * properties: TarnTraceProperty and its value. */
+  /* An allocator.  Arguments: object, class (TarnTraceClass), upstream object, kind (a text), name
+   * (a text), n, n pairs of a property (TarnTraceProperty) and its value. */
   TARN_TRACE_OBJECT,
-  TARN_TRACE_END,   /* object */
-  TARN_TRACE_STATS, /* arguments: n, n counters: TarnTraceProperty and its value */
+  TARN_TRACE_END, /* object */
+  /* Counters of the current object.  Arguments: n, n pairs of a counter (TarnTraceProperty) and its
+   * value. */
+  TARN_TRACE_STATS,
 
   /* Blocks of the current object */
 
@@ -90,20 +94,20 @@ typedef enum
   TARN_TRACE_FREE, /* ~block */
   TARN_TRACE_GONE, /* ~block: its memory was returned upstream */
 
-  /* Calls of the upstream allocator of the current object */
+  /* Calls that the current object has made to its upstream allocator or to the driver */
   /* A call that allocates.  Arguments: size, ~address, code of TarnError plus 1 (0 if there was no
    * error), duration. */
   TARN_TRACE_ALLOCATED,
   TARN_TRACE_FREED, /* size, ~address, duration */
 
-  /* Events and waits, and uses of blocks by queues */
+  /* The order of queues: recorded events, waits, and blocks that queues use */
   TARN_TRACE_MARK,       /* queue, duration: an event was recorded */
   TARN_TRACE_WAIT,       /* queue (0: the host), duration */
   TARN_TRACE_RECORD_USE, /* ~block, queue */
   TARN_TRACE_MOVE,       /* ~block, queue */
   TARN_TRACE_FORGET,     /* queue */
 
-  /* Actions of a pool that the program asks for, or that a shortage of memory causes */
+  /* Actions that a pool takes because the program asks for them, or because memory is short */
   TARN_TRACE_TRIM,          /* bytes to keep, 1 if the pool is to stop caching */
   TARN_TRACE_LIMIT,         /* bytes */
   TARN_TRACE_RECLAIM,       /* bytes wanted, 1 if memory was freed, duration */
@@ -117,13 +121,13 @@ typedef enum
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
-  /* An extent for which the program sees another address than the extent's own.  Arguments:
-   * ~the extent's own address, ~the address that the program sees ("~" as above). */
+  /* Records the address or handle by which the program knows an extent, if it is not the extent's
+   * own address.  Arguments: ~the extent's own address, ~the program's address or handle. */
   TARN_TRACE_PART,
 
   /* The recorder */
   TARN_TRACE_LOST, /* argument: how many events of this stream are missing before this one */
-  TARN_TRACE_STOP, /* no arguments: the end of a recording that is not cut off */
+  TARN_TRACE_STOP, /* no arguments; a recording without this event is cut off */
 
   /* More definitions that hold for the whole file */
   TARN_TRACE_MODULE, /* load address; text: path; text: build-id */
@@ -152,16 +156,16 @@ typedef enum
   TARN_TRACE_ALIGNMENT,
   TARN_TRACE_IS_VIRTUAL, /* 1 if the heap's segments are virtual memory */
   TARN_TRACE_GRANULARITY,
-  TARN_TRACE_FOLLOWS_LIMIT,  /* 1 if the heap obeys the limit of a pool above it, too */
+  TARN_TRACE_FOLLOWS_LIMIT,  /* 1 if the limit of the pool over a heap also limits the heap */
   TARN_TRACE_HAS_QUEUES,     /* 1 if requests may name a queue */
   TARN_TRACE_IDLE_SECONDS,   /* seconds for which a heap keeps unused segments */
   TARN_TRACE_PART_ALIGNMENT, /* bytes; 0 if the backend makes no sub-buffers */
   TARN_TRACE_RELEASES_PARTS, /* 1 if sub-buffers have to be released */
-  TARN_TRACE_FREES_IN_ORDER, /* 1 if upstream takes memory back that queues still use */
-  /* The commands for which an event waits that a pool records (TARN_TRACE_MARK).  0: the earlier
-   * commands of one queue.  1: the earlier commands of all queues, because the program may destroy
-   * a queue that a pool still knows.  But if the program names a queue in the call that records the
-   * event, the event waits for that queue alone. */
+  TARN_TRACE_FREES_IN_ORDER, /* 1 if memory may be freed while queues still use it */
+  /* 0: an event that a pool records (TARN_TRACE_MARK) waits for the earlier commands of one queue.
+   * 1: the event waits for the earlier commands of all queues, because the program may destroy a
+   * queue that a pool still knows.  Even then, if the program names a queue in the call that
+   * records the event, the event waits for that queue alone. */
   TARN_TRACE_RECORDS_ALL,
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */

@@ -41,10 +41,10 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
-/* Skips the start of a range of memory, up to the first byte that differs from @byte, or all of the
- * range if no byte differs: increases @offset and reduces @size.  The device searches for that
- * byte.  Skips nothing if the backend cannot search, or if the range is small.  Returns FALSE with
- * an error if the backend fails. */
+/* Lets the device search a range of memory for the first byte that differs from @byte.  Cuts off
+ * the bytes before it: increases *offset and reduces *size.  *size becomes 0 if no byte differs.
+ * Leaves the range as it is if the backend cannot search, or if the range is small.  Returns FALSE
+ * with an error if the backend fails. */
 static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)

@@ -63,16 +63,18 @@ typedef GPtrArray TarnFindings;              /* owned texts */
 /* A block of a debugged pool.  The struct exists until the block's memory is returned upstream. */
 typedef struct
 {
-  TarnMemory memory, whole; /* the user's part, and the whole memory, from upstream */
-  gsize size, whole_size;   /* bytes */
-  gsize alignment;          /* requested alignment of the user's part; 0 for the default */
-  gsize margin;             /* bytes before the user's part; 0 if the block has no guards */
+  /* memory: the user's part, which the program gets.  whole: all memory of the block, which Tarn
+   * got from upstream: the user's part and the guards. */
+  TarnMemory memory, whole;
+  gsize size, whole_size; /* bytes */
+  gsize alignment;        /* requested alignment of the user's part; 0 for the default */
+  gsize margin;           /* bytes before the user's part; 0 if the block has no guards */
   /* TRUE if the guards are not filled: a stream was being captured when the block was allocated. */
   gboolean is_unguarded;
   /* TRUE if Tarn has reported that the guards were overwritten.  TarnGuarded.lock guards this
    * field. */
   gboolean is_said;
-  gconstpointer host;  /* address at which the host can read @whole; NULL if it cannot */
+  gconstpointer host;  /* address at which the host can read @whole; NULL if there is none */
   TarnDyingSlot *slot; /* nullable */
   /* TRUE if unmapped addresses follow the block (gaps.c).  If so, @backing is the block's physical
    * memory. */
@@ -85,8 +87,8 @@ typedef struct
    * then stays allocated. */
   gboolean is_stuck;
   GList link;       /* in TarnGuarded.quarantine */
-  guint n_looks;    /* number of threads that are reading the memory without the lock */
-  gboolean is_left; /* TRUE if the last thread that reads the memory has to free the block */
+  guint n_looks;    /* number of threads that read the memory now, without TarnGuarded.lock */
+  gboolean is_left; /* TRUE if the last of these threads has to free the block */
 } TarnDebugBlock;
 
 /* The allocator that Tarn puts between a debugged pool and its upstream allocator.
@@ -106,12 +108,12 @@ typedef struct
 {
   TarnAllocator *self;   /* the TarnAllocator whose user_data is this struct */
   TarnAllocator *given;  /* owned: the allocator that the program gave the pool */
-  TarnAllocator *below;  /* allocates the memory: @given, or the direct allocator of @given */
-  TarnAllocator *direct; /* the direct allocator of @given, which calls the backend's functions */
+  TarnAllocator *below;  /* either @given or @direct: the one that allocates memory for blocks */
+  TarnAllocator *direct; /* the allocator below @given that calls the backend; may be @given */
   gchar *label;          /* for messages */
   TarnDebugSettings settings;
-  /* The size in bytes of each of the two guards, before and after a block.  0: there are none.  If
-   * memory is short, Tarn allocates blocks without guards. */
+  /* The number of guard bytes on each side of a block.  0: no block has guards.  If memory is too
+   * short for guards, Tarn allocates a block without them, even if this number is not 0. */
   gsize margin;
   gboolean has_contents; /* TRUE if the backend can read and fill memory */
   GList all_link;        /* in the list of leaks.c, under its lock */
@@ -164,13 +166,12 @@ gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory mem
  * being captured, every such call of the backend fails, so only the first of these failures is
  * logged for each allocator. */
 void _tarn_guarded_say_unreachable (TarnGuarded *self, const gchar *what, const GError *error);
-/* Stores the calling thread and its call stack in a block's struct, as those that freed the
- * block. */
+/* Stores who frees a block in the block's struct: the calling thread and its call stack. */
 void _tarn_guarded_note_free (TarnDebugBlock *block);
 /* Returns a block's memory upstream, and frees the struct. */
 void _tarn_guarded_give_back (TarnGuarded *self, TarnDebugBlock *block);
-/* Ends a block that the program has freed, and whose guards have been checked: puts the block into
- * the quarantine, or returns its memory upstream. */
+/* Puts a block into the quarantine, or returns its memory upstream.  The program has freed the
+ * block, and the caller has checked the block's guards. */
 void _tarn_guarded_end_block (TarnGuarded *self, TarnDebugBlock *block);
 
 /* look.c */

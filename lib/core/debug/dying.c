@@ -169,9 +169,9 @@ find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChan
   return is_changed;
 }
 
-/* Returns TRUE if a slot's version is still @version.  The handler must read the version after all
- * its earlier reads of the slot, which needs release order.  A load cannot have release order, so
- * this function reads the version by an atomic addition of 0. */
+/* Returns TRUE if a slot's version is still @version.  This read of the version must not take place
+ * before the handler's earlier reads of the slot.  Only release order ensures that, and a load
+ * cannot have release order.  So this function reads the version by an atomic addition of 0. */
 static gboolean
 is_still (TarnDyingSlot *slot, guint version)
 {
@@ -218,9 +218,9 @@ end_by (int signal, const siginfo_t *info)
   struct sigaction by_default = { .sa_handler = SIG_DFL };
 
   sigaction (signal, &by_default, NULL);
-  /* A signal of a failed machine instruction need not be raised again: after the handler returns,
-   * the instruction runs again and fails again, so a core dump shows that instruction.  A signal
-   * that a process sent (si_code <= 0) has to be raised again. */
+  /* If a machine instruction has failed and so caused the signal, do not raise the signal again:
+   * after the handler returns, the instruction runs again and fails again, so a core dump shows
+   * that instruction.  If a process has sent the signal (si_code <= 0), raise it again. */
   if (info->si_code <= 0)
     raise (signal);
 }

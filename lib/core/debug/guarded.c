@@ -424,9 +424,9 @@ guarded_trim (gpointer user_data, gsize keep_bytes)
   gsize bytes = _tarn_quarantine_shorten (self, 0);
   gsize bytes_below = _tarn_allocator_trim (self->below, keep_bytes);
 
-  /* Return the larger number, not the sum: both numbers may count the blocks that have just left
-   * the quarantine.  If the allocator below, such as a heap, keeps the memory of these blocks for
-   * other pools, bytes_below does not count it. */
+  /* Return the larger number, not the sum, because bytes_below may count again the blocks that have
+   * just left the quarantine.  It does not count them if the allocator below, such as a heap, keeps
+   * their memory for other pools. */
   return MAX (bytes, bytes_below);
 }
 
@@ -485,10 +485,10 @@ choose_margin (const TarnGuarded *self)
 /* Returns the allocator from which blocks are allocated.  Usually this is the allocator that the
  * program gave the pool, such as a heap.
  *
- * With guards, the user's part of a block is a sub-buffer of the block.  A block of a heap may be a
- * sub-buffer itself.  If a backend's sub-buffers are objects that have to be released, a sub-buffer
- * may not have sub-buffers.  In this case, blocks with guards come from the direct allocator below
- * the heap. */
+ * But with guards, the user's part of a block is a sub-buffer of the block's memory.  Memory from a
+ * heap may be a sub-buffer itself.  If a backend's sub-buffers are objects that have to be
+ * released, a sub-buffer may not have sub-buffers of its own.  For such a backend, blocks with
+ * guards come from the direct allocator below the heap. */
 static TarnAllocator *
 choose_below (const TarnGuarded *self)
 {

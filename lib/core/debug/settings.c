@@ -40,8 +40,8 @@ read_words (const gchar *text)
  * frames if the compiler inlines no function; a sanitizer adds one more. */
 #define OWN_FRAMES 24
 
-/* Sets up the recorder for debug settings: tells it how many frames of a call stack it has to
- * store, and turns on the counting of requests if pools check their invariants at intervals. */
+/* Prepares Tarn for debug settings: sets how many frames of each call stack Tarn stores, and makes
+ * pools count requests if they have to check their invariants at intervals. */
 static void
 prepare (const TarnDebugSettings *settings)
 {

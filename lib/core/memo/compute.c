@@ -18,9 +18,8 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 
 static _Thread_local TarnComputer current; /* the state of the calling thread */
 
-/* Creates the struct of a computation by the calling thread.  The caller releases the struct
- * without using it if the memo has the entry by now, or if another thread is computing the
- * entry. */
+/* Creates the struct of a computation that the calling thread is to do.  If the memo has the entry
+ * by now, or another thread is computing it, the caller releases the struct without using it. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -355,8 +354,8 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
     compute_entry (memo, own);
   else
     computation_unref (own);
-  /* If @computation is NULL, another thread has added the entry meanwhile, so the lookup now
-   * succeeds. */
+  /* If @computation is NULL, another thread has added the entry meanwhile.  Look it up again.  If
+   * the program has forgotten the entry by then, tarn_memo_get () computes it. */
   if (computation == NULL)
     return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
   if (computation != own)
@@ -366,7 +365,8 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
   return is_there;
 }
 
-/* Counts a call that failed because of recursion.  The statistics count it as a wait. */
+/* Counts a call that fails because its own thread is computing the entry that the call asks for.
+ * The statistics count it as a wait. */
 static void
 count_refusal (TarnMemo *memo)
 {

@@ -21,8 +21,8 @@
 #include "base/thread-private.h"
 #include "common/whole-private.h"
 
-/* A probe: with it, a caller looks up an entry of a memo.  A memo keeps the values of a function,
- * which has a first argument (such as a context) and a key. */
+/* A probe: the first argument (such as a context) and the key for which a caller looks up an entry
+ * of a memo. */
 typedef struct
 {
   gpointer first_arg;
@@ -56,7 +56,7 @@ struct _TarnComputation
    * key. */
   TarnMemoProbe probe;
   gint ref_count;       /* atomic */
-  TarnMemo *memo;       /* no reference: each call that computes or waits has one to the memo */
+  TarnMemo *memo;       /* not owned: each call that computes or waits has its own reference */
   TarnComputer *thread; /* the thread that computes; valid until is_done */
   /* The computation that the same thread had in progress when it began this computation, NULL if
    * there was none.  Only this thread reads the field. */
@@ -104,13 +104,13 @@ typedef struct
 
 /* A memo, which caches the results of a function.
  *
- * To find an entry (a hit), a thread enters a read section (thread-private.h) without a lock, and
- * only reads.  To change a field that hits read, a thread takes the memo's lock and closes the
- * door, which is the lock for read sections.  While the door is closed, no thread is in a read
- * section, and none can enter one.  If the memo has max_entries, the door is always closed, and
- * each hit takes the memo's lock, because each hit changes the order of entries.  The program's
- * functions hash, equal and ref_value are called in a read section or while the memo's lock is
- * held.
+ * To look up an entry, a thread enters a read section (thread-private.h) without a lock, and only
+ * reads.  (A lookup that finds the entry is a hit.)  If a thread changes a field that lookups read,
+ * it first takes the memo's lock and closes the door, which is the lock for read sections.  While
+ * the door is closed, no thread is in a read section, and none can enter one.  If the memo has
+ * max_entries, the door is always closed, and each hit takes the memo's lock, because each hit
+ * changes the order of entries.  The memo may call the program's functions equal and ref_value in a
+ * read section, or while the calling thread holds the memo's lock.
  *
  * Invariants, whenever no thread holds the memo's lock (_tarn_memo_check () checks them):
  *
@@ -134,15 +134,16 @@ struct _TarnMemo
   guint n_locals;
 
   TarnMutex lock; /* guards the fields below */
-  /* A set of all TarnComputation in progress whose results the memo will keep. */
+  /* A set of the computations in progress (TarnComputation), without those whose entries the
+   * program has forgotten meanwhile. */
   GHashTable *computations;
   GSList *groups; /* of TarnMemoGroup */
   /* The memo's counters, except two.  stats.entries is not set.  stats.hits counts only hits that
    * took the lock; TarnMemoLocal counts the others. */
   TarnMemoStats stats;
 
-  gint ref_count;            /* atomic; each call that computes or waits has a reference */
-  TarnMemo *previous, *next; /* in the list of all memos; guarded by that list's lock */
+  gint ref_count;            /* atomic; includes a reference for each call that computes or waits */
+  TarnMemo *previous, *next; /* neighbours in the list of all memos, whose lock guards them */
 };
 
 typedef enum

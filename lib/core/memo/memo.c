@@ -138,10 +138,10 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Finds an entry, and stores a reference to the entry's value in *value for the caller.  If each
- * thread has its own value, this is the value of @thread.  If @thread has no own value yet, or is
- * NULL because the calling thread is ending, this is the shared value.  The caller is in a read
- * section, or holds the memo's lock. */
+/* Finds an entry, and stores a reference to the entry's value in *value for the caller.  In a memo
+ * whose values are different for each thread, takes the value of @thread.  Takes the value that
+ * threads share if @thread has no value of its own yet, or if @thread is NULL because the calling
+ * thread is ending.  The caller is in a read section, or holds the memo's lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -278,9 +278,9 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
 
 /* Making and freeing memos */
 
-/* If the type of key is predefined, sets the functions in @ops that hash, compare, copy and free
- * keys.  If @ops still has no function that hashes keys or none that compares them, sets one that
- * hashes or compares the pointers to the keys. */
+/* Sets the functions in @ops that hash, compare, copy and free keys if the type of the keys is
+ * predefined.  If @ops then lacks a function that hashes keys, sets one that hashes the pointer to
+ * a key.  If @ops lacks a function that compares keys, sets one that compares pointers to keys. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {

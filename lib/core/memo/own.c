@@ -42,8 +42,8 @@ keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpoi
 }
 
 /* Makes this thread's own value from the shared value, and stores it in *value for the caller.
- * Releases the caller's reference to the shared value.  Returns FALSE with an error if the
- * program's function fails to make the value. */
+ * Releases the caller's reference to the shared value in any case.  Returns FALSE with an error if
+ * the program's function fails to make the value. */
 gboolean
 _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                            gpointer *value, GError **error)

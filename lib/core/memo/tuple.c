@@ -67,11 +67,11 @@ _tarn_hash_data (gconstpointer data, gsize size)
   return mix_words (hash, bytes, size);
 }
 
-/* Data of more than WHOLE_SIZE bytes is not hashed completely.  Its hash covers END_SIZE bytes at
- * each end, and N_SAMPLES - 1 words in between.  A program may look up an image (a compiled kernel)
- * of a megabyte before every launch, and to hash all of it would be slow.  After the hashes, a
- * lookup compares the data (_tarn_bytes_equal ()).  That is fast, because it does not read data
- * that two GBytes share. */
+/* The hash of a GBytes of more than WHOLE_SIZE bytes covers only END_SIZE bytes at each end, and
+ * N_SAMPLES - 1 words in between.  A program may look up an image (a compiled kernel) of a megabyte
+ * before every launch, and to hash all of it would be slow.  If two hashes are equal, a lookup
+ * compares the data (_tarn_bytes_equal ()).  That is fast if two GBytes share their data, because
+ * the lookup then does not read the data. */
 #define WHOLE_SIZE 4096
 #define END_SIZE 512
 #define N_SAMPLES 64

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Reads environment variables by which a user records an unmodified program. TARN_TRACE makes Tarn
+ * Reads environment variables by which a user records an unmodified program.  TARN_TRACE makes Tarn
  * record the program's events, and TARN_SNAPSHOT_ON_OOM makes Tarn write a snapshot when the
- * program runs out of memory. Ignores these variables in a set-user-ID program. */
+ * program runs out of memory.  Ignores these variables in a set-user-ID program. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 

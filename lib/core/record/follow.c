@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Keeps the set of reasons for which pools trace blocks. As long as the set is not empty, pools
+ * Keeps the set of reasons for which pools trace blocks.  As long as the set is not empty, pools
  * take no fast path, and store with each block the thread, time, tag and call stack of its
  * request. */
 
 #include "record/record-private.h"
 
 gint _tarn_is_following; /* atomic: a set of TarnFollowReason bits */
-static guint64 start;    /* atomic: the time when the set became not empty, in ns */
+static guint64 start;    /* atomic: the time when the empty set last got a reason, in ns */
 
 gboolean
 _tarn_follow (TarnFollowReason reason, gboolean follows)

@@ -11,7 +11,7 @@
 
 #include "record/record-private.h"
 
-/* The most bytes of a build-id; linkers make 16 or 20. */
+/* The largest size of a build-id in bytes; longer ones are cut.  Linkers make 16 or 20 bytes. */
 #define MAX_BUILD_ID 64
 
 typedef struct

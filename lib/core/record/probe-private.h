@@ -44,7 +44,8 @@ _tarn_probe_ignore (const char *name, ...)
 #define TARN_PROBE(name, ...) TARN_NO_PROBE (name, ##__VA_ARGS__)
 #endif
 
-/* A probe on the fastest paths: requests that a cache serves, and frees of their blocks. */
+/* A probe on the fastest paths: "hit" (a cached block serves a request) and "free" (the program
+ * frees a block). */
 #if TARN_PROBES > 1
 #define TARN_PROBE_HIT(name, ...) TARN_PROBE (name, ##__VA_ARGS__)
 #else

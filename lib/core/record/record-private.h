@@ -99,7 +99,7 @@ void _tarn_record_set_last_words (void (*func) (void));
 /* environment.c */
 
 /* Starts a recording if TARN_TRACE is set, and makes pools trace blocks if TARN_SNAPSHOT_ON_OOM is
- * set.  Does this only in the first call in a process. */
+ * set.  If the process has called this function before, does nothing. */
 void _tarn_record_from_environment (void);
 /* Gets the value of TARN_SNAPSHOT_ON_OOM: the path of the snapshots that Tarn writes when memory
  * has run out.  Returns NULL if the variable is not set. */
@@ -121,9 +121,9 @@ void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_prop
 guint64 _tarn_record_get_time (void); /* the time on the events' clock, in nanoseconds */
 gint64 _tarn_record_get_step_time (void);
 
-/* Call this before a call of the driver, or another call whose duration is recorded.  Fires the
- * static probe "call".  Returns the current time, or 0 if no recording is active; the caller passes
- * this value to TARN_EVENT_SINCE () as @start. */
+/* Fires the static probe "call".  Returns the current time, or 0 if no recording is active.  The
+ * caller uses this just before it calls the driver, or another function whose duration is recorded.
+ * After that call, it passes the time to TARN_EVENT_SINCE () as @start. */
 static inline guint64
 _tarn_record_begin_call (void)
 {
@@ -144,7 +144,7 @@ _tarn_record_get_code (const GError *error)
 #define _tarn_record_numbers(kind, object, ...)                                                    \
   _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })
 
-/* Fires the static probe @name with the numbers @object and "...".  If a recording is
+/* Fires the static probe @name with the number @object and the numbers after it.  If a recording is
  * active, records an event with these numbers. */
 #define TARN_EVENT(name, kind, object, ...)                                                        \
   do                                                                                               \
@@ -155,9 +155,9 @@ _tarn_record_get_code (const GError *error)
     }                                                                                              \
   while (0)
 
-/* Fires the static probe @name for a call that has ended, with the numbers @object and "...".
- * Unless @start is 0, records an event with these numbers and the call's duration in nanoseconds.
- * @start: the result of _tarn_record_begin_call () before the call. */
+/* Fires the static probe @name for a call that has ended, with the number @object and the numbers
+ * after it.  If @start is not 0, records an event with these numbers and the call's duration in
+ * nanoseconds.  @start: the result of _tarn_record_begin_call () before the call. */
 #define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
   do                                                                                               \
     {                                                                                              \
@@ -175,11 +175,11 @@ guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
 
-/* Stores the caller's call stack, and returns the number of the stack.  Returns 0 without storing
- * the stack if the depth of stacks is 0, or if too many different stacks are stored already. */
+/* Stores the caller's call stack if it is new, and returns the number of the stack.  Returns 0 if
+ * the depth of stacks is 0, or if the stack is new and too many stacks are stored already. */
 guint32 _tarn_stack_take (void);
-/* Sets the depth of stacks: the most frames in a stored stack.  The depth is 0 at first.  While a
- * recording is active, the depth of the recording is used if it is larger. */
+/* Sets the depth of stacks, the largest number of frames in a stored stack.  The depth is 0 at
+ * first.  A recording has a depth of its own.  While it is active, the larger depth counts. */
 void _tarn_stack_set_depth (guint depth);
 /* Raises the depth of stacks to @depth if _tarn_stack_set_depth () has set a lower one. */
 void _tarn_stack_need_depth (guint depth);

@@ -23,8 +23,8 @@
 #include "common/whole-private.h"
 #include "record/stream-private.h"
 
-/* The most microseconds between two writes to the file.  If the program is killed, only the events
- * since the last write are lost. */
+/* The longest time between two writes to the file, in microseconds.  If the program is killed, only
+ * the events since the last write are lost. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
 G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
@@ -36,9 +36,9 @@ TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
  * spare, in the list full, in a stream, or being written to the file by the recorder's thread. */
 static struct
 {
-  /* start: the time at which the recording began.  stack_depth: the most frames of a recorded call
-   * stack.  Both fields are atomic, because a thread may read them while one recording ends and
-   * another begins. */
+  /* start: the time at which the recording began.  stack_depth: the largest number of frames of a
+   * recorded call stack.  Both fields are atomic, because a thread may read them while one
+   * recording ends and another begins. */
   guint64 start TARN_WHOLE;
   guint stack_depth;
 
@@ -411,7 +411,8 @@ close_in_child (void)
 {
   if (recorder.file >= 0)
     close (recorder.file);
-  recorder.file = -1; /* so a child of this child does not close another file with this number */
+  /* A child of this child must not close the descriptor: by then, it may belong to another file. */
+  recorder.file = -1;
 }
 
 static void

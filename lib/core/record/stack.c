@@ -14,8 +14,9 @@
 #endif
 #endif
 
-/* MAX_DEPTH: the most frames of a stack.  Stacks whose first MAX_DEPTH frames are equal count as
- * the same stack.  MAX_STACKS: the most different stacks that are stored. */
+/* MAX_DEPTH: the largest number of frames that are stored of a stack.  Stacks whose first MAX_DEPTH
+ * frames are equal count as the same stack.  MAX_STACKS: the largest number of different stacks
+ * that are stored. */
 #define MAX_DEPTH 64
 #define MAX_STACKS (1U << 16)
 
@@ -35,7 +36,7 @@ static GHashTable *known;   /* of Stack */
 static GPtrArray *stacks;   /* of Stack: number 1 is the first */
 static guint n_recorded;    /* number of stacks that are in the file */
 static GHashTable *frames;  /* set of addresses that are in the file */
-static GHashTable *modules; /* set of modules that are in the file: load address and path */
+static GHashTable *modules; /* set of texts: load address and path of each module in the file */
 static guint kept_depth;    /* atomic: the depth of stacks outside recordings */
 
 static guint
@@ -58,7 +59,8 @@ equal_stacks (gconstpointer a, gconstpointer b)
          && memcmp (left->frames, right->frames, left->n_frames * sizeof (gpointer)) == 0;
 }
 
-/* Gets the number of a stack, or 0 if there are too many stacks. */
+/* Returns the number of a stack, and stores the stack if it is new.  Returns 0 if the stack is new
+ * and MAX_STACKS stacks are stored already. */
 static guint32
 intern (const Stack *stack)
 {

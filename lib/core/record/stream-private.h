@@ -26,8 +26,10 @@ struct _TarnRecordBuffer
   gsize committed; /* atomic: number of bytes of complete events */
   /* The number of bytes that are in the file.  Only the recorder's thread uses this field. */
   gsize written;
-  gsize n_events;  /* number of complete events */
-  gsize n_written; /* number of events that are in the file; may be wrong by a few */
+  gsize n_events; /* number of complete events */
+  /* The number of events that are in the file.  May already count a few events that the next write
+   * adds to the file. */
+  gsize n_written;
   guchar bytes[TARN_RECORD_BUFFER_BYTES];
 };
 

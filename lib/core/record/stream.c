@@ -15,24 +15,25 @@
 
 #include "base/fork-private.h"
 
-/* The most bytes of an event without its texts and properties.  Includes the bytes of events that
- * may have to come before it, which set the thread, object, queue and tag. */
+/* The largest size of an event in bytes, without its texts and properties.  Includes the events
+ * that may have to come before this event, which set the thread, object, queue and tag. */
 #define MAX_EVENT 512
 
-/* The most bytes of a name in an event.  Longer names are cut. */
+/* The largest size of a name in an event, in bytes.  Longer names are cut. */
 #define MAX_TEXT 1024
 
-/* The most properties of an object, or counters of a pool. */
+/* The largest number of properties in an event about an object, or of counters in an event about a
+ * pool or heap. */
 #define MAX_PROPERTIES 64
 
 G_STATIC_ASSERT (MAX_EVENT + 2 * MAX_TEXT + 20 * MAX_PROPERTIES < TARN_RECORD_BUFFER_BYTES);
 
-/* The formats of the kinds of events.  A format has one letter for each number of the event:
+/* The formats of the kinds of events.  A format has one letter for each number of the event.  The
+ * letter says how the number is written:
  *
- *     n  the number is written as it is
- *     b  the number is a block, written as the difference from the latest block in the buffer
- *     a  the number is an address, written as the difference from the latest address in the
- *     buffer */
+ *     n  as it is
+ *     b  the number is a block: as the difference from the latest block in the buffer
+ *     a  the number is an address: as the difference from the latest address in the buffer */
 static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_END] = "n",
   [TARN_TRACE_BLOCK] = "bnnan",

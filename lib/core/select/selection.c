@@ -98,7 +98,7 @@ fold_case (const gchar *text)
       gunichar c = g_utf8_get_char (text);
 
       g_string_append_unichar (folded, g_unichar_tolower (c));
-      if (c == 0x130) /* the only letter that becomes two: an "i" and a combining dot */
+      if (c == 0x130) /* this letter alone becomes two characters: "i" and a combining dot */
         g_string_append_unichar (folded, 0x307);
     }
   return g_string_free (folded, FALSE);
@@ -257,9 +257,9 @@ refuse_name (const Resolver *resolver, const gchar *noun, const TarnSelectionNam
  * or a part of the platform's name.  A name stands for other platforms if it is their kind, such as
  * "cuda".  All platforms of a kind count as one platform. */
 
-/* Returns TRUE if a name in a selection is that of a kind of platform, such as "cuda".  Returns
- * FALSE for "opencl".  The kind must be in the list of kinds (selection-kinds.c), or the kind of
- * one of the caller's platforms. */
+/* Returns TRUE if a name in a selection is that of a kind of platform, such as "cuda".  The kind
+ * must be in the list of kinds (selection-kinds.c), or the kind of one of the caller's platforms.
+ * Returns FALSE for "opencl", for a name in quotation marks, and in PyOpenCL's syntax. */
 static gboolean
 names_kind (const Resolver *resolver, const TarnSelectionName *name)
 {
@@ -272,8 +272,8 @@ names_kind (const Resolver *resolver, const TarnSelectionName *name)
   return _tarn_selection_is_kind (name->text);
 }
 
-/* Returns the kind of platforms that a name seems to misspell, or NULL.  Call this only if no
- * platform of the caller is an OpenCL platform. */
+/* Returns the kind of platforms that a name seems to misspell, or NULL if there is none.  Callers
+ * check first that none of the platforms is an OpenCL platform. */
 static const gchar *
 find_misspelt (const Resolver *resolver, const TarnSelectionName *name)
 {

@@ -68,7 +68,7 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
 static struct
 {
   gint number;             /* the signal; 0 if there is none */
-  struct sigaction former; /* the signal's effect before the library handled it */
+  struct sigaction former; /* the signal's action before the library handled it */
   gchar *pattern;
   GThread *thread;
   gboolean is_ending; /* atomic */
@@ -115,16 +115,15 @@ run (gpointer data)
   return NULL;
 }
 
-/* Returns TRUE if the library's handler handles a signal.  @action: the effect of the signal. */
+/* Returns TRUE if @action, the present action of a signal, is to call the library's handler. */
 static gboolean
 is_ours (const struct sigaction *action)
 {
   return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == handle_signal;
 }
 
-/* Gives a signal the effect that it had before the library handled it: the default effect, or none.
- * Does nothing if the library's handler does not handle the signal, because the program has
- * installed another one since then. */
+/* Restores the action that a signal had before the library handled it: the default action, or to
+ * ignore the signal.  Does nothing if the program has replaced the library's handler since then. */
 static void
 restore_effect (gint number)
 {
@@ -192,7 +191,8 @@ begin_watch (gint number, const gchar *path, GError **error)
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
-      restore_effect (number); /* end_watch () leaves the handler if it watched this signal */
+      /* If the library watched this signal before, end_watch () has left the handler installed. */
+      restore_effect (number);
       return FALSE;
     }
   watch.number = number;

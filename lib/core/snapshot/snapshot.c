@@ -54,8 +54,8 @@ typedef struct
   guint64 id, upstream; /* upstream: the id of the upstream allocator; 0 if there is none */
   TarnTraceClass class;
   gchar *name;      /* nullable */
-  GArray *options;  /* guint64: each property, then its value */
-  GArray *counters; /* guint64: each counter, then its value; NULL if there are none */
+  GArray *options;  /* guint64 pairs: a property and its value */
+  GArray *counters; /* guint64 pairs: a counter and its value; NULL if there are no counters */
   GArray *blocks;   /* ToldBlock */
   GArray *pieces;   /* ToldStretch */
   GArray *extents;  /* of ToldStretch: extents in use */
@@ -279,7 +279,7 @@ add_allocator (Writer *self, const Told *told)
 
 /* Stacks */
 
-/* Adds a module to self->modules if it is not there. */
+/* Adds a copy of a module to self->modules if that table does not have the module yet. */
 static void
 keep_module (Writer *self, const TarnModule *module)
 {
