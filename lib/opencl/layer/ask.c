@@ -16,8 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The number of low bits of cl_mem_flags that a cached answer and its key can store.  The layer
- * does not cache answers with other flags. */
+/* The number of low bits of cl_mem_flags that a cached answer and its key can store.  If the
+ * program's flags or the driver's flags have a higher bit set, the layer does not cache the answer.
+ */
 #define FLAG_BITS 10
 #define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
 
@@ -177,8 +178,8 @@ count_with_part (LayerContext *context)
 
 /* Returns TRUE if the driver counts a buffer's sub-buffers, or a buffer's maps, as references to
  * the buffer.  @count makes a test buffer with one sub-buffer, or with one map, and returns the
- * buffer's reference count, or 0 if that fails.  @kept: the place of the cached result, which is
- * negative while the result is unknown. */
+ * reference count of the test buffer, or 0 if that fails.  @kept points to the cached result, which
+ * is negative while the layer does not know the result. */
 static gboolean
 ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
@@ -281,8 +282,9 @@ get_number (cl_device_id device, cl_device_info name)
 }
 
 /* Makes an image of one pixel whose memory is the first byte of @buffer
- * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  If the driver refuses, returns NULL, and sets *makes to FALSE,
- * or to UNKNOWN if the driver may only lack memory now. */
+ * (CL_MEM_OBJECT_IMAGE1D_BUFFER).  If the driver refuses, returns NULL and sets *makes: to UNKNOWN
+ * if the error may mean a lack of memory, so that a later call may succeed, or to FALSE after any
+ * other error. */
 static cl_mem
 make_image (const LayerContext *context, cl_mem buffer, gint *makes)
 {
@@ -299,8 +301,8 @@ make_image (const LayerContext *context, cl_mem buffer, gint *makes)
   return image;
 }
 
-/* Test bytes: the layer writes them to one object and compares the bytes that it reads from
- * another. */
+/* The test bytes.  A test writes one of them to a memory object, reads a byte from another memory
+ * object, and compares the two bytes. */
 static const guchar patterns[] = { 0xA5, 0x5A, 0x3C };
 
 /* Enqueues a command that writes a byte to a buffer, and waits at most 0.2 s for the command.
@@ -315,10 +317,13 @@ write_byte (cl_command_queue queue, cl_mem buffer, const guchar *byte)
   return await_soon (queue, status, event);
 }
 
-/* Compares two bytes: *written, which one command wrote to a buffer, and *read, which a second
- * command read from the buffer's memory.  @state: the state of the second command, or of the first
- * if there was no second.  Returns FALSE if this command failed, and UNKNOWN if it is not done.
- * Otherwise returns TRUE if the bytes are equal.  Takes over @read. */
+/* Compares two bytes: *written, which the layer wrote to one memory object, and *read, which it
+ * read from another.  @state: the state of the read command, or of the write command if the layer
+ * enqueued no read command after it.  Returns UNKNOWN if this command is not done, and FALSE if it
+ * failed.  Otherwise returns TRUE if the bytes are equal.
+ *
+ * Frees @read.  But if it returns UNKNOWN, keeps @read for ever, because the command may still
+ * write to it. */
 static gint
 compare (guchar *read, const guchar *written, cl_int state)
 {
@@ -365,15 +370,15 @@ makes_right_image (LayerContext *context, cl_mem part)
   if (image == NULL)
     return makes;
   makes = reads_image (queue, part, image);
-  /* PoCL 3.1 does not keep an image for the commands that use it.  So if the command that reads the
-   * image is not done, this function does not release the image at all. */
+  /* PoCL 3.1 may free a released image although a command that uses the image is not done.  So if
+   * the command that reads the image is not done, this function never releases the image. */
   if (makes != UNKNOWN)
     _tarn_layer_driver->clReleaseMemObject (image);
   return makes;
 }
 
-/* Makes a sub-buffer of @buffer.  Returns TRUE if the driver makes a correct image of it.  Returns
- * UNKNOWN if the layer cannot find out now. */
+/* Makes a sub-buffer of @buffer.  Returns TRUE if the driver makes a correct image of the
+ * sub-buffer.  Returns UNKNOWN if the layer cannot find out now. */
 static gint
 makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
@@ -390,8 +395,9 @@ makes_image_of_part (LayerContext *context, cl_mem buffer)
   return makes;
 }
 
-/* Returns TRUE if the driver makes an image of a whole buffer, right or not.  Returns UNKNOWN if
- * the driver may only lack memory now. */
+/* Returns TRUE if the driver makes an image of a whole buffer, even if the image is not correct:
+ * this function does not read it.  Returns UNKNOWN if the driver refuses with an error that may
+ * mean a lack of memory. */
 static gint
 makes_image_of_whole (const LayerContext *context, cl_mem buffer)
 {
@@ -449,9 +455,10 @@ hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, const guchar *b
   return compare (read, byte, state);
 }
 
-/* Returns TRUE if two buffers share their memory: each byte that is written to one of them can be
- * read from the other.  Returns UNKNOWN if a command is not done after 0.2 s.  Writes the first and
- * the last byte to @one, and the byte between them to @other. */
+/* Returns TRUE if two buffers share their memory: the layer can read each test byte from the buffer
+ * to which it did not write the byte.  Returns FALSE if it reads another byte or a command fails,
+ * and UNKNOWN if a command is not done after 0.2 s.  Writes the first and the third test byte to
+ * @one, and the second to @other. */
 static gint
 hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
 {
@@ -463,10 +470,10 @@ hand_over_to_each_other (cl_command_queue queue, cl_mem one, cl_mem other)
   return hand_over;
 }
 
-/* Enqueues a command that reads @buffer after all commands that are now in @queue.  The driver
- * keeps a buffer until the commands that use it are done.  So the caller may release @buffer at
- * once, and the driver still keeps it until all these commands are done.  If that fails, keeps the
- * buffer for ever. */
+/* Makes the driver keep @buffer until all commands that are now in @queue are done, so that the
+ * caller may release its reference to @buffer at once.  To this end, enqueues one more command,
+ * which reads @buffer: the driver keeps a buffer until the commands that use it are done.  If the
+ * driver refuses this command, adds a reference to @buffer that is never dropped. */
 static void
 keep_until_done (cl_command_queue queue, cl_mem buffer)
 {

@@ -300,9 +300,9 @@ end_buffer (LayerBuffer *self)
 
 /* The beginning of a buffer */
 
-/* Allocates a block from a pool.  If the pool has no memory, asks the driver which commands of
- * released buffers are done, and retries.  If that fails, too, waits for commands, returns cached
- * memory to the driver, and retries again. */
+/* Allocates a block from a pool.  If the pool has no memory, asks the driver which commands that
+ * use released buffers are done, and retries.  If the pool still has no memory, waits for the
+ * commands that use released buffers, returns cached memory to the driver, and retries again. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
@@ -310,7 +310,8 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
   if (block != NULL)
     return block;
-  /* The commands of some released buffers may be done already, so retry once without a wait. */
+  /* Some released buffers may wait for commands that are done already.  So retry once without a
+   * wait. */
   _tarn_layer_context_poll (context);
   block = tarn_pool_allocate (pool, size, NULL);
   if (block != NULL)
@@ -341,9 +342,10 @@ round_size (gsize size)
              : (size + step - 1) / step * step;
 }
 
-/* Allocates a block for a buffer of @size bytes.  Before that, looks for released buffers whose
- * commands are done, and returns cached memory that the pool does not need to the driver.  @memory:
- * the kind of memory that @pool has. */
+/* Allocates a block for a buffer of @size bytes.  Before that, asks the driver which commands that
+ * use released buffers are done, if @size is at least LARGE or if a poll is due.  Also returns to
+ * the driver the cached memory that the pool does not need.  @memory: the kind of memory that @pool
+ * has. */
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, LayerMemory memory, gsize size, GError **error)
 {

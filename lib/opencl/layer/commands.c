@@ -29,9 +29,11 @@ wants_event (LayerCommand *self)
   return wants;
 }
 
-/* Chooses where the driver writes the command's event: to the program's *event, or to self->own if
- * the program wants no event but the layer needs one.  Also stores the number of the queue's latest
- * command.  Call this after the layer has taken references to the command's buffers. */
+/* Stores the number of the queue's latest command in self->number.  Then chooses where the driver
+ * writes the event of the new command: to the program's *event, to self->own if the program wants
+ * no event but the layer needs one, or nowhere if neither needs one.  Does nothing if the layer has
+ * no record of the queue.  Call this after the layer has taken references to the command's buffers.
+ */
 static void
 prepare (LayerCommand *self, cl_event **event)
 {

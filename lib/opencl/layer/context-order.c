@@ -4,7 +4,8 @@
  * The order of a context's queues.  As long as a context has one queue, and the queue is in order,
  * the layer reuses released memory at once (LAYER_ONE_QUEUE), because a later command of the queue
  * runs after the commands that used the memory.  In all other cases a released buffer waits for the
- * commands that use it.  A queue that joins waits for the commands of the only queue until then. */
+ * commands that use it.  If memory was reused at once, each queue that the program adds later first
+ * waits for the commands of the queue that was the only one. */
 
 #include "layer-private.h"
 
@@ -50,8 +51,8 @@ record_event (LayerQueue *queue, guint64 number)
   return NULL;
 }
 
-/* Sets the state of a context's queues (@order), and the only queue if there is one.  The caller
- * holds the context's lock. */
+/* Sets @order, the state of a context's queues, and @only_queue, which is not NULL exactly if the
+ * state is LAYER_ONE_QUEUE.  The caller holds the context's lock. */
 static void
 set_order_locked (LayerContext *self, LayerOrder order, LayerQueue *only_queue)
 {
@@ -113,9 +114,14 @@ _tarn_layer_context_end_one_queue (LayerContext *self, LayerQueue *queue)
     _tarn_layer_release_event (before);
 }
 
-/* Enters the state LAYER_ONE_QUEUE, in which released memory is reused at once, if the context has
- * exactly one queue, this queue is in order, every user event is complete, and the commands of
- * earlier queues are done.  Does nothing unless the state is LAYER_MANY_QUEUES. */
+/* Enters the state LAYER_ONE_QUEUE, in which released memory is reused at once, if all of these
+ * conditions hold.  Otherwise does nothing.
+ * - The state is LAYER_MANY_QUEUES.
+ * - The context has exactly one queue.  It is in order, and will not soon be closed or run its
+ *   commands out of order.
+ * - The commands of all queues that the context has dropped are done.
+ * - No thread waits, or makes a queue wait, for only_event.
+ * - Every user event is complete. */
 static void
 begin_one_queue (LayerContext *self)
 {

@@ -14,8 +14,8 @@
 #include <string.h>
 
 /* The flags that a buffer from a pool may have.  Such a buffer is the driver's sub-buffer of a
- * piece, a large buffer.  So clCreateSubBuffer () must accept each flag, or the sub-buffer must
- * inherit the flag from the piece. */
+ * piece, a large buffer.  So the list has only flags that clCreateSubBuffer () accepts, and flags
+ * that a sub-buffer inherits from its piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
 /* Pools, and the buffers that may come from them */

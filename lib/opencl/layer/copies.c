@@ -14,8 +14,8 @@
 #include "layer-private.h"
 
 /* The place of a box in a buffer.  @row and @slice are the row pitch and the slice pitch in bytes.
- * If the program passed 0 for a pitch, the field is the pitch that OpenCL uses then, so it is 0
- * only if the box is empty. */
+ * If the program passed 0 for a pitch, the field has the pitch that OpenCL computes from the size
+ * of the box instead.  So a pitch is 0 only if the box is empty. */
 typedef struct
 {
   cl_mem object;
@@ -162,9 +162,10 @@ get_row_start (const Box *box, gsize y, gsize z)
 }
 
 /* Enqueues a command that copies row @i of the @n rows of a box.  The command for the last row
- * waits for the commands of the other rows, so its event is the event of the whole copy.  If both
- * boxes are in one buffer, a driver may refuse a box that begins after the end of a row.  So this
- * function passes row and slice pitches that are larger than the offsets of both boxes. */
+ * waits for the commands of all other rows, so the program gets the event of the last row as the
+ * event of the whole copy.  If both boxes are in one buffer, a driver may refuse a box that begins
+ * after the end of a row.  So this function passes row and slice pitches that are larger than the
+ * offsets of both rows in the buffer. */
 static cl_int
 copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
 {
@@ -290,8 +291,9 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
 
 /* Copies between buffers and images */
 
-/* Computes the number of bytes that a region of an image takes in a buffer.  Returns FALSE if the
- * arguments are invalid.  Then the driver gets the command, and returns the error. */
+/* Computes the number of bytes that a region of an image needs in a buffer.  Returns FALSE if the
+ * arguments are invalid.  Then the caller passes the command to the driver, which returns the
+ * error. */
 static gboolean
 get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
 {

@@ -26,8 +26,9 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnCond changed = TARN_COND_INIT;
 static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned, the oldest first */
 static gboolean has_thread;
-static GPtrArray *contexts; /* debugged contexts, borrowed; NULL if there was none yet */
-static guint n_left;        /* tasks that are not done */
+/* The contexts whose buffers are checked, borrowed.  NULL until the first context is added. */
+static GPtrArray *contexts;
+static guint n_left; /* tasks that are not done */
 
 /* Waits until there is a task, and takes the oldest one. */
 static LayerTask *
@@ -65,7 +66,7 @@ do_tasks (gpointer unused)
     }
 }
 
-/* Adds a task, and starts the debug thread if this is the first task.  Returns FALSE if the thread
+/* Adds a task, and starts the debug thread if it does not run yet.  Returns FALSE if the thread
  * cannot be started. */
 static gboolean
 push_task (LayerTask *task)

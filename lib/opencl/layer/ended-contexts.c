@@ -10,7 +10,8 @@
 #include "layer-private.h"
 
 static TarnMutex lock;
-static GPtrArray *ended; /* the records of ended contexts, borrowed; NULL if there was none yet */
+/* The records of ended contexts, borrowed.  NULL until the first context is added. */
+static GPtrArray *ended;
 
 void
 _tarn_layer_list_ended (LayerContext *self)

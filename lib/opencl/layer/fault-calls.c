@@ -543,9 +543,9 @@ restore_svm (cl_uint n, void *addresses[], const gsize *sizes)
       _tarn_layer_fault_restore_svm (addresses[i], sizes[i]);
 }
 
-/* Subtracts the allocations that a command frees from the program's allocations of SVM.  If the
- * program passes a function @func, subtracts none: @func frees them by clSVMFree (), and
- * fault_clSVMFree () subtracts them. */
+/* Records that the program no longer has the allocations of SVM that the command frees.  Exception:
+ * if the program passes a function @func, that function frees the allocations by clSVMFree (), so
+ * fault_clSVMFree () records this. */
 static cl_int CL_API_CALL
 fault_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *addresses[],
                         void (CL_CALLBACK *func) (cl_command_queue, cl_uint, void *[], void *),

@@ -17,8 +17,12 @@ struct _FaultMemory
 {
   gconstpointer handle; /* a cl_mem, or the address of SVM */
   gsize size;           /* bytes; 0 if it is made of other memory */
-  guint references;     /* the program's references, plus the entries that are made of this one */
-  FaultMemory *whole;   /* the entry of which this one is made, a reference, or NULL */
+  /* The program's references to the memory, plus the number of entries whose @whole is this entry.
+   */
+  guint references;
+  /* The entry for the memory of which this memory is made: for example, a sub-buffer is made of a
+   * buffer.  A reference; NULL if this memory is not made of other memory. */
+  FaultMemory *whole;
 };
 
 static TarnMutex lock;       /* guards the two variables below */
@@ -52,7 +56,7 @@ add_locked (gconstpointer handle, gsize size, gconstpointer whole_handle)
 }
 
 /* Adds an entry for new memory of the program, as add_locked () does.  Returns FALSE, and adds
- * nothing, if the memory exceeds the budget. */
+ * nothing, if the program's memory would then exceed the budget. */
 static gboolean
 add (gconstpointer handle, gsize size, gconstpointer whole_handle)
 {
@@ -64,8 +68,8 @@ add (gconstpointer handle, gsize size, gconstpointer whole_handle)
   return TRUE;
 }
 
-/* Drops a reference to an entry.  If it was the last one, removes the entry, and drops a reference
- * to the entry of which it is made.  @memory: the entry, or NULL.  The caller holds the lock. */
+/* Drops a reference to an entry.  If it was the last one, removes the entry, and drops the entry's
+ * reference to @whole in the same way.  @memory: the entry, or NULL.  The caller holds the lock. */
 static void
 drop_locked (FaultMemory *memory)
 {
@@ -81,8 +85,9 @@ drop_locked (FaultMemory *memory)
     }
 }
 
-/* Gets the size of a memory object, and the memory object of which it is made, or NULL.  An object
- * that is made of another one has the size 0 here. */
+/* Sets *whole to the memory object of which @object is made, or to NULL if @object is not made of
+ * another memory object.  Sets *size to the size of @object if *whole is NULL, and to 0 otherwise.
+ */
 static void
 measure (cl_mem object, gsize *size, cl_mem *whole)
 {

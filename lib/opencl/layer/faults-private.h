@@ -17,7 +17,7 @@ typedef enum
   FAULT_HOST,   /* only the host: the call does not fail when the device is lost */
   FAULT_DEVICE, /* the device, for example to make an object there */
   FAULT_QUEUE,
-  FAULT_EVENTS /* events of commands on queues, for which the call waits */
+  FAULT_EVENTS /* events of commands on queues; the call waits for these events */
 } FaultPlace;
 
 /* A kind of object that the program has to release.  Fault injection counts how many references to
@@ -93,9 +93,10 @@ void _tarn_layer_fault_retain (cl_mem object);
 
 /* These two functions record that the program releases a memory object, or frees SVM.  Call them
  * before the driver's call, because the driver may give the object's handle, or the address, to
- * another thread before its call returns.  If nothing is known about the memory, because it is
- * invalid or was released before, they do nothing and return FALSE or 0.  Otherwise they return
- * TRUE, or the number of bytes of the SVM. */
+ * another thread before its call returns.  The first returns TRUE, and the second the number of
+ * bytes of the SVM.  If fault injection does not know the memory, because the program passed an
+ * invalid handle or address, or released the memory before, they do nothing and return FALSE or 0.
+ */
 gboolean _tarn_layer_fault_release (cl_mem object);
 gsize _tarn_layer_fault_release_svm (gpointer address);
 

@@ -7,14 +7,17 @@
  *     CALL=N, CALL=N-M, CALL=N+   the calls with these numbers fail; each function counts its
  *                                 calls from 1, as TARN_FAULTS counts requests
  *     budget=256M                 a call fails if the program would have more memory than that
- *     loss=N                      from the Nth call that needs a device on, all such calls fail
+ *     loss=N                      the Nth call that needs a device fails, and so does each later
+ *                                 call that needs a device
  *     count                       no call fails, calls are only counted
  *
  * Adds these lines to the file of TARN_LAYER_REPORT, beside those of report.c:
  *
  *     failed PID CALL N           when a function fails for the first time: its Nth call failed
- *     calls PID CALL N            at exit, for each function: the number of its calls
- *     left PID KIND N             at exit: references, or allocations, that the program still has
+ *     calls PID CALL N            at exit, for each function that was called: the number of its
+ *                                 calls
+ *     left PID KIND N             at exit, for each kind of object: the number of references that
+ *                                 the program still has (of allocations if KIND is SVM), if any
  *
  * Only the program's calls are counted: fault injection stands between the program and the rest of
  * the layer, which calls the driver directly.
@@ -59,7 +62,9 @@ typedef struct
 /* These variables are constant after _tarn_layer_faults_begin (): */
 static GArray *faults; /* of Fault; NULL if no call is counted */
 static gsize budget;   /* bytes; 0 if there is no budget */
-static guint64 loss;   /* number of the first device call that finds the device lost, or 0 */
+/* The number of the first call that finds the device lost, counted among the calls that need the
+ * device.  0 if TARN_LAYER_FAULTS has no word loss=N. */
+static guint64 loss;
 static pid_t reporter;
 
 /* Atomic: */
@@ -210,11 +215,11 @@ is_chosen (FaultCall call, guint64 number)
   return FALSE;
 }
 
-/* Simulates the loss of the device.  The setting's word loss=N gives a number: the Nth call that
- * needs the device fails, and so does each later call that needs the device.  @place: the object
- * that the call needs (the host, the device, a queue or events).  Returns the status with which the
- * call has to fail.  Returns CL_SUCCESS if the device is not lost, or if the call needs only the
- * host. */
+/* Simulates the loss of the device, if TARN_LAYER_FAULTS has the word loss=N: the Nth call that
+ * needs the device fails, and so does each later call that needs the device.  A call that needs a
+ * queue or events needs the device, too.  @place: the resource that the call needs.  Returns the
+ * status with which the call has to fail.  Returns CL_SUCCESS if the device is not lost, or if the
+ * call needs only the host. */
 static cl_int
 strike_loss (FaultPlace place)
 {

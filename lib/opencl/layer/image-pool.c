@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The pool of a context's images.  Each kind of image (its format, size and flags) has its own
- * number of bytes in this pool, and so its own bin, a list of cached blocks of one size (see
- * image-kinds-private.h).  The layer releases images, and records the commands that use them, in
- * the same way as for buffers.
+ * The pool of a context's images.  A pool distinguishes cached blocks only by their number of
+ * bytes.  So for each kind of image (its format, size and flags), the layer chooses a number of
+ * bytes that no other kind has (see image-kinds-private.h).  Then a bin, a list of cached blocks of
+ * one size, has only images of one kind.  The layer releases images, and records the commands that
+ * use them, in the same way as for buffers.
  *
  * The bytes of all images count as bytes of the pool of plain buffers, too, so that one limit holds
  * for both pools.  Near the limit, or when memory runs out, a request for a buffer frees cached
@@ -16,8 +17,8 @@
 
 #include "layer-private.h"
 
-/* The option leading_bits_in_bin_id of the pool of images: enough bits that each number of bytes
- * has its own bin (a list of cached blocks of one size). */
+/* The option leading_bits_in_bin_id of the pool of images.  It is so large that blocks of different
+ * numbers of bytes are never in the same bin, a list of cached blocks. */
 #define LEADING_BITS 26
 
 /* The pool of images caches at most the device's memory divided by HELD_SHARE. */
@@ -51,8 +52,9 @@ fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
   return FALSE;
 }
 
-/* Makes the driver allocate the memory of a new image on the device now, and not at the first
- * command that uses the image, by reading a pixel.  See make_ready () in pieces.c. */
+/* Makes the driver allocate the memory of a new image on the device now, by a command that reads a
+ * pixel.  Otherwise the driver might allocate the memory only at the first command of the program
+ * that uses the image.  See make_ready () in pieces.c. */
 static cl_int
 make_ready (LayerContext *context, cl_mem image)
 {
@@ -163,8 +165,9 @@ _tarn_layer_trim_images (LayerContext *context)
     tarn_pool_trim (images, 0);
 }
 
-/* Frees cached images of about @wanted bytes.  The pool of buffers calls this function when it
- * needs memory (tarn_pool_add_reclaim_func ()). */
+/* Frees cached images, about @wanted bytes in all, and returns TRUE.  Returns FALSE if no image is
+ * cached.  The pool of buffers calls this function when it needs memory: see
+ * tarn_pool_add_reclaim_func (). */
 static gboolean
 reclaim_images (TarnPool *buffers, gsize wanted, gpointer context)
 {
@@ -283,8 +286,8 @@ _tarn_layer_images_clear (LayerContext *context)
 
 /* Images */
 
-/* Allocates a block from the pool of images.  If there is no memory, waits for commands, returns
- * cached memory to the driver, and retries. */
+/* Allocates a block from the pool of images.  If there is no memory, waits for the commands that
+ * use released buffers and images, returns cached memory to the driver, and retries. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
 {

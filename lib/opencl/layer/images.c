@@ -33,7 +33,7 @@ typedef struct
   void *host;
 } Request;
 
-/* Makes an image by the same function as the program called. */
+/* Makes an image with the OpenCL function that the program called. */
 static cl_mem
 create (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
@@ -107,6 +107,7 @@ add_disguised (LayerBuffer *whole, cl_mem image)
 
 /* Makes an image of a buffer from a pool, if the driver makes no correct images of sub-buffers.
  * The image is made of another buffer, a stand-in (see make_stand_in ()):
+ * - If the driver does not make the stand-in, returns NULL, and does not change *status.
  * - If the driver refuses the image, it would refuse the same image of any other buffer.  Sets
  *   *status to the error, and returns NULL.
  * - If the stand-in shares the memory of the program's buffer, returns the image.

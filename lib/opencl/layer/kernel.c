@@ -17,8 +17,10 @@ typedef struct
 {
   LayerObject base;
 
-  TarnMutex lock;     /* guards the field below */
-  GPtrArray *buffers; /* for each argument its LayerBuffer (a reference), or NULL if it has none */
+  TarnMutex lock; /* guards the field below */
+  /* For each argument of the kernel that is a buffer, a reference to its LayerBuffer.  NULL for
+   * each other argument. */
+  GPtrArray *buffers;
 } LayerKernel;
 
 static void
@@ -51,7 +53,8 @@ add_kernel (cl_kernel handle)
 
 /* Programs */
 
-/* Returns TRUE if an OpenCL program's source names the type of images of buffers. */
+/* Returns TRUE if the source of an OpenCL program contains image1d_buffer_t, the type of images
+ * that are made of buffers. */
 static gboolean
 names_images_of_buffers (guint n, const gchar *const *strings, const size_t *lengths)
 {
@@ -65,9 +68,10 @@ names_images_of_buffers (guint n, const gchar *const *strings, const size_t *len
   return FALSE;
 }
 
-/* Passes clCreateProgramWithSource () on to the driver.  Before, checks if the source uses images
- * that are made of buffers.  If it does, and the driver makes no such images of sub-buffers, the
- * driver, not a pool, makes all new buffers of the context from now on. */
+/* Checks if the source uses images that are made of buffers, and then passes
+ * clCreateProgramWithSource () on to the driver.  If the source uses such images, and the driver
+ * does not make them of sub-buffers, the driver, not a pool, makes all new buffers of the context
+ * from now on. */
 cl_program CL_API_CALL
 layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
                                  const size_t *lengths, cl_int *status)

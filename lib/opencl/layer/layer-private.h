@@ -11,7 +11,8 @@
  *     fault-memory.c    ... makes calls fail that exceed a budget
  *     report.c          reports to the program that started this one
  *     table.c           tables that find the layer's record of an object by the driver's handle
- *     context.c         contexts: their pools, and how their queues are ordered
+ *     context.c         contexts: their pools, and the waits of released buffers for commands
+ *     context-order.c   contexts: may a context reuse released memory at once?
  *     ended-contexts.c  contexts that the program has released, but that are still in use
  *     user-event.c      events that the program completes itself
  *     debug.c           checks of buffers with TARN_DEBUG
@@ -237,17 +238,19 @@ void _tarn_layer_list (gpointer record);
 void _tarn_layer_unlist (gpointer record);
 
 gpointer _tarn_layer_ref (gpointer record);
-/* Adds a reference.  Returns FALSE if the record is being finalized. */
+/* Adds a reference to a record, and returns TRUE.  Returns FALSE if the record has no reference any
+ * more, because it is being finalized. */
 gboolean _tarn_layer_try_ref (gpointer record);
 void _tarn_layer_unref (gpointer record);
-/* Drops the reference in a variable.  @record: the variable's address. */
+/* Drops the reference to a record that a variable contains.  @record: the variable's address. */
 void _tarn_layer_clear (gpointer record);
 
 /* These functions count the program's references to an object.  _tarn_layer_retain () adds a
  * reference.  _tarn_layer_release () subtracts a reference that the program drops, and returns TRUE
  * if the program has no reference left. */
 void _tarn_layer_retain (gpointer record);
-/* Adds a reference of the program.  Returns FALSE if the program has no reference. */
+/* Adds 1 to the number of references that the program has to an object, and returns TRUE.  If the
+ * number is 0, does not change it and returns FALSE. */
 gboolean _tarn_layer_try_retain (gpointer record);
 gboolean _tarn_layer_release (gpointer record);
 
@@ -329,7 +332,8 @@ typedef struct
 struct _LayerContext
 {
   LayerObject base;
-  /* The context's only device; NULL if it has several devices, or if the layer cannot serve it. */
+  /* The context's only device.  NULL if the context has several devices, or if the layer cannot
+   * serve the context. */
   cl_device_id device;
   gsize max_bytes;         /* the largest size that a buffer may have, in bytes */
   gsize alignment;         /* alignment of sub-buffers, in bytes; a power of two */
@@ -358,9 +362,9 @@ struct _LayerContext
   guint64 reused_number TARN_WHOLE;
   gboolean has_reused_early; /* TRUE if memory was reused early: before the commands on only_queue
                                 that used the memory were done */
-  /* The event for which new queues wait.  Memory may have been reused early, before the commands
-   * that used it were done; the event completes after all these commands.  NULL if there are none,
-   * or if they are done. */
+  /* The event for which new queues wait.  It completes after all commands whose memory was reused
+   * early, that is, before they were done.  NULL if there are no such commands, or if these
+   * commands are done. */
   cl_event only_event;
   guint n_joining;     /* number of threads that wait, or make a queue wait, for @only_event */
   guint n_user_events; /* atomic: number of the program's user events that are not complete */
@@ -406,13 +410,13 @@ struct _LayerContext
   guint spare_images;    /* number of the driver's images that the pool of images caches */
   gint64 polled_at;      /* monotonic time of the last poll by _tarn_layer_context_poll_if_due () */
   guint pending;         /* number of released buffers that wait for commands */
-  gsize pending_bytes;   /* total size of the buffers in @pending, in bytes */
+  gsize pending_bytes;   /* total size, in bytes, of the buffers that @pending counts */
   guint n_users;  /* number of allocators that use the context, plus 1 for the context itself until
                      its record is freed */
   gboolean ended; /* TRUE if the program has released the context */
-  /* TRUE if the program has made a user event fail.  Then a marker may be complete before earlier
-   * commands are done: PoCL 3.1 does so.  clFinish () waits for them, and so do its blocking
-   * commands. */
+  /* TRUE if the program has made a user event fail.  After that, a marker may complete before
+   * earlier commands are done: with PoCL 3.1 it does.  clFinish () and the blocking commands of
+   * PoCL 3.1 still wait for these earlier commands. */
   gboolean has_failed;
   gboolean is_debugged; /* TRUE if TARN_DEBUG checks the context's buffers */
 };
@@ -465,7 +469,7 @@ void _tarn_layer_context_drop_user_event (LayerContext *self);
 /* _tarn_layer_context_begin_await () returns only_event, the event for which the context's new
  * queues wait, or NULL if there is no such event.  The caller may wait for the event, too.  The
  * context keeps the event until the caller calls _tarn_layer_context_end_await ().  The caller must
- * do so even after NULL. */
+ * call that function in any case, even if it got NULL. */
 cl_event _tarn_layer_context_begin_await (LayerContext *self);
 void _tarn_layer_context_end_await (LayerContext *self);
 
@@ -501,8 +505,8 @@ void _tarn_layer_context_make_room (LayerContext *self);
 void _tarn_layer_context_finish (LayerContext *self);
 
 /* Waits for the commands of released buffers, so that the buffers' memory becomes free.  Returns
- * FALSE if there are no such commands, if they failed, or if a user event of the context is not
- * complete. */
+ * FALSE if there are no such commands, if they failed, if they took too long (see
+ * _tarn_layer_queue_wait ()), or if a user event of the context is not complete. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
 
 /* Returns TRUE if the host may wait for the commands that are on the context's queues now.  The
@@ -515,15 +519,16 @@ gboolean _tarn_layer_context_may_wait (LayerContext *self);
 /* Returns TRUE if TARN_DEBUG checks each of the context's buffers when the buffer is freed.  Then
  * the layer frees no buffer before its commands are done, and keeps no spare sub-buffers. */
 gboolean _tarn_layer_is_debugged (const LayerContext *context);
-/* Begin and end the TARN_DEBUG checks of a context. */
+/* These functions begin and end the checks of a context's buffers by TARN_DEBUG. */
 void _tarn_layer_debug_begin (LayerContext *context);
 void _tarn_layer_debug_end (LayerContext *context);
-/* Tells TARN_DEBUG that the calling thread released a buffer's last reference.  Another thread may
- * free the buffer's memory later. */
+/* Calls tarn_debug_note_free () for a buffer's block, if TARN_DEBUG checks the context's buffers:
+ * the calling thread has released the last reference to the buffer, but another thread may free the
+ * memory later. */
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
 /* Makes the layer's debug thread call a function.  The thread calls such functions one after the
- * other.  They may wait, but a callback from the driver must not wait.  If there can be no debug
- * thread, the calling thread calls the function. */
+ * other.  They may wait, but a callback from the driver must not wait.  If the thread cannot be
+ * started, the calling thread calls the function.  Does nothing in a child of fork (). */
 void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
 /* Waits while the debug thread has more than 32 functions to call.  Waits at most 0.1 s, because
  * one of these functions may depend on the calling thread. */
@@ -645,9 +650,11 @@ LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
  * or it is a spare: the layer keeps it for a later buffer with the same key. */
 struct _LayerSub
 {
-  LayerPlace place;   /* the key */
-  cl_mem handle;      /* the driver's handle; a reference */
-  cl_mem_flags flags; /* the flags that the driver reports for a buffer of the program */
+  LayerPlace place; /* the key */
+  cl_mem handle;    /* the driver's handle; a reference */
+  /* The flags that the driver reports for a buffer that is made with the flags place.asked.  If the
+   * sub-buffer is a buffer of the program, queries report these flags. */
+  cl_mem_flags flags;
   gboolean is_spare;
   gint64 time;  /* monotonic time from which a spare's age counts: see subs.c */
   GList by_age; /* the link of a spare in LayerContext.spares */
@@ -765,11 +772,14 @@ struct _LayerQueue
    * the commands' numbers.  A use's buffer waits until all commands up to the use's number are
    * done. */
   GQueue waiting;
-  guint n_behind;     /* atomic: number of uses in @waiting that come after the last marker */
-  gsize bytes_behind; /* atomic: total size of the buffers of the uses in @n_behind, in bytes */
-  GQueue markers;     /* of LayerMarker, by number: the markers that are not known to be done */
-  GQueue waiters;     /* of LayerUse: the uses whose buffer waits for one command, by the command's
-                         event */
+  guint n_behind; /* atomic: number of uses in @waiting that come after the last marker */
+  /* Atomic: total size, in bytes, of the buffers of the uses that @n_behind counts. */
+  gsize bytes_behind;
+  /* The markers that are not known to be done: LayerMarker, ordered by their numbers. */
+  GQueue markers;
+  /* The uses whose buffer waits for the event of one command, not for all commands up to a number:
+   * LayerUse. */
+  GQueue waiters;
 };
 
 /* Makes a released buffer wait for commands.  @use is the record of a command that uses the buffer.
@@ -782,8 +792,8 @@ gboolean _tarn_layer_queue_add_waiting (LayerUse *use);
  * driver shall call back when the marker is done, because perhaps no thread polls any more.
  *
  * - If @notify is FALSE, and no buffer waits for commands after the last marker, does nothing.
- * - If @notify is TRUE and the queue is closed, puts no marker.  Asks the driver to call back when
- *   the queue's last marker is done. */
+ * - If @notify is TRUE and the queue is closed, puts no marker.  Instead, asks the driver to call
+ *   back when the queue's last marker is done. */
 void _tarn_layer_queue_put_marker (LayerQueue *self, gboolean notify);
 
 /* Puts a marker on the queue if many released buffers wait for commands that come after the last
@@ -808,8 +818,8 @@ void _tarn_layer_release_event (cl_event event);
  * if the command failed, more if the command has not ended yet. */
 cl_int _tarn_layer_get_state (cl_event event);
 
-/* Makes the context drop the queue if the queue is closed (takes no more commands), and no released
- * buffer waits for the queue's commands. */
+/* Makes the context drop the queue if the queue is closed (takes no more commands), the queue's
+ * markers are done, and no released buffer waits for the queue's commands. */
 void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
 /* Asks the driver which of the queue's markers are done, and which of the commands in @waiters.  No
@@ -818,7 +828,9 @@ void _tarn_layer_queue_end_if_over (LayerQueue *self);
 void _tarn_layer_queue_poll (LayerQueue *self);
 
 /* Waits for those commands of the queue for which released buffers wait.  Returns FALSE if there
- * are no such commands, if a command failed, or if no command completed for 10 s. */
+ * are no such commands, if a command failed, if a user event of the context is not complete, or if
+ * no command completed for 10 s.  If the last such wait for this queue gave up, this one also
+ * returns FALSE if no command completes in the first 10 ms. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
 
 /* Waits for all commands of the queue, even if a command has failed.  Returns FALSE if there was
@@ -852,11 +864,12 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* waiter.c */
 
-/* Makes a released buffer wait for one command, by the command's event.  @use is the record of the
+/* Makes a released buffer wait until the event of one command completes.  @use is the record of the
  * command.  When the command is done, the layer calls _tarn_layer_buffer_commands_done ().
- * @notify: TRUE if the driver shall call back, because perhaps no thread polls any more.  The
- * caller has a reference to the buffer's record, because another thread may end the wait at
- * once. */
+ * @notify: TRUE if the driver shall call back, because perhaps no thread polls any more.
+ *
+ * The caller must have a reference to the buffer's record: another thread may end the wait at once,
+ * and without this reference the record could be freed during the call. */
 void _tarn_layer_wait_for_event (LayerUse *use, gboolean notify);
 
 /* Removes from the queue's @waiters each use whose number is at most @number, and appends the use's
@@ -1064,7 +1077,7 @@ cl_uint _tarn_layer_count_maps (LayerBuffer *self);
  * none. */
 gboolean _tarn_layer_forget_maps (LayerBuffer *self);
 
-/* The functions that the layer intercepts, by the file that defines them */
+/* The functions that the layer intercepts, grouped by the file that defines them */
 
 #define LAYER_FUNCTIONS(F)                                                                         \
   F (clCreateContext) /* context.c */                                                              \

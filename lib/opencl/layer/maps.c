@@ -56,10 +56,10 @@ add_map (LayerBuffer *self, gpointer pointer)
   g_array_append_val (whole->maps, map);
 }
 
-/* Removes a map with this host address from the list of maps that @self shares with other objects
- * made of the same buffer.  If several maps have this address, takes one of @self if there is one.
- * Sets *taken to the map, and adds a reference to the record of the map's object.  Returns FALSE if
- * the list has no map with this address. */
+/* Removes a map with the host address @pointer from the list of maps that @self shares with other
+ * objects made of the same buffer.  If several maps have this address, removes a map of @self
+ * rather than a map of another object.  Sets *taken to the removed map, and adds a reference to the
+ * record of the map's object.  Returns FALSE if the list has no map with this address. */
 static gboolean
 take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
@@ -98,8 +98,9 @@ _tarn_layer_forget_maps (LayerBuffer *self)
   return was_mapped;
 }
 
-/* Records the map that a map command made of its only object.  Does nothing if the driver's call
- * failed, or if the layer has no record of the object. */
+/* Records the new map after a map command.  The object that the command maps is the command's only
+ * object.  Does nothing if the driver's call failed, or if the layer has no record of the object.
+ */
 static void
 note_map (LayerCommand *command, cl_int status, gpointer pointer)
 {

@@ -100,7 +100,8 @@ get_places (Call *call)
   return (gchar **) (get_moves (call) + call->n);
 }
 
-/* Returns the offset in bytes of the program's arguments from a struct Call for @n buffers. */
+/* Returns the offset, in bytes, of the program's arguments from the start of the struct Call that
+ * they follow.  @n: the number of buffers of the Call. */
 static gsize
 get_arguments_offset (gsize n)
 {

@@ -168,7 +168,8 @@ is_running (cl_event event)
          && state > CL_COMPLETE;
 }
 
-/* The most times that _tarn_layer_await () waits again, each after a millisecond. */
+/* The largest number of times that _tarn_layer_await () repeats a wait that failed.  Before each
+ * repetition, it sleeps for a millisecond. */
 #define MAX_WAITS 200
 
 cl_int
@@ -177,8 +178,8 @@ _tarn_layer_await (cl_int status, const cl_event *event)
   if (status != CL_SUCCESS)
     return status;
   status = _tarn_layer_driver->clWaitForEvents (1, event);
-  /* If the wait failed, and not the command, wait again: the command still uses the caller's
-   * memory. */
+  /* If the driver's wait failed although the command has not ended, wait again: the command still
+   * uses the caller's memory. */
   for (guint i = 0; status != CL_SUCCESS && i < MAX_WAITS && is_running (*event); i++)
     {
       g_usleep (1000);
@@ -426,8 +427,8 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
 
 /* Returns a host address for reading a block.  To find it, maps and unmaps the block's first byte.
  * A driver for the host's processor maps a buffer in place, so the block's other bytes come after
- * the first byte.  Other drivers map a copy of the one byte, so the caller has to find out if the
- * other bytes are there. */
+ * the first byte.  Other drivers map a copy of the first byte alone.  So the caller has to check
+ * whether the block's other bytes come after it. */
 static gconstpointer
 piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
 {

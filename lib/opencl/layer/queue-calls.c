@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The program's calls that create, retain, release and finish a queue.  The record of a queue
- * (LayerQueue) begins and ends here; queue.c finds out which of the queue's commands are done. */
+ * The program's calls that create, retain, release and finish a queue.  This file makes and frees
+ * the record of a queue (LayerQueue); queue.c finds out which of the queue's commands are done. */
 
 #include "layer-private.h"
 

@@ -21,7 +21,7 @@
 typedef struct
 {
   cl_event event; /* the marker command's event, a reference */
-  /* Number of a command: when the event completes, all commands up to it are done. */
+  /* All commands of the queue up to this number are done when @event completes. */
   guint64 number;
   guint references; /* atomic: references, 1 for the queue's list and 1 for each thread that uses
                        the marker */
@@ -132,7 +132,8 @@ add_marker (LayerQueue *self, cl_event event, guint64 number)
   {
     LAYER_LOCKED (&self->lock);
 
-    /* Two threads may have enqueued markers at the same time, so sort by number. */
+    /* Another thread may have put a marker with a larger number into the list meanwhile.  So find
+     * the place that keeps the list in the order of the markers' numbers. */
     for (link = self->markers.tail; link != NULL && ((LayerMarker *) link->data)->number > number;)
       link = link->prev;
     g_queue_insert_after (&self->markers, link, marker);
@@ -326,16 +327,17 @@ finish_aside (LayerQueue *self)
     __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
-/* Returns TRUE if the commands before a marker are done when the marker is. */
+/* Returns TRUE if the commands before a marker are certainly done when the marker is done.  This is
+ * so until the program makes a user event fail (LayerContext.has_failed). */
 static gboolean
 trusts_markers (LayerQueue *self)
 {
   return !__atomic_load_n (&self->context->has_failed, __ATOMIC_ACQUIRE);
 }
 
-/* Returns the state of a marker (CL_COMPLETE, a larger value, or a negative error).  A complete
- * marker counts as failed if its end does not tell that earlier commands are done.  @reached: see
- * poll (). */
+/* Returns the state of a marker: CL_COMPLETE, a larger value if it is not done, or a negative
+ * error.  Returns an error also if the marker is done but does not tell that earlier commands are
+ * done: see trusts_markers ().  @reached: see poll (). */
 static cl_int
 get_marker_state (LayerQueue *self, const LayerMarker *marker, cl_event reached)
 {
@@ -421,8 +423,9 @@ put_marker_on (LayerQueue *self, gboolean notify)
   if (notify)
     {
       set_callback (self, marker);
-      /* The program may have flushed all its own commands, and wait for a function that the layer
-       * calls after this marker.  Some drivers run no command before a flush. */
+      /* Some drivers run no command before a flush.  Perhaps the program does not flush again,
+       * because it has flushed all its own commands, and waits for a function that the layer calls
+       * after this marker.  So flush the queue here. */
       _tarn_layer_driver->clFlush (self->base.handle);
     }
   marker_unref (marker);
@@ -518,9 +521,10 @@ _tarn_layer_queue_finish (LayerQueue *self)
 }
 
 /* The times, in microseconds, after which a request for memory stops waiting for a queue on which
- * no command completes.  PATIENCE is the usual time, and SHORT_PATIENCE the time if an earlier
- * request gave up.  The wait has a limit because the queue may be waiting for a function of the
- * program that itself waits for this thread, for example for a callback that wants a mutex. */
+ * no command completes.  PATIENCE is the usual time.  SHORT_PATIENCE is the time if the last
+ * request that waited for the queue gave up.  The wait has a limit because the queue may be waiting
+ * for a function of the program that itself waits for this thread, for example for a callback that
+ * wants a mutex. */
 #define PATIENCE (10 * G_TIME_SPAN_SECOND)
 #define SHORT_PATIENCE (G_TIME_SPAN_SECOND / 100)
 

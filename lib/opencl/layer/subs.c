@@ -120,8 +120,8 @@ _tarn_layer_drop_spares (LayerContext *context)
   drop_before (context, G_MAXINT64);
 }
 
-/* Sets the time from which the age counts of those sub-buffers that become spares after this call.
- */
+/* Sets the time of the sub-buffers that become spares after this call.  The age of a spare counts
+ * from its time. */
 static void
 set_time (LayerContext *context, gint64 now)
 {

@@ -20,7 +20,8 @@ typedef struct
 {
   TarnMutex lock;
   LayerObject *latest; /* the latest record, a reference; nullable */
-  /* The other records: handle -> LayerObject, a reference; NULL if there has been none. */
+  /* The records of the shard except @latest: handle -> LayerObject, a reference.  NULL until there
+   * is such a record. */
   GHashTable *others;
 } __attribute__ ((aligned (64))) Shard;
 

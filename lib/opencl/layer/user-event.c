@@ -50,9 +50,8 @@ await_only_event (LayerContext *context)
 
 /* Prepares the context for the failure of commands that wait for a user event.  Call this before
  * the program's call that makes the event fail.  From now on the layer trusts no marker of the
- * context (queue.c).  If a call before this one has ended the state LAYER_ONE_QUEUE, in which
- * memory is reused before commands are done, waits for the commands that may still use such memory.
- */
+ * context (queue.c).  If the event is not complete yet, also waits for the commands whose memory
+ * was reused early, that is, before they were done (see await_only_event ()). */
 static void
 begin_failing (LayerContext *context, cl_event event)
 {
