@@ -112,8 +112,8 @@ _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
     report_lost_stream (error);
 }
 
-/* Frees memory if the host has failed to wait for the memory's allocation.  Puts the free on the
- * allocator's stream, so that the free comes after the allocation. */
+/* Frees memory that was just allocated, because the host could not wait until the allocation was
+ * done.  Puts the free on the allocator's stream, so that the free comes after the allocation. */
 static void
 free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
 {
@@ -164,18 +164,19 @@ _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
   return self->home.context.driver->cuMemFreeAsync ((CUdeviceptr) memory.address, self->stream);
 }
 
-/* Puts a free of memory on a stream.  The driver frees the memory after the commands that are on
- * the stream now.  Fails if the stream is being captured, because the free would become part of the
- * graph.  If @handle is another thread's default stream, this thread has no CUstream for that
- * default stream.  In this case, puts the free on the legacy stream, which waits for that default
+/* Puts a free of memory on the stream that @handle names.  The driver frees the memory after the
+ * commands that are on the stream now.  Fails if the stream is being captured, because the free
+ * would become part of the graph.  If @handle is another thread's default stream, this thread has
+ * no CUstream for it.  Then puts the free on the legacy stream, which waits for that default
  * stream.
  *
  * Another thread may begin a capture after this function has checked that there is none:
- *     - If the capture is of this stream, the driver returns CUDA_ERROR_INVALID_VALUE, because the
- *       memory does not belong to the graph, and the capture goes on (seen on an H200).  So after
- *       CUDA_ERROR_INVALID_VALUE, the function checks again, to report the capture as the reason.
- *     - If this is the legacy stream, and the capture is of a blocking stream, the free ends the
- *       capture. */
+ *     - If the capture is of the same stream, the driver returns CUDA_ERROR_INVALID_VALUE, because
+ *       the memory does not belong to the graph.  The capture goes on (seen on an H200).  So after
+ *       CUDA_ERROR_INVALID_VALUE, the function checks for a capture again.  If there is one, the
+ *       error names the capture as the reason.
+ *     - If the capture is of a blocking stream, and the free is on the legacy stream, the free ends
+ *       the capture. */
 static gboolean
 free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
                 GError **error)
@@ -194,10 +195,10 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
   return _tarn_cuda_check (context->driver, "cuMemFreeAsync", status, error);
 }
 
-/* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  If the free
- * fails, returns FALSE, and the caller makes the host wait and frees the memory then.  Logs no
- * message if the context is gone or the stream is being captured, because the caller reports these
- * errors. */
+/* Implements TarnAllocatorOps.free_on_queue: frees memory in the order of a stream.  Returns FALSE
+ * if the free fails.  Then the caller makes the host wait, and frees the memory.  Logs a message,
+ * except if the context or the driver is gone, or the stream is being captured.  The caller reports
+ * a lost context and a capture. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

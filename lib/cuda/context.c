@@ -111,11 +111,13 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* Makes the host wait for all streams of the context: allocates 1 byte, and frees the byte by
- * cuMemFree (), which first waits for these streams.  Two simpler ways would end all captures in
- * the context, in any mode: cuCtxSynchronize (), and an event of the whole context.  Tarn cannot
- * know whether the context has captures, because the driver has no such query.  So Tarn uses
- * neither way. */
+/* Makes the host wait for all streams of the context: allocates 1 byte of device memory, and frees
+ * the byte by cuMemFree (), which first waits for these streams.  If no device memory is left, uses
+ * 1 byte of page-locked host memory and cuMemFreeHost () instead.
+ *
+ * Two simpler ways would end all captures in the context, in any mode: cuCtxSynchronize (), and an
+ * event of the whole context.  Tarn cannot know whether the context has captures, because the
+ * driver has no such query.  So Tarn uses neither way. */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {
@@ -167,7 +169,7 @@ _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
   unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone already.  Then logs no message. */
+  /* At exit the driver may be gone already.  Then this function logs no message. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED
       || _tarn_cuda_check (driver, "cuDevicePrimaryCtxRelease", status, &error))
     return;

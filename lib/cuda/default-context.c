@@ -22,9 +22,9 @@
 
 #define MAX_FILE_BYTES 64 /* the most bytes of a file that names a device */
 
-/* The user's choice of a device.  The text is, for example, "1".  The source is the place where
- * Tarn found the text, for example "CUDA_DEVICE".  Both fields are NULL if the user has chosen
- * none. */
+/* The user's choice of a device.  The field text is the choice itself, for example "1".  The field
+ * source is the place where Tarn found the choice, for example "CUDA_DEVICE".  Both fields are NULL
+ * if the user has chosen no device. */
 typedef struct
 {
   gchar *text;
@@ -40,8 +40,9 @@ choice_clear (Choice *choice)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 
-/* Reads a small regular file.  The file's path comes from HOME, which may point anywhere.  So
- * refuses any other file, such as a pipe, a device or a large file, without reading it. */
+/* Returns the text of a small regular file.  The file's path comes from HOME, which may point
+ * anywhere.  So for any other file, such as a pipe, a device or a large file, reads nothing, and
+ * returns NULL with an error. */
 static gchar *
 read_file (int fd, const gchar *source, GError **error)
 {
@@ -243,7 +244,8 @@ open_default (TarnCudaContext *context, GError **error)
 /* The list of the contexts that callers got from tarn_cuda_make_default_context (), and have not
  * released yet. tarn_cuda_context_release () looks for its argument in this list, and refuses any
  * other handle, so the driver never sees an invalid handle. */
-static GArray *given; /* of TarnCudaContext; NULL until first needed; guarded by given_lock */
+/* an array of TarnCudaContext; NULL until first needed; guarded by given_lock */
+static GArray *given;
 static TarnMutex given_lock = TARN_MUTEX_INIT;
 
 static void
@@ -312,7 +314,7 @@ leave_if_current (const TarnCudaContext *context)
                         context->driver->cuCtxGetCurrent (&current), &error)
       && current == context->handle && _tarn_cuda_context_check (context, &error))
     _tarn_cuda_pop_context (context->driver);
-  /* Logs no message if the context is gone, or if the driver is gone at exit. */
+  /* This function logs no message if the context is gone, or if the driver is gone at exit. */
   if (error != NULL && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
       && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: this thread may be left with the context that is released", error->message);
@@ -347,8 +349,8 @@ static struct
 static void
 initialize_process (void)
 {
-  /* Pops the context, which open_default () has made current in this thread.  Each call of
-   * tarn_cuda_autoinit () makes the context current later, in the thread that calls it. */
+  /* open_default () has made the context current in this thread, so pop it.  Each call of
+   * tarn_cuda_autoinit () then makes the context current in the thread that calls it. */
   if (open_default (&automatic.context, &automatic.error))
     _tarn_cuda_pop_context (automatic.context.driver);
 }

@@ -160,10 +160,10 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
 }
 
-/* Returns FALSE with an error if a caller's TarnCudaDeviceData sets a field that this version of
- * Tarn does not know.  Such a field, from a newer version of the struct, might change the result of
- * the calling function.  The known fields need no check, because the calling functions do not use
- * them: their results are the same for all devices. */
+/* Returns FALSE with an error if a caller's TarnCudaDeviceData is of a newer version, and sets a
+ * field that this version of Tarn does not know.  Such a field might change the results of the
+ * functions that make this check.  These functions use none of the known fields, because their
+ * results are the same for all devices.  So the known fields need no check. */
 static gboolean
 check_data (const TarnCudaDeviceData *data, GError **error)
 {
@@ -172,8 +172,8 @@ check_data (const TarnCudaDeviceData *data, GError **error)
   return _tarn_cuda_read_device_data (&known, data, error);
 }
 
-/* Returns the alignment, in bytes, of arrays whose words have @word_size bytes.  Returns 0 if
- * @word_size is not 4, 8 or 16. */
+/* Returns the best alignment, in bytes, for the rows of an array whose words (elements) have
+ * @word_size bytes.  Returns 0 if @word_size is not 4, 8 or 16. */
 static gsize
 find_align_bytes (guint word_size)
 {

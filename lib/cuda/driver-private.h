@@ -39,7 +39,9 @@ typedef struct
 typedef struct
 {
   unsigned int type;
-  unsigned int handle_types; /* TARN_CUDA_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR or 0 */
+  /* TARN_CUDA_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR if the memory can be exported as a file
+   * descriptor; 0 if it cannot be exported */
+  unsigned int handle_types;
   TarnCudaOwnLocation location;
   void *windows; /* always NULL */
   unsigned char compression;

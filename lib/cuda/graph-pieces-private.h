@@ -18,8 +18,9 @@
  * return it to the pool. */
 TarnAllocator *_tarn_cuda_graph_pieces_new (TarnPool *pool);
 
-/* Releases an allocator whose graphs are gone.  Queues the allocator's unused memory, so that Tarn
- * returns it to the pool.  Queues the other memory as soon as it becomes unused. */
+/* Tells an allocator that its graphs are gone.  Queues the allocator's unused memory, so that Tarn
+ * returns it to the pool.  When a heap frees more of the memory later, the allocator queues that
+ * memory, too. */
 void _tarn_cuda_graph_pieces_release (TarnAllocator *pieces);
 
 /* Two functions that return queued memory (freed memory of captured CUDA graphs) to the pools.

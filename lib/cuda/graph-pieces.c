@@ -56,10 +56,11 @@ typedef struct
  * settler, returns memory. */
 static TarnMutex lock = TARN_MUTEX_INIT;  /* a thread that takes this lock holds no other lock */
 static TarnCond settled = TARN_COND_INIT; /* signalled when settler becomes NULL */
-static GArray *leaving; /* of Leaving, in the order of their frees; guarded by the lock */
+/* an array of Leaving, in the order in which heaps freed the memory; guarded by the lock */
+static GArray *leaving;
 /* the thread that returns memory now, or NULL if no thread does; guarded by the lock */
 static const GThread *settler;
-static guint n_leaving; /* atomic: leaving->len, for threads that do not hold the lock */
+static guint n_leaving; /* atomic: a copy of leaving->len, for threads that do not hold the lock */
 
 static GArray *
 leaving_new (void)
@@ -357,9 +358,9 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Makes the lending pool free cached memory and call its reclaim functions, as for a request of
- * @size bytes, so that the heap below the pool has memory to lend.  Returns FALSE if the pool
- * cannot free enough. */
+/* Allocates a block of @size bytes from the lending pool, and frees it.  For this request, the pool
+ * frees cached memory and calls its reclaim functions, so that the heap below the pool has memory
+ * to lend.  Returns FALSE if the pool cannot free enough. */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
@@ -385,10 +386,13 @@ give_back_held (const Lender *lender, gsize size, gboolean all)
   return TRUE;
 }
 
-/* Makes room for another attempt to get @size bytes, after @n_failed attempts have failed.  After
- * the first one, make_room () is enough if the pool caches little.  But a pool with a high bound on
- * cached bytes (TarnPoolOptions.hold_bytes) caches even the block that make_room () frees.  Returns
- * FALSE if another attempt is useless. */
+/* Makes room for another attempt to get @size bytes, after @n_failed attempts have failed:
+ * - After the first failure, calls make_room ().  That is enough if the pool caches little.  But a
+ *   pool with a high bound on cached bytes (TarnPoolOptions.hold_bytes) caches even the block that
+ *   make_room () frees.
+ * - So after the second failure, makes the pool return cached blocks of about @size bytes.
+ * - After the third failure, makes the pool return all cached blocks.
+ * Returns FALSE if another attempt is useless. */
 static gboolean
 prepare_attempt (const Lender *lender, gsize size, guint n_failed)
 {
@@ -509,8 +513,8 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
-  /* Hides the pool's block, so that tarn_pool_find () finds the graph's block, which has the same
-   * address. */
+  /* Hides the pool's block.  The graph's block has the same address, and tarn_pool_find () must
+   * find the graph's block. */
   tarn_block_hide (block);
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
@@ -595,7 +599,8 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
-  _tarn_cuda_graph_pieces_settle (); /* gives back memory of blocks that outlived their graph */
+  /* returns to the pools the memory of blocks that outlived their graph */
+  _tarn_cuda_graph_pieces_settle ();
 }
 
 static Lender *
@@ -608,8 +613,8 @@ lender_new (TarnPool *pool)
   lender->ref_count = 1;
   lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  /* Uses virtual memory of the pool's upstream only if the upstream is a heap, because only a heap
-   * counts that memory towards the pool's limit. */
+  /* The lender uses virtual memory of the pool's upstream only if the upstream is a heap, because
+   * only a heap counts that memory towards the pool's limit. */
   if (tarn_heap_get_stats (upstream, &stats))
     tarn_allocator_get_ops (upstream, &lender->ops);
   lender->data = tarn_allocator_get_user_data (upstream);

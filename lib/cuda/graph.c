@@ -34,14 +34,15 @@ typedef struct
   guint64 capture;
   /* TRUE from tarn_cuda_pool_begin_graph () until the program ends or releases the graph */
   gboolean is_open;
-  guint n_asking;        /* the number of threads that are asking the driver about the handle */
+  /* the number of threads that are asking the driver about the stream with this handle */
+  guint n_asking;
   TarnAllocator *pieces; /* the allocator below the heap of the graph's pool; a reference */
   TarnPool *own;         /* the graph's own pool; a reference */
 } Graph;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* a thread that takes this lock holds no pool's lock */
 static TarnCond asking_ended = TARN_COND_INIT; /* signalled when a Graph.n_asking becomes 0 */
-static GPtrArray *graphs; /* of Graph: those that the program has not released */
+static GPtrArray *graphs; /* an array of Graph: the graphs that the program has not released */
 static guint64 latest_id;
 
 static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_array_new (); }
@@ -95,8 +96,9 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds a pool's next graph in the order of graph ids, after the id @after.  Skips graphs whose
- * capture has an id that Tarn knows already.  Returns NULL if there is none. */
+/* Finds the graph of a pool with the lowest id (Graph.id) above @after, among the graphs whose
+ * capture has not ended, and whose capture's id (Graph.capture, from the driver) Tarn does not know
+ * yet.  Returns NULL if there is none. */
 static Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
@@ -117,8 +119,8 @@ find_unknown (const TarnPool *pool, guint64 after)
 /* Captures */
 
 /* Asks the driver for the id of the capture that a stream is in.  Returns 0 if the stream is in no
- * capture, or if the capture or the call has failed.  Also returns 0 for the legacy stream, and for
- * another thread's default stream, because this thread has no CUstream for that stream. */
+ * capture, if the capture or the call has failed, or if this is the legacy stream.  Also returns 0
+ * for another thread's default stream, because this thread has no CUstream for it. */
 static guint64
 ask_capture (const TarnCudaContext *context, gpointer handle)
 {

@@ -82,7 +82,8 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   made.data = tarn_cuda_block_get_host_pointer (made.block);
   if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (made.block); /* the host cannot access the memory; a message was logged */
+      /* the host cannot access the memory; the call above has logged a message */
+      tarn_block_free (made.block);
       return FALSE;
     }
   made.rank = rank;

@@ -48,7 +48,8 @@ call_allocate (const TarnCudaMemoryAllocator *self, gsize size, TarnMemory *memo
       status = driver->cuMemAllocManaged (&address, size, self->flags);
       break;
     case TARN_CUDA_DEVICE_MEMORY:
-    case TARN_CUDA_ASYNC_MEMORY: /* unreachable: _tarn_cuda_async_allocate () is called instead */
+    /* unreachable: memory_allocate () calls _tarn_cuda_async_allocate () instead */
+    case TARN_CUDA_ASYNC_MEMORY:
     default:
       status = driver->cuMemAlloc (&address, size);
       break;
@@ -144,13 +145,15 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
     return;
   if (g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     count_lost (self, size, error);
-  /* At exit the driver may be gone already, and all memory with it.  Then logs no message. */
+  /* At exit the driver may be gone already, and all memory with it.  Then this function logs no
+   * message. */
   else if (!g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost: %s", kinds[self->kind].free, size,
                error->message);
 }
 
-/* Makes a suballocation.  It is only an address, so no driver call makes or releases it. */
+/* Makes a suballocation: computes an address within @memory.  No driver call makes a suballocation
+ * or releases it. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)

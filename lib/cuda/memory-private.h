@@ -46,12 +46,14 @@ typedef struct
 
 typedef struct
 {
-  TarnCudaHome home; /* the first field, so that order.c can use this struct as a TarnCudaHome */
+  /* must be the first field, because order.c uses this struct as a TarnCudaHome */
+  TarnCudaHome home;
   /* kind, flags and virtual_memory are constant, except virtual_memory.has_rdma */
   TarnCudaKind kind;
   guint flags;
   TarnCudaVirtual virtual_memory;
-  /* for TARN_CUDA_ASYNC_MEMORY: CUDA's pool; NULL for the device's current pool */
+  /* for TARN_CUDA_ASYNC_MEMORY: CUDA's pool, from which the allocator allocates; NULL for the
+   * device's current pool */
   CUmemoryPool pool;
   /* for TARN_CUDA_ASYNC_MEMORY: the stream on which the allocator allocates and frees
    * (async-memory.c) */

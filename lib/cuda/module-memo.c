@@ -79,7 +79,7 @@ typedef struct
 {
   gpointer context;
   guint n_lookups;   /* the number of lookups in progress, at least 1 */
-  GSList *forgotten; /* of CUmodule: the modules to unload when the last lookup ends */
+  GSList *forgotten; /* a list of CUmodule: the modules to unload when the last lookup ends */
 } Busy;
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* guards busy_contexts, and the structs in it */
@@ -167,7 +167,8 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
 
   (void) unused;
-  /* Does not unload a module that is gone with its context or the driver. */
+  /* If the context or the driver is gone, the module is gone, too, so there is nothing to
+   * unload. */
   if (is_dead || driver == NULL || postpone_unload (context, module))
     return;
   unload (driver, module);
@@ -210,8 +211,8 @@ read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
 }
 
 /* Reads the parts of a function's key: the image and the name.  Returns FALSE if this version of
- * Tarn cannot read the caller's struct.  Such a key equals only itself, and the memo stores no
- * value for it. */
+ * Tarn cannot read the caller's struct.  Then the key counts as equal only to itself, and the memo
+ * stores no value for the key. */
 static gboolean
 get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
 {
@@ -285,9 +286,9 @@ ask_for_function (const TarnCudaDriver *driver, TarnMemo *modules, CUcontext con
   return NULL;
 }
 
-/* Finds a function.  The memo of modules may forget the function's module during the lookup.  Then
- * that module is unloaded, and the function with it.  So looks up the function again, in the module
- * that the memo loads next. */
+/* Finds a function.  During the lookup, the memo of modules may forget the function's module, and
+ * then the module is unloaded, and the function with it.  In this case, looks up the function
+ * again, in the module as the memo then loads it anew. */
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {

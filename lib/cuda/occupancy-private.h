@@ -9,8 +9,8 @@
 
 #include "driver-private.h"
 
-/* Facts about an architecture of GPUs.  No attribute of the driver states these facts, or only
- * newer drivers have the attribute. */
+/* Facts about an architecture of GPUs.  Tarn cannot ask every driver for them: for some facts the
+ * driver has no attribute, and for others only newer drivers have one. */
 typedef struct
 {
   gint major;
@@ -23,15 +23,16 @@ typedef struct
   guint old_blocks_per_mp;
 } TarnCudaArchitecture;
 
-/* Returns the facts about the architecture that has a compute capability.  Returns NULL if Tarn
- * does not know the architecture. */
+/* Returns the facts about the architecture of GPUs with the compute capability @major.@minor.
+ * Returns NULL if Tarn does not know the architecture. */
 const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor);
 
 /* Sets the fields that no attribute of the driver states, such as registers_per_thread.  Does not
  * change fields that are set already.  Does nothing if Tarn does not know the architecture. */
 void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
 
-/* Reads a caller's struct, which may be of another version. */
+/* Copies a caller's struct, which may be of an older or newer version, to @ours.  Returns FALSE
+ * with an error if this version of Tarn cannot read it. */
 gboolean _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs,
                                       GError **error);
 

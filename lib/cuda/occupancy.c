@@ -103,7 +103,8 @@ refuse_launch (GError **error, const gchar *what, guint64 value, guint64 most)
   return FALSE;
 }
 
-/* Returns the number of warps that PyCUDA assumes for a multiprocessor. */
+/* Returns the greatest number of warps that a multiprocessor can run at a time, as PyCUDA assumes
+ * it. */
 static guint
 find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
 {

@@ -30,7 +30,7 @@ const TarnCudaContext *_tarn_cuda_pool_get_context (TarnPool *pool);
 gpointer _tarn_cuda_stream_to_handle (CUstream stream);
 CUstream _tarn_cuda_stream_of_handle (gpointer handle);
 
-/* Returns TRUE for the default stream that all threads share. */
+/* Returns TRUE if a handle is the legacy default stream, which all threads share. */
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
 
 /* Returns TRUE if this thread has a CUstream for a handle.  Returns FALSE if the handle is another

@@ -21,8 +21,8 @@ is_same (gconstpointer a, gconstpointer b)
   return ((const TarnCudaDevice *) a)->device_index == ((const TarnCudaDevice *) b)->device_index;
 }
 
-/* Returns the struct for tests on CUDA devices.  The struct lists the chosen devices.  If there are
- * no devices because there is no driver, the struct contains the driver's error as the reason. */
+/* Returns the TarnDeviceTests for CUDA, which lists the chosen devices.  If there are no devices
+ * because there is no driver, the struct contains the driver's error as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {

@@ -260,7 +260,8 @@ report (const TarnCudaMemoryAllocator *self, const gchar *call, unsigned int sta
 {
   g_autoptr (GError) error = NULL;
 
-  /* At exit the driver may be gone already, and all memory with it.  Then logs no message. */
+  /* At exit the driver may be gone already, and all memory with it.  Then this function logs no
+   * message. */
   if (status == TARN_CUDA_ERROR_DEINITIALIZED || check_size (self, call, status, size, &error))
     return;
   g_message ("%s: they may be lost", error->message);

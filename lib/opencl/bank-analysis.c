@@ -22,7 +22,8 @@
 #define MIN_EXPLAINED 0.9
 
 #define MAX_BANKS 128
-#define MAX_PERIOD_BYTES 1024 /* the greatest sum of the banks' widths that patterns can show */
+/* in bytes: the patterns cannot show banks whose widths add up to more than this */
+#define MAX_PERIOD_BYTES 1024
 
 /* Patterns */
 

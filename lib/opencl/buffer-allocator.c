@@ -25,7 +25,8 @@
 /* The user data of an allocator of buffers; constant. */
 typedef struct
 {
-  TarnOpenclHome home; /* the first field (order-private.h); has no queue if deferred */
+  /* must be the first field (order-private.h); home.queue is NULL in the deferred allocator */
+  TarnOpenclHome home;
   cl_mem_flags flags;
   TarnOpenclTraits traits; /* traits of the queue's device; all 0 in the deferred allocator */
 } BufferAllocator;

@@ -123,7 +123,7 @@ _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offse
   return is_filled;
 }
 
-/* Shared virtual memory, which only OpenCL 2.0 or newer has */
+/* Functions for shared virtual memory, which only OpenCL 2.0 or newer has */
 
 static gboolean
 copy_svm (cl_command_queue queue, gpointer to, gconstpointer from, gsize size, GError **error)

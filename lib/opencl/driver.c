@@ -27,13 +27,15 @@ typedef struct
   gpointer user_data;
 } Finder;
 
-static gint is_loaded;   /* atomic */
-static gint has_library; /* atomic; TRUE if OpenCL was found, even if it lacks functions */
+static gint is_loaded; /* atomic */
+/* atomic; TRUE if an OpenCL library was found, even if it lacks functions that Tarn requires */
+static gint has_library;
 
 static TarnMutex lock = TARN_MUTEX_INIT;
 /* The lock guards the two variables below. */
-static GError *load_error; /* the error of the first failed try; NULL if no try failed */
-static Finder finder;      /* constant after is_loaded has become TRUE */
+/* the error of the first attempt to load OpenCL that failed; NULL if none failed */
+static GError *load_error;
+static Finder finder; /* constant after is_loaded has become TRUE */
 
 static gpointer
 find_in_process (const gchar *name, gpointer library)
@@ -134,7 +136,8 @@ try_to_load (GError **error)
   GError *failure = NULL;
   Finder from;
 
-  tarn_opencl_error_quark (); /* registered now: the first call may hang in a child of fork () */
+  /* Register the error domain now, because the first call may hang in a child of fork (). */
+  tarn_opencl_error_quark ();
   if (open_library (&driver, &from, &failure))
     {
       take (&driver, &from);
@@ -189,7 +192,8 @@ tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError *
 
   if (!tarn_check_fork (error))
     return FALSE;
-  tarn_opencl_error_quark (); /* registered now: the first call may hang in a child of fork () */
+  /* Register the error domain now, because the first call may hang in a child of fork (). */
+  tarn_opencl_error_quark ();
   if (!find_functions (&from, "the program", &driver, error))
     return FALSE;
   if (take (&driver, &from))

@@ -316,8 +316,9 @@ _tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
   g_free (kinds);
 }
 
-/* Returns a number below @range, which seems random and depends on a kind's hash and the number of
- * the try.  Has 64 bits, because a bin for huge images has more than 2^32 sizes. */
+/* Returns a pseudo-random number below @range, which depends only on a kind's hash and on the
+ * number of the try.  Computes it from a number of 64 bits, because a bin for huge images has more
+ * than 2^32 sizes. */
 static gsize
 choose_offset (guint hash, guint n_tries, gsize range)
 {

@@ -15,8 +15,8 @@
 #include "memory-object-private.h"
 #include "order-private.h"
 
-/* The option leading_bits_in_bin_id of pools of images: enough bits that each number of bytes has
- * its own bin (a list of cached blocks of one size). */
+/* The value of the option leading_bits_in_bin_id for pools of images.  With this value, each number
+ * of bytes has its own bin (a list of cached blocks of one size). */
 #define LEADING_BITS 26
 
 /* By default, a pool of images caches at most the device's memory divided by this number. */
@@ -36,8 +36,11 @@ struct _TarnOpenclImagePool
   TarnPool *pool;              /* the pool of images, a reference */
   TarnOpenclImageKinds *kinds; /* a reference */
   TarnPool *buffers;           /* the pool of buffers, a reference; NULL if there is none */
-  Link *link;       /* owned by the reclaim function; NULL if there is no pool of buffers */
-  guint reclaim_id; /* the ID of free_images () in the pool of buffers */
+  /* the user data of the reclaim function free_images (), which the pool of buffers owns; NULL if
+   * there is no pool of buffers */
+  Link *link;
+  /* the ID by which the pool of buffers knows the reclaim function free_images () */
+  guint reclaim_id;
 };
 
 /* Buffers and images count towards one limit, that of the pool of buffers.  Cached images are freed

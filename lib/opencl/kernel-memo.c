@@ -200,9 +200,9 @@ create_kernel (cl_program program, const gchar *name, GError **error)
   return NULL;
 }
 
-/* Makes the kernel that the memo stores for all threads.  This kernel shows that the program has a
- * kernel of this name.  make_kernel_for_thread () asks this kernel for its program, and makes each
- * thread's own kernel of the program. */
+/* Makes the kernel that the memo stores for all threads.  If this succeeds, the OpenCL program has
+ * a kernel of this name.  For each thread, make_kernel_for_thread () asks the stored kernel for its
+ * OpenCL program, and makes the thread's own kernel of that OpenCL program. */
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {

@@ -22,11 +22,12 @@
 #define RESERVED_BYTES 256 /* some drivers keep a few bytes of local memory for themselves */
 
 #define ROUNDS 7
-#define LAUNCH_SECONDS                                                                             \
-  0.5e-3 /* least time of a launch: much longer than a kernel's start or a tick of the clock */
+/* the least time of a launch, in seconds: much longer than a kernel's start or a clock tick */
+#define LAUNCH_SECONDS 0.5e-3
 #define MAX_STEPS (1u << 20)
 #define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
-#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* limit of all rounds; the first round may exceed it */
+/* time limit of the calibration and all rounds; does not cut the first round short */
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND)
 
 /* The kernel that is timed.  Each work item follows eight chains of loads: each load gets the index
  * of the chain's next load.  Every word contains its own index, so a chain loads the same word
@@ -60,9 +61,11 @@ typedef struct
   cl_program program;
   cl_kernel kernel;
   cl_mem results;
-  guint lanes;       /* a power of two */
-  size_t items;      /* a multiple of lanes */
-  guint local_bytes; /* one size for all patterns, so that the device is set up once */
+  guint lanes;  /* a power of two */
+  size_t items; /* a multiple of lanes */
+  /* bytes of local memory of a launch; the same number for all patterns, so that the device is set
+   * up only once */
+  guint local_bytes;
   guint steps;
 } Bench;
 
@@ -151,7 +154,8 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Lists the patterns that fit into local memory.  Sets local_bytes to the bytes of the largest. */
+/* Lists the patterns that fit into local memory.  Sets local_bytes to the number of bytes that the
+ * largest of these patterns needs. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {

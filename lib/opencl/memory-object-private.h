@@ -20,9 +20,9 @@ typedef enum
 typedef struct
 {
   TarnOpenclCommand command;
-  /* TRUE if the driver's reference count of an object counts only the program's references, and not
-   * the commands that use the object.  trusts_whole is about whole buffers and images, trusts_parts
-   * about sub-buffers. */
+  /* trusts_whole: TRUE if the driver's reference count of a whole buffer or image counts only the
+   * program's references, and not the commands that use the object.  trusts_parts: the same for
+   * sub-buffers. */
   gboolean trusts_whole, trusts_parts;
 } TarnOpenclTraits;
 

@@ -9,7 +9,8 @@
 #include <tarn/opencl.h>
 
 /* Adds OpenCL's default, CL_MEM_READ_WRITE, to flags that name no access by kernels.  Without this
- * flag, some drivers report no access when they are asked for an object's flags. */
+ * addition, the flags that some drivers report for an object (CL_MEM_FLAGS) name no access
+ * either. */
 static inline cl_bitfield
 _tarn_opencl_add_access (cl_bitfield flags)
 {
@@ -32,8 +33,8 @@ gboolean _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_co
                                  GError **error);
 void _tarn_opencl_home_clear (TarnOpenclHome *home);
 
-/* Sets an allocator's functions that retain queues and order uses of memory on different queues.
- * The allocator's user_data must begin with a TarnOpenclHome. */
+/* Sets the functions of an allocator that retain queues, and those that order the uses of memory on
+ * different queues.  The allocator's user_data must begin with a TarnOpenclHome. */
 void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,

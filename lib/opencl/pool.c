@@ -50,8 +50,8 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
-  TarnMemory memory
-      = { .address = 0 }; /* clears the whole union: a pointer may be smaller than an address */
+  /* sets the whole union to 0, because a pointer may be smaller than an address */
+  TarnMemory memory = { .address = 0 };
 
   memory.pointer = buffer;
   return tarn_pool_find (pool, memory);
@@ -65,9 +65,9 @@ free_copy (cl_event event, cl_int state, gpointer copy)
   g_free (copy);
 }
 
-/* Frees @copy, the source of a write, when the write is complete.  @event: the write's event; this
- * function releases it.  Makes later commands on the queue wait for the write, even if the queue is
- * out of order. */
+/* Frees @copy, the bytes that a write reads, when the write is complete.  Makes later commands on
+ * the queue wait for the write, even if the queue is out of order.  @event: the event of the write,
+ * which this function releases. */
 static gboolean
 free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **error)
 {
@@ -85,8 +85,8 @@ free_after (cl_command_queue queue, cl_event event, gpointer copy, GError **erro
   return is_ordered;
 }
 
-/* Copies the program's bytes, so that the program may change them, and writes the copy to a block.
- */
+/* Writes the program's bytes to a block.  The write reads a copy of the bytes, so that the program
+ * may change its own bytes during the write. */
 static gboolean
 write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue queue,
             GError **error)

@@ -124,7 +124,8 @@ ask_platform (Platform *platform, guint index)
   ids = g_new0 (cl_device_id, n_ids + 1);
   if (status == CL_SUCCESS && n_ids > 0)
     status = _tarn_cl.clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, n_ids, ids, NULL);
-  /* A platform may have no device now, which is normal. */
+  /* A platform may have no device now (CL_DEVICE_NOT_FOUND).  That is normal, and needs no
+   * message. */
   if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND)
     {
       _tarn_opencl_set_error (&error, "clGetDeviceIDs", status);

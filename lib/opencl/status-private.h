@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * OpenCL's statuses as errors. */
+ * Converts OpenCL's statuses to errors (GError). */
 
 #ifndef TARN_OPENCL_STATUS_PRIVATE_H
 #define TARN_OPENCL_STATUS_PRIVATE_H

@@ -45,10 +45,11 @@ check_functions (GError **error)
   return FALSE;
 }
 
-/* Allocates memory.  If there is none, the host waits for the memory that commands on queues are
- * still to free, and this function retries.  A reclaim function, which the pool calls when memory
- * runs out, could not wait for all this memory: the pool calls it only one time for a request.
- * Other threads that have just emptied the pool may not have enqueued all commands by then. */
+/* Allocates memory.  If the driver has none left, the host waits for the memory that commands on
+ * queues are still to free, and then this function tries again.  A reclaim function, which the pool
+ * calls when memory runs out, would be the wrong place for this wait: the pool calls it only one
+ * time for a request.  At that time, other threads may have emptied the pool, but may not have
+ * enqueued all of their commands that free memory. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {

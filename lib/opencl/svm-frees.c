@@ -27,8 +27,12 @@
 struct _TarnOpenclFreeQueue
 {
   cl_command_queue queue; /* borrowed; a valid handle only while the queue has memory to free */
-  guint n_refs; /* references of commands that are to free memory, and of waiting threads */
-  guint64 n_begun, n_ended; /* numbers of calls of _tarn_opencl_frees_begin () and _end () */
+  /* number of references: one for each command that is to free memory, and for each thread that
+   * waits */
+  guint n_refs;
+  /* numbers of calls of _tarn_opencl_frees_begin () and of _tarn_opencl_frees_end () for this
+   * queue */
+  guint64 n_begun, n_ended;
   gboolean is_stuck;
 };
 
@@ -39,7 +43,7 @@ struct _TarnOpenclFrees
   TarnMutex lock;
   TarnCond changed;
   /* Guarded by the lock: */
-  GPtrArray *queues; /* the queues that are to free memory, of TarnOpenclFreeQueue */
+  GPtrArray *queues; /* an array of TarnOpenclFreeQueue: the queues that are to free memory */
   guint64 n_ended;   /* number of calls of _tarn_opencl_frees_end () for all queues */
 };
 

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Adds tests (g_test) that run once for each chosen device, or for each of their platforms. */
+ * Adds tests (g_test).  A test runs once for each chosen device, or once for each platform that has
+ * chosen devices. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -26,8 +27,8 @@ is_same (gconstpointer first, gconstpointer second)
   return a->platform_index == b->platform_index && a->device_index == b->device_index;
 }
 
-/* Returns the tests of the chosen devices.  If there are no devices because OpenCL cannot be
- * loaded, stores OpenCL's error in the tests, as the reason why there are no devices. */
+/* Returns the TarnDeviceTests for OpenCL, which lists the chosen devices.  If there are no devices
+ * because OpenCL cannot be loaded, the struct contains OpenCL's error as the reason. */
 static TarnDeviceTests *
 get_tests (void)
 {

@@ -15,7 +15,7 @@ _tarn_testing_clock_new (void)
 }
 
 /* Returns the number of items of a queue that come before a moment.  @number: the queue's number,
- * by which a moment is indexed. */
+ * which is the queue's index in the array of the moment. */
 guint
 _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
 {
@@ -23,7 +23,7 @@ _tarn_testing_clock_get (const TarnTestingClock *clock, guint number)
 }
 
 /* Raises the number of items of a queue that come before a moment to at least @count.  @number: the
- * queue's number, by which a moment is indexed. */
+ * queue's number, which is the queue's index in the array of the moment. */
 void
 _tarn_testing_clock_raise (TarnTestingClock *clock, guint number, guint count)
 {

@@ -23,10 +23,10 @@ struct _TarnTestingDevice
   guint allocators;
   guint allocate_calls, free_calls;
   gsize last_size;
-  guint fail_at; /* the value of allocate_calls at which the call fails; 0 if none fails */
+  guint fail_at; /* the number (in allocate_calls) of the call that fails; 0 if none fails */
   gboolean fail_for_ever, has_failed;
   gdouble fail_share; /* the fraction of all calls that fail, 0 to 1 */
-  GRand *rand;        /* random numbers for fail_share; NULL until fail_share is set */
+  GRand *rand;        /* chooses the calls that fail by fail_share; NULL until fail_share is set */
   TarnTestingReclaim reclaim;
   gpointer reclaim_data;
   TarnTestingHook free_hook;
@@ -102,7 +102,9 @@ _tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memor
   if (!full && !too_large)
     {
       memory->address = device->next_address++;
-      device->used_bytes += size; /* may overflow without a budget; each free subtracts as much */
+      /* The sum may overflow if the device's memory has no limit.  That does no harm, because each
+       * free subtracts as much. */
+      device->used_bytes += size;
       g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
                            GSIZE_TO_POINTER (size));
     }

@@ -12,8 +12,8 @@ struct _TarnTestingOrder
 {
   TarnTestingPages *pages;
   TarnTestingQueues *queues;
-  /* the functions of the allocators of pages and of queues, which the allocator of this file
-   * calls */
+  /* the functions of the allocator of pages, and those of the allocator of queues; the allocator of
+   * this file calls both */
   TarnAllocatorOps on_pages, on_queues;
 };
 

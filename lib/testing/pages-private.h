@@ -43,7 +43,7 @@ struct _TarnTestingPages
   GHashTable *reservations, *mappings;
   GHashTable *backings, *parts;
   guint allocators, allocations;
-  guint calls, fail_at; /* fail_at: the value of calls at which a call fails; 0 if none */
+  guint calls, fail_at; /* fail_at: the number (in calls) of the call that fails; 0 if none */
   gboolean fail_for_ever, has_failed;
   TarnTestingHook hook; /* nullable */
   gpointer hook_data;

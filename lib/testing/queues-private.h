@@ -38,10 +38,12 @@ typedef struct
   gsize size; /* in bytes; 0 if unknown */
   gboolean is_live;
   guint value;
-  TarnTestingClock *past;   /* the moment after all commands of earlier owners */
-  TarnTestingClock *uses;   /* the moment after all commands of the present owner */
-  TarnTestingClock *reads;  /* like uses, but only of commands that are known to read */
-  TarnTestingClock *writes; /* like uses, but only of commands that are known to write */
+  TarnTestingClock *past; /* the moment after all commands of the memory's earlier owners */
+  TarnTestingClock *uses; /* the moment after all commands of the memory's present owner */
+  /* the moment after those of the present owner's commands that are known to read */
+  TarnTestingClock *reads;
+  /* the moment after those of the present owner's commands that are known to write */
+  TarnTestingClock *writes;
 } TarnTestingMemory;
 
 typedef struct
@@ -60,7 +62,7 @@ typedef struct
   gboolean in_order;
   gboolean is_alive; /* TRUE if calls may name the queue */
   gboolean is_capturing;
-  /* of TarnTestingItem: all commands and waits on the queue, also finished ones */
+  /* an array of TarnTestingItem: all commands and waits on the queue, also finished ones */
   GArray *items;
   /* the first n_done items are done; later items may be done, too */
   guint n_done;
@@ -83,8 +85,8 @@ struct _TarnTestingQueues
   guint flags;
   TarnTestingDevice *device;
 
-  GPtrArray *slots;     /* of TarnTestingSlot, in the order of the handles */
-  GPtrArray *queues;    /* of TarnTestingQueue, indexed by number */
+  GPtrArray *slots;     /* an array of TarnTestingSlot, in the order of the handles */
+  GPtrArray *queues;    /* an array of TarnTestingQueue, indexed by number */
   GHashTable *memories; /* address -> TarnTestingMemory, allocated or freed; owned */
   GHashTable *events;   /* a set of TarnTestingClock, owned: the moments of events */
   /* a moment: the host knows that all items before this moment are done */
@@ -100,8 +102,8 @@ struct _TarnTestingQueues
   guint fail_nth;
   gboolean fail_for_ever;
   guint n_failed;
-  /* the number of frees of memory that commands may still use; each failed call (n_failed) allows
-   * one such free */
+  /* how many times the allocator has freed memory that commands may still use; each failed call
+   * (n_failed) excuses one such free, and each further one is a fault */
   guint n_freed_in_use;
   TarnTestingCall hook_call;
   TarnTestingHook hook; /* nullable */

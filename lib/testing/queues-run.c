@@ -130,8 +130,8 @@ tarn_testing_queues_run_one (TarnTestingQueues *queues)
   return has_run;
 }
 
-/* Ends the test if a queue has an item that cannot run, because queues wait for each other.  The
- * caller holds the lock, under which no item could run. */
+/* Ends the test if an item of a queue has not run, which means that queues wait for each other.
+ * The caller holds the lock, and has found that no item can run. */
 static void
 assert_all_done (const TarnTestingQueues *queues)
 {

@@ -76,7 +76,8 @@ take (gconstpointer address)
 }
 
 /* Allocates from a shared pool.  Returns NULL with an error if the allocation fails.  If @shared is
- * NULL, because the caller could not get the pool, returns NULL and leaves @error as it is. */
+ * NULL, the caller could not get the pool, and has set @error.  Then returns NULL, and leaves
+ * @error as it is. */
 static TarnBlock *
 allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {
@@ -115,7 +116,8 @@ _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GEr
   return block;
 }
 
-/* Frees a block that the caller has removed from the hash tables, or keeps it for a graph. */
+/* Frees a block that the caller has removed from the hash tables.  If several streams of a captured
+ * graph use the block, keeps it instead, as long as the graph exists. */
 static void
 free_block (TarnBlock *block)
 {
@@ -131,7 +133,8 @@ _tarn_cuda_framework_free (const gchar *function, gconstpointer address)
   TarnBlock *block;
 
   if (address == NULL
-      || !tarn_check_fork (NULL)) /* in a child of fork () the lock may be held for ever */
+      /* a child of fork () must not take the lock, which may be held for ever */
+      || !tarn_check_fork (NULL))
     return;
   block = take (address);
   if (block != NULL)

@@ -30,8 +30,9 @@ typedef struct
   /* the number of captures that began with this store, minus the captures whose graphs PyTorch has
    * destroyed */
   guint n_uses;
-  TarnAllocator *pieces; /* a reference: the allocator below the heaps of the pools */
-  GHashTable *pools;     /* CUstream -> TarnPool, a reference */
+  /* a reference to the allocator from which the heaps below the pools get memory */
+  TarnAllocator *pieces;
+  GHashTable *pools; /* CUstream -> TarnPool, a reference */
   /* TarnBlocks that the program has freed, and that the store keeps because several streams of a
    * graph use them */
   GPtrArray *kept;
@@ -51,7 +52,8 @@ typedef struct
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GPtrArray *stores; /* of Store */
 static GArray *captures;  /* of Capture, the oldest first */
-/* blocks in use that several streams of a graph use: TarnBlock -> the Store of the block */
+/* blocks that the program has not freed, and that several streams of a graph use: TarnBlock -> the
+ * Store of the block */
 static GHashTable *recorded;
 /* the number of captures at the latest call of _tarn_cuda_count_captures () */
 static guint n_counted;
@@ -296,9 +298,9 @@ pool_new (TarnAllocator *pieces, GError **error)
 }
 
 /* Returns a reference to the pool of a stream that is being captured.  If the stream has no pool
- * yet, returns NULL, and sets *pieces to a reference to an allocator, over which the caller then
- * makes the pool.  If the store of the capture (its memory) is unknown, returns NULL, and does not
- * set *pieces. */
+ * yet, returns NULL, and sets *pieces to a reference to an allocator.  The caller then makes the
+ * pool over this allocator.  If Tarn cannot tell which store (memory of captures) serves the
+ * capture, returns NULL, and leaves *pieces as it is. */
 static TarnPool *
 get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
 {
@@ -317,10 +319,11 @@ get_pool (CUdevice device, CUstream stream, TarnAllocator **pieces)
   return pool;
 }
 
-/* Makes @fresh the pool of a stream that is being captured.  The caller has made @fresh over the
- * allocator @pieces.  If another thread has added a pool of this stream meanwhile, ignores @fresh.
- * Returns a reference to the stream's pool.  If captures have begun or ended meanwhile, @pieces may
- * no longer be the allocator of the capture's store (its memory).  Then returns NULL. */
+/* Makes @fresh the pool of a stream that is being captured, and returns a reference to it.  The
+ * caller has made @fresh over the allocator @pieces.  If another thread has added a pool of this
+ * stream meanwhile, ignores @fresh, and returns a reference to the other thread's pool.  If
+ * captures have begun or ended meanwhile, @pieces may no longer be the allocator of the capture's
+ * store (its memory).  Then returns NULL. */
 static TarnPool *
 add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPool *fresh)
 {
@@ -346,7 +349,7 @@ add_pool (CUdevice device, CUstream stream, const TarnAllocator *pieces, TarnPoo
 static TarnPool *
 get_or_make_pool (CUdevice device, CUstream stream, GError **error)
 {
-  for (;;) /* repeats only if captures have begun or ended meanwhile */
+  for (;;) /* the loop repeats only if captures have begun or ended meanwhile */
     {
       g_autoptr (TarnAllocator) pieces = NULL;
       g_autoptr (TarnPool) fresh = NULL;
@@ -379,7 +382,7 @@ _tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, 
   return pool != NULL ? tarn_pool_allocate (pool, size, error) : NULL;
 }
 
-/* Returns TRUE if a block's memory belongs to a store, even if that store was freed. */
+/* Returns TRUE if a block's memory came from a store.  The store may have been freed since. */
 static gboolean
 is_of_graph (const TarnBlock *block)
 {

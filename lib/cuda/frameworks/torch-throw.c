@@ -23,7 +23,8 @@ typedef struct
   guint32 line;
 } SourceLocation;
 
-/* A std::string of libstdc++'s new ABI.  Tarn does not access the words itself. */
+/* A std::string of libstdc++'s new ABI.  The field words only has the size of the string object:
+ * libstdc++'s functions access it, and Tarn's code does not. */
 typedef struct
 {
   guint64 words[4];
@@ -73,7 +74,7 @@ find (const gchar *const *libraries, const gchar *symbol)
       void *found = library != NULL ? dlsym (library, symbol) : NULL;
 
       if (library != NULL)
-        dlclose (library); /* the library stays loaded, because it was loaded before */
+        dlclose (library); /* the library stays loaded: the process had loaded it before */
       if (found != NULL)
         return found;
     }
@@ -93,9 +94,9 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
   return class->type != NULL && vtable != NULL;
 }
 
-/* Finds a symbol, and stores the symbol's address in a pointer to a function.  The value of this
- * macro is FALSE if there is no such symbol.  POSIX allows the conversion of the pointer from
- * dlsym () to a function pointer. */
+/* Finds a symbol, and stores the symbol's address in @function, a pointer to a function.  Evaluates
+ * to TRUE if the symbol was found, otherwise to FALSE.  POSIX allows the conversion of the pointer
+ * from dlsym () to a function pointer. */
 #define FIND(function, libraries, symbol)                                                          \
   (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
 
@@ -123,7 +124,8 @@ _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
   const Class *class = is_out_of_memory ? &torch.out_of_memory : &torch.error;
   void *object;
   String string;
-  gchar allocator = 0; /* stands for a std::allocator, which has no data */
+  /* Tarn passes this variable's address as a std::allocator, which has no data */
+  gchar allocator = 0;
 
   if (!find_torch (&torch))
     {

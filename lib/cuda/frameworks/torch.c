@@ -49,7 +49,7 @@ describe (CUdevice device)
 }
 
 /* Makes the message of an exception, and frees the error.  If memory has run out, the message
- * begins with the same words as PyTorch's own, because programs search for these words. */
+ * begins like the message of PyTorch's own allocator, because programs search for these words. */
 static gchar *
 make_message (gsize size, CUdevice device, GError *error)
 {

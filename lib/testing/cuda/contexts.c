@@ -10,14 +10,14 @@
 typedef struct
 {
   CUcontext handle;
-  gboolean is_dangling; /* TRUE if the handle was free when it was pushed */
+  gboolean is_dangling; /* TRUE if the handle named no context when it was pushed */
 } Entry;
 
 typedef struct
 {
   guint references;
-  /* the device's primary context; NULL if the device never had one; it is not active if it was
-   * destroyed */
+  /* the device's primary context, which is not active after it was destroyed; NULL if the device
+   * never had one */
   Context *context;
   guint flags;
 } Primary;

@@ -122,8 +122,8 @@ static const Row rows[] = {
   ERROR (916, "KEY_ROTATION"),
 };
 
-/* The descriptions of the statuses, in the order of rows. The first call that needs a description
- * makes the description, which is never freed. */
+/* The descriptions of the statuses: entry n is for rows[n].  The first call that needs a
+ * description makes it, and nobody frees it. */
 static gchar *texts[G_N_ELEMENTS (rows)];
 
 static const Row *

@@ -78,7 +78,8 @@ find_event (CUevent handle, Event **event)
 }
 
 /* Finds an event for a call in which the host queries the event or waits for it.  Such a call ends
- * captures (see fake_end_captures ()).  Fails if the event was recorded in a capture. */
+ * captures (see fake_end_captures ()).  If the event was recorded in a capture, invalidates that
+ * capture, and fails. */
 static Status
 find_askable (CUevent handle, Event **event)
 {

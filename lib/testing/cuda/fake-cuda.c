@@ -112,8 +112,9 @@ needs_no_init (Function function)
          || function == FUNCTION_cuGetErrorName || function == FUNCTION_cuGetErrorString;
 }
 
-/* Counts a call down towards the call that the test wants to fail.  Returns the status with which
- * this call has to fail, or 0 if it need not fail.  The caller holds the lock. */
+/* Counts a call of @function, if the test wants a call of this function to fail.  Returns the
+ * status with which this call has to fail, or 0 if it does not have to fail.  The caller holds the
+ * lock. */
 static Status
 count_down (Function function)
 {
@@ -175,7 +176,8 @@ fake_enter (Function function)
   guint microseconds;
   Status status;
 
-  if (is_forked) /* takes no lock, so that a child never waits for a thread of its parent */
+  /* A child does not take the lock, so that it never waits for a thread of its parent. */
+  if (is_forked)
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
       return function == FUNCTION_cuDriverGetVersion || function == FUNCTION_cuGetErrorName

@@ -6,8 +6,8 @@
  * <tarn/testing/cuda.h> has the functions by which a test controls the driver.
  *
  * In general:
- * - Addresses of device memory are never valid addresses of the host.  Neither are handles, except
- *   in a 32-bit process.
+ * - Addresses of device memory are never valid addresses of the host.  Handles are no valid
+ *   addresses of the host either, except in a 32-bit process.
  * - A call that crashed on an H200 ends the test with a message.  A call that
  *   names a module that never existed ends the test, too.
  * - A destroyed context can still be made current, with success, as on an H200.  Taking that
@@ -15,11 +15,12 @@
  * - A new module or function gets the handle that was freed last.  This was not observed on an
  *   H200. modules.c describes the images that can be loaded.
  *
- * Virtual memory belongs to no context, needs no context, and its functions do not end a capture of
- * a stream.  Mapped memory is the host's memory at the same address.  A backing (memory from
- * cuMemCreate ()) keeps its bytes when it is mapped at another address.  Two mistakes that an H200
- * accepts end the test: mapping more than was reserved, and unmapping addresses that are not
- * mapped.  A call with a handle that never existed ends the test, too; on an H200 it crashes.
+ * Virtual memory belongs to no context.  The driver's functions for virtual memory need no context,
+ * and end no capture of a stream.  Mapped memory is the host's memory at the same address.  A
+ * backing (memory from cuMemCreate ()) keeps its bytes when it is mapped at another address.  Two
+ * mistakes that an H200 accepts end the test: mapping more than was reserved, and unmapping
+ * addresses that are not mapped.  A call with a handle that never existed ends the test, too; on an
+ * H200 it crashes.
  *
  * Memory of CUDA's pools (cuMemAllocAsync) becomes ready when a stream reaches the allocation, and
  * is freed when a stream reaches the free.  If no other memory is left, an allocation gets memory
@@ -55,8 +56,9 @@ typedef struct
 
 typedef struct
 {
-  unsigned int type;                 /* 1: CU_MEM_ALLOCATION_TYPE_PINNED */
-  unsigned int requestedHandleTypes; /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: no type */
+  unsigned int type; /* 1: CU_MEM_ALLOCATION_TYPE_PINNED */
+  /* 1: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; 0: no type of handle */
+  unsigned int requestedHandleTypes;
   CUmemLocation location;
   void *win32HandleMetaData;
   struct

@@ -179,8 +179,9 @@ Status fake_reach (CUdeviceptr address, gsize size, guint8 **bytes);
 gboolean fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 guint fake_get_strangers (TarnTestingCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
-void
-fake_describe_memory (GString *text); /* lists at most ten allocations, and counts all the others */
+/* Describes the allocations in use: lists at most ten of them, and states the number of the
+ * others. */
+void fake_describe_memory (GString *text);
 
 /* Virtual memory, which CUDA has since version 10.2.  The caller of each of these functions holds
  * the lock. */
@@ -261,11 +262,12 @@ typedef struct _Capture Capture;
 Status fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
                               CUdeviceptr *address);
 Status fake_release_ordered (CUdeviceptr address, Stream *stream);
-guint64 fake_count_pool (guint pool); /* the pool's bytes, including memory whose free is pending */
+/* Returns the number of bytes that a pool has allocated, including memory whose free is pending. */
+guint64 fake_count_pool (guint pool);
 
 /* Returns the unique number of the allocation that has the memory at an address, or 0 if the memory
- * is not a pool's.  Ends the test if a free of the memory is on a stream.  @function: the caller's
- * name, for that message. */
+ * is not a pool's.  Ends the test if the program has already put a free of the memory on a stream.
+ * @function: the caller's name, for the message that ends the test. */
 guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
 /* Ends the test if a command accesses memory before the stream that allocates the memory has
  * reached the allocation.  @allocation: the number of the allocation that had the memory when the

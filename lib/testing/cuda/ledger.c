@@ -27,8 +27,8 @@ typedef struct
   /* Fields for stream-ordered memory */
   guint pool;         /* the pool's number; 0 if the memory is not a pool's */
   guint64 allocation; /* the unique number of the allocation */
-  Mark *ready;        /* the point of the allocation in its stream; owned */
-  /* the point of the free in its stream; owned; NULL if no free is pending */
+  Mark *ready;        /* the point in the stream at which the memory is allocated; owned */
+  /* the point in the stream at which the memory is freed; owned; NULL if no free is pending */
   Mark *freed;
   gboolean is_freed; /* TRUE if a free of the block is on a stream */
   /* TRUE if the legacy default stream waits for the stream that allocates the block */
@@ -43,10 +43,11 @@ typedef struct
 } Place;
 
 /* The lock of the fake driver guards these variables. */
-/* all Blocks, ordered by address; no two Blocks overlap; each key is its own value, and owned */
+/* a set of all Blocks, owned; ordered by address; no two Blocks overlap */
 static GTree *blocks;
 static GArray *vacant; /* of Place, last in, first out */
-/* of TarnTestingCudaMemory: memory that a program freed while another context was current */
+/* an array of TarnTestingCudaMemory: memory that a program freed while another context was
+ * current */
 static GArray *strangers;
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
@@ -116,7 +117,7 @@ typedef struct
   guint64 context_id; /* 0 for any context */
   guint n;
   guint64 bytes;
-  /* of Block: the blocks that match; empty if context_id is 0 */
+  /* a list of Block: the blocks that match; empty if context_id is 0 */
   GSList *found;
 } Search;
 
@@ -416,8 +417,8 @@ fake_get_allocation (const gchar *function, CUdeviceptr address)
 
 /* Ends the test if a command uses memory before the stream that allocates the memory has reached
  * the allocation.  @allocation: the number of the allocation that had the memory when the command
- * was put on its stream.  Checks nothing if a later allocation has the memory: then the command may
- * use the memory until a stream runs the free of @allocation. */
+ * was put on its stream.  If a later allocation has the memory now, checks nothing, because the
+ * command may use the memory until a stream runs the free of @allocation. */
 void
 fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
 {
@@ -448,7 +449,8 @@ typedef struct
   guint pool;
   gsize size;
   guint64 bytes;
-  Block *pending; /* a block with enough bytes, whose free is pending */
+  /* a block that has enough bytes, and whose free is pending; NULL if there is none */
+  Block *pending;
 } PoolSearch;
 
 static gboolean

@@ -52,8 +52,8 @@ typedef struct
 typedef struct
 {
   gchar *buffer; /* NULL if the caller wants no log */
-  /* the caller's value of the option for the buffer's size: on entry the size, on return the number
-   * of bytes used */
+  /* the caller's value of the option for the buffer's size: the caller sets it to the size, and the
+   * driver replaces it by the number of bytes used */
   void **bytes;
 } Log;
 

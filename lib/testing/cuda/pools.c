@@ -18,7 +18,7 @@ typedef struct
   guint number; /* never reused */
   CUdevice device;
   gboolean is_default;
-  guint64 max_bytes; /* the most bytes of the pool; G_MAXUINT64 for no limit */
+  guint64 max_bytes; /* the most bytes that the pool may have allocated; G_MAXUINT64 for no limit */
 } Pool;
 
 /* The lock of the fake driver guards these variables. */
@@ -146,8 +146,9 @@ cuMemFreeAsync (CUdeviceptr address, CUstream handle)
 
   status = find_stream ("cuMemFreeAsync", handle, &stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
-  /* A captured stream can free only memory of its graph, which this driver does not have.  A call
-   * for other memory fails, but does not end the capture. */
+  /* A stream that is being captured can free only memory that its graph has allocated.  The fake
+   * driver has no such memory.  A call that frees other memory fails, but does not end the
+   * capture. */
   REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_INVALID_VALUE);
   if (fake_is_legacy (stream))
     fake_wait_for_blocking (stream);

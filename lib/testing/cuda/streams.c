@@ -28,13 +28,14 @@ typedef struct
   gpointer data;               /* owned; freed by g_free () */
 } Command;
 
-/* The value of CU_STREAM_PER_THREAD.  The lower values are NULL and CU_STREAM_LEGACY. */
+/* CU_STREAM_PER_THREAD as a number.  The lower numbers, 0 and 1, are NULL and CU_STREAM_LEGACY. */
 #define PER_THREAD 2
 
 /* The lock of the fake driver guards these variables. */
 static HandleTable handles = { .base = FAKE_HANDLES (2) };
-static GPtrArray *streams; /* of Stream, owned; a destroyed stream stays while it has commands */
-static TarnCond reached;   /* signalled when a stream reaches a point */
+/* an array of Stream, owned; a destroyed stream stays while it has commands */
+static GPtrArray *streams;
+static TarnCond reached; /* signalled when a stream reaches a point */
 
 static void
 free_command (gpointer data)

@@ -51,9 +51,9 @@ typedef struct
 } Mapping;
 
 /* The lock of the fake driver guards these variables. */
-/* all reserved Ranges, ordered by address; no two overlap; each key is its own value, and owned */
+/* a set of all reserved Ranges, owned; ordered by address; no two overlap */
 static GTree *reservations;
-/* all Mappings, ordered by address; no two overlap; each key is its own value, and owned */
+/* a set of all Mappings, owned; ordered by address; no two overlap */
 static GTree *mappings;
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
@@ -302,7 +302,8 @@ check_properties (const CUmemAllocationProp *properties)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* CU_MEM_ALLOC_GRANULARITY_MINIMUM or _RECOMMENDED */
+/* Returns the granularity of virtual memory.  Valid options: CU_MEM_ALLOC_GRANULARITY_MINIMUM and
+ * _RECOMMENDED, which return the same number. */
 Status
 cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *properties,
                                unsigned int option)
@@ -318,9 +319,9 @@ cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *propert
   return status;
 }
 
-/* Takes a part of the file that no earlier backing had, so a new backing has no bytes of an earlier
- * one.  Writes bytes other than zero at the start of each granule: a device does not promise zeros,
- * so no test may rely on zeros. */
+/* Lengthens the file by @size bytes for a new backing, and stores the offset of these bytes in
+ * *place.  So a new backing has no bytes of an earlier one.  Writes bytes other than zero at the
+ * start of each granule: a device does not promise zeros, so no test may rely on zeros. */
 static gboolean
 take_place (gsize size, guint64 *place)
 {
