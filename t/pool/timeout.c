@@ -539,6 +539,55 @@ test_redirected_freed (Redirected *r, gconstpointer unused)
   assert_failures (r, 0, 0);
 }
 
+/* The function chooses the other pool only when a request waits already. */
+static TarnPool *
+redirect_later (TarnPool *pool, gpointer unused, gpointer data, GError **error)
+{
+  const Redirected *r = data;
+
+  (void) unused;
+  (void) error;
+  return pool->room.n_waiting > 0 ? tarn_pool_ref (r->other) : NULL;
+}
+
+static void
+test_redirected_later (Redirected *r, gconstpointer unused)
+{
+  Other other = { r->other, r->other, { r->blocks[1] }, free_one, NULL, FALSE, FALSE };
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  tarn_pool_set_redirect_func (r->pool, redirect_later, r, NULL);
+  other_begin (&other);
+  r->blocks[1] = tarn_pool_allocate_timeout (r->pool, SIZE, r->queue, -1, &error);
+  g_thread_join (other.thread);
+  g_assert_no_error (error);
+  assert_failures (r, 0, 0);
+}
+
+/* The function itself makes requests: of its pool, which fail and which free, and that wait. */
+static TarnPool *
+redirect_and_request (TarnPool *pool, gpointer queue, gpointer data, GError **error)
+{
+  const Redirected *r = data;
+
+  (void) error;
+  if (queue == r->queue)
+    return tarn_pool_ref (r->other);
+  fail_redirected (r, r->queue);
+  tarn_block_free (tarn_pool_allocate_ordered (pool, 0, NULL, NULL));
+  return NULL;
+}
+
+static void
+test_redirected_within (Redirected *r, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_redirect_func (r->pool, redirect_and_request, r, NULL);
+  fail_redirected (r, r->own);
+  g_assert_cmpuint (get_stats (r->pool).failures, ==, 1);
+}
+
 /* The function is removed while a request waits, which the pool then serves. */
 static void
 end_redirect (TarnPool *pool, TarnBlock **blocks)
@@ -784,6 +833,8 @@ main (int argc, char **argv)
   ADD_REDIRECTED ("redirected", test_redirected);
   ADD_REDIRECTED ("redirected-none", test_redirected_none);
   ADD_REDIRECTED ("redirected-freed", test_redirected_freed);
+  ADD_REDIRECTED ("redirected-later", test_redirected_later);
+  ADD_REDIRECTED ("redirected-within", test_redirected_within);
   ADD_REDIRECTED ("redirected-no-more", test_redirected_no_more);
   ADD_LIMITED ("in-vain", test_in_vain);
   ADD ("in-vain-together", test_in_vain_together);

@@ -107,12 +107,15 @@ static TarnPool *
 ask (TarnPool *pool, gpointer handle, GError **error)
 {
   TarnRedirect *redirect = begin_call (pool);
+  TarnServer *before;
   GError *local = NULL;
   TarnPool *other;
 
   if (redirect == NULL)
     return NULL;
+  before = _tarn_server_follow (NULL); /* the function may make requests of its own */
   other = redirect->func (pool, handle, redirect->user_data, &local);
+  _tarn_server_follow (before);
   drop (pool, redirect);
   g_assert (other == NULL || local == NULL);
   if (local != NULL)

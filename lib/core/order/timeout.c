@@ -34,7 +34,7 @@ is_above_limit (TarnPool *pool, gsize size)
 /* Adds @pool and all other pools of its reclaim group to @pools, with references, unless @pools has
  * @pool already. */
 static void
-add_pools (GPtrArray *pools, TarnPool *pool)
+add_group (GPtrArray *pools, TarnPool *pool)
 {
   g_autoptr (TarnReclaimGroup) group = NULL;
 
@@ -47,17 +47,21 @@ add_pools (GPtrArray *pools, TarnPool *pool)
     g_ptr_array_add (pools, tarn_pool_ref (pool));
 }
 
-/* Returns an array of the pools for whose frees a request waits.  These are the pool that got the
- * request, the pool that is to serve it, and all pools of the reclaim groups of these two. */
-static GPtrArray *
-list_pools (TarnPool *pool, const TarnServer *server)
+/* Adds the pools for whose frees a request waits.  These are the pool that got the request, the
+ * pool that is to serve it, and all pools of the reclaim groups of these two. */
+static void
+add_pools (GPtrArray *pools, TarnPool *pool, const TarnServer *server)
 {
-  GPtrArray *pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
-
-  add_pools (pools, pool);
+  add_group (pools, pool);
   if (server->other != NULL)
-    add_pools (pools, server->other);
-  return pools;
+    add_group (pools, server->other);
+}
+
+/* Returns TRUE if @pools has the pool that was to serve the last attempt. */
+static gboolean
+is_listed (GPtrArray *pools, const TarnServer *server)
+{
+  return server->other == NULL || g_ptr_array_find (pools, server->other, NULL);
 }
 
 /* Tries to serve a request.  Sets *server to the pool that served it, or that counted its failure.
@@ -88,6 +92,13 @@ uncount_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* Returns TRUE if a request has failed for lack of memory that other threads can free. */
+static gboolean
+may_try_again (TarnPool *pool, gsize size, const TarnBlock *block, const GError *error)
+{
+  return block == NULL && tarn_error_is_no_memory (error) && !is_above_limit (pool, size);
+}
+
 /* Repeats a failed request each time that a thread has freed memory, until it succeeds or @end_time
  * is reached.  *server and *error are those of the last attempt; each further attempt replaces
  * them. */
@@ -95,22 +106,28 @@ static TarnBlock *
 allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, TarnServer *server,
                   GError **error)
 {
-  g_autoptr (GPtrArray) pools = list_pools (pool, server);
+  g_autoptr (GPtrArray) pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   TarnBlock *block;
   TarnRoomWait wait;
 
-  _tarn_room_begin (&wait, pools);
   do
     {
-      g_clear_error (error);
-      uncount_failure (server->other != NULL ? server->other : pool);
-      _tarn_room_begin_attempt (&wait);
-      block = attempt (pool, size, queue, server, error);
-      _tarn_room_end_attempt ();
+      /* A redirect function may choose a pool that it has not chosen before. */
+      add_pools (pools, pool, server);
+      _tarn_room_begin (&wait, pools);
+      do
+        {
+          g_clear_error (error);
+          uncount_failure (server->other != NULL ? server->other : pool);
+          _tarn_room_begin_attempt (&wait);
+          block = attempt (pool, size, queue, server, error);
+          _tarn_room_end_attempt (&wait);
+        }
+      while (may_try_again (pool, size, block, *error) && is_listed (pools, server)
+             && _tarn_room_await (&wait, end_time));
+      _tarn_room_end (&wait);
     }
-  while (block == NULL && tarn_error_is_no_memory (*error) && !is_above_limit (pool, size)
-         && _tarn_room_await (&wait, end_time));
-  _tarn_room_end (&wait);
+  while (may_try_again (pool, size, block, *error) && !is_listed (pools, server));
   return block;
 }
 

@@ -228,7 +228,7 @@ typedef struct
 } TarnRoom;
 
 /* A request that waits for memory.  The struct is on the stack of the requesting thread. */
-typedef struct
+typedef struct _TarnRoomWait
 {
   GPtrArray *pools; /* of TarnPool: a free in any of these pools ends the wait */
   /* The sum of TarnRoom.n_freed over the pools before the latest attempt to allocate. */
@@ -236,6 +236,10 @@ typedef struct
   /* The number of times that the requesting thread itself has incremented n_freed in its latest
    * attempt to allocate. */
   guint n_own;
+  /* The wait whose attempt this thread was making when this wait began its latest attempt: a
+   * function of the program, called in an attempt, may itself make a request that waits.  NULL in
+   * the usual case. */
+  struct _TarnRoomWait *outer;
 } TarnRoomWait;
 
 /* The queues that a pool knows (order/queue.c).
@@ -460,7 +464,7 @@ void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 /* Functions of room.c.  The caller does not hold the pool's lock. */
 void _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools);
 void _tarn_room_begin_attempt (TarnRoomWait *wait);
-void _tarn_room_end_attempt (void);
+void _tarn_room_end_attempt (const TarnRoomWait *wait);
 gboolean _tarn_room_await (const TarnRoomWait *wait, gint64 end_time);
 void _tarn_room_end (const TarnRoomWait *wait);
 /* A function of room.c.  The caller holds the pool's lock. */

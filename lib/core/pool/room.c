@@ -132,6 +132,7 @@ _tarn_room_begin_attempt (TarnRoomWait *wait)
 {
   wait->n_own = 0;
   wait->n_seen = count_freed (wait);
+  wait->outer = current;
   current = wait;
 }
 
@@ -139,9 +140,10 @@ _tarn_room_begin_attempt (TarnRoomWait *wait)
  * _tarn_room_begin_attempt (), has ended.  From now on a free by this thread counts as if another
  * thread had freed the memory. */
 void
-_tarn_room_end_attempt (void)
+_tarn_room_end_attempt (const TarnRoomWait *wait)
 {
-  current = NULL;
+  g_assert (current == wait);
+  current = wait->outer;
 }
 
 /* Waits until other threads have freed memory of the pools since the latest attempt to allocate
