@@ -20,7 +20,8 @@ typedef enum
   TARN_DEBUG_POISON = 2,
   TARN_DEBUG_LEAKS = 4,
   TARN_DEBUG_CHECK = 8,
-  /* Tarn puts unmapped addresses after blocks.  The word "gaps" sets TARN_DEBUG_GUARDS, too. */
+  /* The word "gaps": Tarn puts unmapped addresses after blocks.  The word also sets
+   * TARN_DEBUG_GUARDS. */
   TARN_DEBUG_GAPS = 16
 } TarnDebugFlags;
 

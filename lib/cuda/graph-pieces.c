@@ -539,8 +539,9 @@ leave_block (Pieces *self, TarnBlock *block)
   leave (self, free_block, memory, tarn_block_get_size (block));
 }
 
-/* Frees a block that a heap does not use any more.  If the graphs are gone, queues the block to be
- * returned to the pool.  If not, keeps the block for the heaps' next requests. */
+/* Takes back a block that a heap does not use any more.  While the graphs that may use the block
+ * exist, keeps it for later requests of the heaps.  Otherwise queues the block to be returned to
+ * the pool. */
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {

@@ -32,7 +32,8 @@ typedef struct
   gpointer handle;
   /* the driver's id of the capture; 0 if Tarn does not know the id yet, or the capture has ended */
   guint64 capture;
-  /* TRUE from tarn_cuda_pool_begin_graph () until the program ends or releases the graph */
+  /* TRUE from tarn_cuda_pool_begin_graph () until the program calls tarn_cuda_pool_end_graph () or
+   * releases the graph */
   gboolean is_open;
   /* the number of threads that are asking the driver about the stream with this handle */
   guint n_asking;

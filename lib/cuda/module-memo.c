@@ -116,9 +116,9 @@ begin_lookup (gpointer context)
 }
 
 /* Marks a lookup of a function as ended.  If no other lookup is in progress in the context, unloads
- * the modules that memos have forgotten meanwhile.  @module: the function's module, or NULL if the
- * lookup found none.  Returns TRUE if a memo has forgotten @module meanwhile, so that the function
- * cannot be used.  The caller has made the context current. */
+ * the modules that memos have dropped during the lookups.  @module: the function's module, or NULL
+ * if the lookup found none.  Returns TRUE if a memo has dropped @module during the lookup; the
+ * caller then must not use the function.  The caller has made the context current. */
 static gboolean
 end_lookup (gpointer context, CUmodule module)
 {

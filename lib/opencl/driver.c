@@ -20,7 +20,9 @@ TarnOpenclDriver _tarn_cl; /* written once, before is_loaded becomes TRUE */
 /* A function that finds OpenCL's functions by their names, and its user data. */
 typedef struct
 {
-  TarnOpenclFindFunc find; /* find_in_process (), or a function that the program passed */
+  /* The function that finds OpenCL's functions by name: find_in_process (), or one that the program
+   * passed. */
+  TarnOpenclFindFunc find;
   /* The user data that find gets.  For find_in_process (), this is the handle of the OpenCL
    * library.  It is NULL if the library could not be opened, but the process itself has OpenCL's
    * functions. */

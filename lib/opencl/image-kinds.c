@@ -36,9 +36,10 @@ typedef struct
   gsize n_uses;             /* number of images and requests in progress; at least 1 */
 } Entry;
 
-/* The kinds of images in use in one pool: those with images or requests in progress.  One table
- * finds a kind by its properties (flags, format, type and sizes), the other table by its number of
- * bytes.  Invariant: both tables have the same entries. */
+/* The kinds of images of one pool.  A kind is listed while the pool has an image of the kind, or
+ * while a request for such an image is in progress.  One table finds a kind by its properties
+ * (flags, format, type and sizes), the other table by its number of bytes.  Invariant: both tables
+ * have the same entries. */
 struct _TarnOpenclImageKinds
 {
   gint ref_count;       /* atomic */

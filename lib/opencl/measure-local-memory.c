@@ -154,8 +154,8 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* Lists the patterns that fit into local memory.  Sets local_bytes to the number of bytes that the
- * largest of these patterns needs. */
+/* Lists the access patterns that the kernel can run because their data fits into local memory. Sets
+ * local_bytes to the number of bytes that the largest of these patterns needs. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {

@@ -184,8 +184,8 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
                               tarn_opencl_status_name (status), status, size));
 }
 
-/* Sets an error as _tarn_opencl_set_error () does, and adds @text to the message, such as the
- * driver's log.  @text must not be empty, and may be invalid UTF-8. */
+/* Sets an error as _tarn_opencl_set_error () does, and appends @text to its message.  @text is, for
+ * example, the driver's log.  It must not be empty, and may be invalid UTF-8. */
 void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)

@@ -26,7 +26,7 @@ typedef struct
   guint64 of;      /* for a sub-buffer, the address of its segment; otherwise 0 */
   guint64 backing; /* for a mapping, the key of its backing in backings */
   guint64 number;  /* for a backing or segment, the number of the allocation */
-  guint n_uses;    /* the number of a backing's mappings, or of a segment's sub-buffers */
+  guint n_uses;    /* how many mappings a backing has, or how many sub-buffers a segment */
 } TarnTestingStretch;
 
 struct _TarnTestingPages

@@ -118,7 +118,7 @@ struct _TarnBlock
   guint8 is_hit : 1;        /* the pool counted the latest request for it as a hit */
   guint8 called_driver : 1; /* the pool called the driver to serve the latest request for it */
   guint8 is_unready : 1;    /* no queue has waited yet for the commands that make the block ready */
-  guint8 is_handed_on : 1;  /* the program handed it over between queues while it was in use */
+  guint8 is_handed_on : 1;  /* while in use, the program moved it from one queue to another */
   guint8 is_told : 1;       /* Tarn has logged that it cannot return the memory */
   /* TRUE if the memory is a heap's, and the pool does not know that the heap assigns the memory to
    * the block's queue.  Then the pool can return the memory to the heap only when no queue uses the

@@ -28,7 +28,7 @@ in_child (void)
 static void
 install (void)
 {
-  tarn_error_quark (); /* the call stores the quark, so that a child of fork () need not make it */
+  tarn_error_quark (); /* makes the quark, so that a child of fork () need not make it */
   if (pthread_atfork (NULL, NULL, in_child) != 0)
     _tarn_message ("pthread_atfork failed: a child of fork () may hang in the driver");
 }

@@ -33,7 +33,7 @@ TarnThread _tarn_no_thread, _tarn_ended_thread;
 /* Guards the threads' records, and the slots that pools have in the records.  A thread takes this
  * lock before the lock of a pool. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnThread *left_threads; /* records that ended threads have left; linked by next */
+static TarnThread *left_threads; /* the records of threads that have ended, linked by next */
 static guint n_threads;          /* number of all records */
 /* An array of TarnThreadEndFunc, one function for each slot.  NULL if no slot was ever taken. */
 static GArray *end_funcs;
@@ -284,7 +284,8 @@ fence_readers (void)
 }
 
 /* Makes the counter of this thread odd by a store that is also a fence, and returns the state of
- * the lock @door.  If the lock is not closed, the thread is in a read section now. */
+ * @door.  If the state allows the caller's kind of read section, the thread is in one now.
+ * Otherwise the caller makes the counter even again. */
 static TarnDoorState
 begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {

@@ -120,9 +120,10 @@ go_beyond (TarnHeap *heap, guint64 extra)
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
 }
 
-/* Lets the heap's room (the bytes that it may have above its peak) grow by the sum of the
- * @missing bytes of a request and the bytes by which the heap already exceeds @target.  Returns
- * FALSE if the room would exceed its bound. */
+/* Lets the heap's room grow.  The room is the number of bytes that the heap may have above its peak
+ * of bytes in use.  It grows by the @missing bytes of a request, plus the bytes by which the heap
+ * already exceeds @target, the bytes that it may have with its present room.  Returns FALSE if the
+ * room would exceed its bound. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {

@@ -322,10 +322,10 @@ _tarn_heap_poll_events (TarnHeap *heap)
   _tarn_heap_end_aliases (heap);
 }
 
-/* Makes the host wait until no command uses the segments that are idle now, as far as the heap can
- * find out.  During the wait, other threads may add and remove segments.  This is necessary because
- * the commands may depend on work that these threads still have to submit.  Returns TRUE if there
- * were idle segments that commands may have used. */
+/* Makes the host wait for the commands that may still use idle segments (segments without an extent
+ * in use), as far as the heap knows of such commands.  During the wait, other threads may add and
+ * remove segments.  This is necessary because the commands may depend on work that these threads
+ * still have to submit.  Returns TRUE if there were idle segments that commands may have used. */
 gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {

@@ -520,8 +520,9 @@ struct _TarnHeap
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
   gboolean has_visitors; /* TRUE if threads use read sections; a thread that releases the heap's
                             lock then allows read sections again */
-  /* A thread in a read section asks the heap to record an event only after segments with this
-   * number of bytes, or more, have become idle in an arena. */
+  /* A thread in a read section asks the heap to record an event on an arena's queue only if
+   * segments of the arena have become idle since the last time, and these have at least this number
+   * of bytes in all. */
   gsize event_bytes;
   guint n_growths; /* the number of times that the heap began to grow because a request found no
                       extent */

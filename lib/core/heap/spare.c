@@ -127,11 +127,11 @@ _tarn_heap_may_share (const TarnHeap *heap, gsize size)
          || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
-/* Returns the size of the largest request that may take any free extent, even if it strands many
- * bytes:
+/* Computes the size of the largest request that may take any free extent, even if the request
+ * strands many bytes.  Returns
  * - G_MAXSIZE if the heap is very far from its limit;
  * - the limit divided by TARN_MUCH_SHARE if the heap is far from its limit;
- * - 0 otherwise, which means that no request may do so. */
+ * - 0 otherwise: no request may take an extent if that strands many bytes. */
 gsize
 _tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {

@@ -54,8 +54,8 @@ needs_events (TarnPool *pool, const TarnBlock *block)
          || exceeds_room (pool, block);
 }
 
-/* Counts a free that has recorded an event: decrements TarnBin.n_to_record, the number of frees of
- * a size that still have to record one. */
+/* Notes that a free has recorded its event: decrements TarnBin.n_to_record.  This field is the
+ * number of frees of the bin's size that still have to record an event. */
 static void
 count_recorded (TarnPool *pool, guint32 number)
 {

@@ -41,12 +41,14 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
 /* The functions below take blocks that a request can use at once.  Their callers hold the pool's
  * lock. */
 
-/* Takes an idle block, which no queue uses, for a request.  First moves idle blocks of the
- * request's size to the pool's idle bin, from the first of these places that has some:
+/* Takes an idle block, which no queue uses, for a request.  Before that, moves idle blocks of the
+ * request's size to the pool's idle bin.  Tries these places in turn, and stops at the first one
+ * that has such blocks:
  *
  *     1. this thread's cache
  *     2. the blocks that threads have handed over to other threads
- *     3. caches of ended threads, then caches of idle threads; only if the idle bin is empty */
+ *     3. if the idle bin is empty: the caches of ended threads
+ *     4. if the idle bin is empty: the caches of idle threads */
 static TarnBlock *
 take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 {

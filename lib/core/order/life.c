@@ -161,8 +161,8 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 
-/* The class of pools that inspect each block when it is freed: to remove it from an index, or to
- * check whether the program still has references to its memory (watch.c). */
+/* The functions of pools that inspect each block when it is freed: to remove it from an index, or
+ * to check whether the program still has references to its memory (watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
 /* Logs a message if the pool's upstream is a deferred allocator.  Such an allocator may succeed

@@ -23,8 +23,8 @@ struct _TarnRedirect
   TarnPoolRedirectFunc func;
   gpointer user_data;
   GDestroyNotify destroy; /* nullable */
-  /* Guarded by the pool's lock: the number of references.  The pool has one, and each running call
-   * of the function has one. */
+  /* Guarded by the pool's lock: the number of references to this struct.  The pool has one, and
+   * each running call of @func has one. */
   guint n_refs;
 };
 

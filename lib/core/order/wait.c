@@ -127,7 +127,8 @@ _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 
 /* Callers of the functions below do not hold the pool's lock. */
 
-/* The kind of event for which a queue or the host has to wait because of one use of a block. */
+/* The thing for which a queue, or the host, has to wait before it can use a block that another
+ * queue has used: nothing, an event that is timely, or one that is late. */
 typedef enum
 {
   NOTHING,

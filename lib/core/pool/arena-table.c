@@ -247,9 +247,10 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   _tarn_pool_open (pool, was_open);
 }
 
-/* Counts a turn of a queue, unless it is the queue's first.  A turn begins when the heap lacks free
- * memory for a request of the queue, and the last such request named another queue.  If the turn
- * ends a period, tells the heap how many queues take turns. */
+/* Counts a turn of a queue, unless it is the first turn that the queue ever has.  Call this when
+ * the heap has no free memory for a request of the queue.  That is a turn if the latest request
+ * before it for which the heap had none was of another queue.  If the turn ends a period
+ * (SHORTAGES_PER_QUEUE), tells the heap how many queues take turns. */
 void
 _tarn_pool_note_turn (TarnPool *pool, TarnQueue *queue)
 {

@@ -339,8 +339,9 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   return others;
 }
 
-/* Gets the block that a thread keeps for temporaries of a queue (blocks that it frees before it
- * allocates the next one).  Returns NULL if there is none.  The caller holds the pool's lock.  If
+/* Some threads free each block of a queue before they allocate the queue's next one.  Such a thread
+ * keeps one block for these requests.  Returns the block that the thread of @cache keeps for a
+ * queue, or NULL if it keeps none.  The caller holds the pool's lock.  If
  * @cache is not the calling thread's, the caller has also stopped the pool's read sections. */
 TarnBlock *
 _tarn_cache_get_kept (const TarnCache *cache, gpointer handle)

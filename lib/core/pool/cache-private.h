@@ -25,8 +25,8 @@
  * Contents.  A cache has a bin for each size and queue.  Its blocks are those that at most one
  * in-order queue has used, because this queue can use them again at once, from any thread
  * (order/order-private.h).  A block that commands of several queues use, or whose free recorded an
- * event, is in no cache.  After the program has told the pool to hold no more blocks, or if
- * TarnPoolOptions gives threads no cache, read sections stay stopped and caches are empty.
+ * event, is in no cache.  If TarnPoolOptions turns thread caches off, or after the program has told
+ * the pool to cache no blocks at all, read sections stay stopped, and every cache is empty.
  *
  * In a pool over a heap, a thread whose cache has no block for a request allocates from the arenas
  * of the request's queue (arenas.c).

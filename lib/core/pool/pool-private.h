@@ -109,7 +109,9 @@ typedef struct
   /* The blocks that the call could not return, because the driver cannot tell whether commands use
    * them. */
   TarnBlock *stuck;
-  gsize n_untold;     /* number of stuck blocks that no message has reported yet */
+  /* The number of stuck blocks (TarnStore.stuck: the pool could not return them) that no message
+   * has reported yet. */
+  gsize n_untold;
   gsize untold_bytes; /* sum of the alloc_size of these unreported blocks */
   /* The number of bytes that the call returns, less those that waiting requests have reserved. */
   gsize unreserved_bytes;
@@ -230,7 +232,7 @@ typedef struct
 /* A request that waits for memory.  The struct is on the stack of the requesting thread. */
 typedef struct _TarnRoomWait
 {
-  GPtrArray *pools; /* of TarnPool: a free in any of these pools ends the wait */
+  GPtrArray *pools; /* an array of TarnPool: a free in any of these pools wakes the request */
   /* The sum of TarnRoom.n_freed over the pools before the latest attempt to allocate. */
   guint n_seen;
   /* The number of times that the requesting thread itself has incremented n_freed in its latest
@@ -320,9 +322,9 @@ typedef struct
   GHashTable *shared;
 } TarnBlocks;
 
-/* A pool.  Invariants, if no thread holds the pool's lock, its read sections are stopped, and all
- * thread caches have reported their counts; _tarn_pool_check () checks them, and those of the
- * structs above:
+/* A pool.  The following invariants hold if three conditions are met: no thread holds the pool's
+ * lock; the pool's read sections are stopped; and all thread caches have reported their counts.
+ * _tarn_pool_check () checks these invariants, and those of the structs above.
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
@@ -335,8 +337,9 @@ typedef struct
  * (orphaned), the last block was freed, and the last call that returns blocks to upstream has
  * ended.  Blocks have no reference to the pool, but active_blocks counts them.
  *
- * The lock guards all fields that are neither constant nor atomic.  To change a field that hits
- * read, a thread must also stop the pool's read sections.  No thread calls the driver or a callback
+ * The lock guards all fields that are neither constant nor atomic.  Some fields are read
+ * by requests that a thread's cache serves without the lock.  To change such a field, a thread must
+ * also stop the pool's read sections.  No thread calls the driver or a callback
  * while it holds the lock.  So to return memory, a thread removes the blocks from all lists,
  * releases the lock, and then returns the memory of the blocks. */
 struct _TarnPool

@@ -146,9 +146,10 @@ _tarn_room_end_attempt (const TarnRoomWait *wait)
   current = wait->outer;
 }
 
-/* Waits until other threads have freed memory of the pools since the latest attempt to allocate
- * began.  Returns FALSE if they have freed none until @end_time, or if no memory is in use that
- * they could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait without
+/* Waits until another thread frees memory of one of the pools for which the request waits.  A free
+ * since the latest attempt to allocate began counts, too: then the function returns TRUE at once.
+ * Returns FALSE if @end_time passes without a free, or if no memory is in use that other threads
+ * could free.  @end_time is a time of g_get_monotonic_time (), or G_MAXINT64 to wait without
  * end. */
 gboolean
 _tarn_room_await (const TarnRoomWait *wait, gint64 end_time)

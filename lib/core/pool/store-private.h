@@ -83,7 +83,8 @@ typedef struct
   gsize bytes; /* the sum of alloc_size over the list */
 } TarnAges;
 
-/* A table that maps numbers to bins.  It remembers the bin that was looked up last, because a
+/* A table that finds a bin by its number, which stands for a size class (bin-private.h).  It
+ * remembers the bin that was looked up last, because a
  * request or free looks up the same bin several times. */
 struct _TarnBins
 {
@@ -141,8 +142,8 @@ typedef struct
    * recorded block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
   /* Atomic: TRUE if a thread that takes no lock should call _tarn_pool_look_after (), which does
-   * the pool's periodic work.  A free sets this if the pool should now return recorded blocks to
-   * upstream. */
+   * the pool's periodic work.  A free sets this if the pool should now return blocks to upstream
+   * whose frees recorded an event. */
   gboolean has_late;
   gboolean has_done; /* TRUE: the events of some recorded blocks may have completed */
   /* The time at which the pool next looks for blocks that it has held for too long. */

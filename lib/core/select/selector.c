@@ -27,7 +27,8 @@ finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, co
 }
 
 /* Returns a name in quotation marks.  Returns NULL if the name is NULL or empty, or contains a
- * quotation mark, because such a name cannot stand in a selection. */
+ * quotation mark, because a selection (the text that chooses devices) cannot have such a
+ * name. */
 static gchar *
 quote (const gchar *name)
 {

@@ -158,10 +158,10 @@ is_free (gint number, GError **error)
   return FALSE;
 }
 
-/* Ends the watch of the signal watch.number: the library no longer writes a snapshot when this
- * signal arrives.  @next: the signal to watch instead, 0 if there is none.  If @next is the same
- * signal, leaves its handler installed, because a signal that arrives while there is no handler
- * would end the process. */
+/* Stops watching for the signal whose number is watch.number: when this signal arrives, the library
+ * no longer writes a snapshot.  @next: the signal to watch instead, 0 if there is none.  If @next
+ * is the same signal, leaves its handler installed, because a signal that arrives while there is no
+ * handler would end the process. */
 static void
 end_watch (gint next)
 {

@@ -124,7 +124,8 @@ _tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
   const Class *class = is_out_of_memory ? &torch.out_of_memory : &torch.error;
   void *object;
   String string;
-  /* Tarn passes this variable's address as a std::allocator, which has no data */
+  /* A C++ function wants a pointer to a std::allocator.  That class has no data, so Tarn passes the
+   * address of this variable. */
   gchar allocator = 0;
 
   if (!find_torch (&torch))

@@ -245,8 +245,8 @@ destroy_after_commands (LayerBuffer *self)
   _tarn_layer_buffer_commands_done (self);
 }
 
-/* Copies the uses of @self to the buffer of which @self, a sub-buffer or an image, is made.  A use
- * is the record of a command.  The commands that use @self also use that buffer's memory. */
+/* @self is a sub-buffer, or an image of a buffer.  Copies the uses of @self (records of commands)
+ * to that buffer, because the commands that use @self also use that buffer's memory. */
 static void
 pass_uses_to_whole (LayerBuffer *self)
 {

@@ -76,7 +76,8 @@ static gint n_left[FAULT_N_KINDS];
 
 /* Reading TARN_LAYER_FAULTS */
 
-/* Finds a call by the name of its function.  Returns FALSE if fault injection has no such call. */
+/* Finds, by its name, a function whose calls fault injection can make fail.  Returns FALSE if there
+ * is no such function. */
 static gboolean
 find_call (const gchar *name, FaultCall *call)
 {

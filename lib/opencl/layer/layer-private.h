@@ -262,7 +262,8 @@ gboolean _tarn_layer_release (gpointer record);
 gpointer _tarn_layer_ticket_new (gpointer record);
 gpointer _tarn_layer_ticket_take (gpointer ticket);
 
-/* LAYER_AUTO marks a variable whose reference to a record is dropped at the end of the block. */
+/* Marks a variable that holds a reference to a record.  The compiler drops the reference when the
+ * variable goes out of scope. */
 #define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
 
 /* ended-contexts.c */
@@ -773,7 +774,8 @@ struct _LayerQueue
    * done. */
   GQueue waiting;
   guint n_behind; /* atomic: number of uses in @waiting that come after the last marker */
-  /* Atomic: total size, in bytes, of the buffers of the uses that @n_behind counts. */
+  /* Atomic: the total size, in bytes, of the buffers in the uses that come after the last marker.
+   * @n_behind is the number of these uses. */
   gsize bytes_behind;
   /* The markers that are not known to be done: LayerMarker, ordered by their numbers. */
   GQueue markers;
@@ -960,8 +962,8 @@ cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
  * could release the command's objects, before the layer has recorded the command. */
 LayerBuffer *_tarn_layer_buffer_find_retained (cl_mem handle);
 
-/* Drops the references to the record and to the object that _tarn_layer_buffer_find_retained ()
- * added. */
+/* Drops the two references that _tarn_layer_buffer_find_retained () added: one to the record, and
+ * one to the driver's object. */
 void _tarn_layer_buffer_release (LayerBuffer *self);
 
 /* Ends a released buffer's wait for the commands of a use.  After its last wait, destroys the

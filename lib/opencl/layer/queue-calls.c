@@ -12,8 +12,9 @@ queue_finalize (gpointer record)
   LayerQueue *self = record;
 
   g_assert (self->waiters.length == 0);
-  /* If the driver refused a marker, the queue's lists may still contain uses (records that commands
-   * use a buffer).  The layer never destroys the buffers of these uses. */
+  /* If the driver refused a marker, uses may remain in the queue's lists.  (A use is a record: it
+   * says that a command uses a buffer.)  The layer never destroys the buffers of these uses,
+   * because it cannot find out when the commands are done. */
   _tarn_layer_queue_clear_markers (self);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);

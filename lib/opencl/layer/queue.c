@@ -522,9 +522,9 @@ _tarn_layer_queue_finish (LayerQueue *self)
 
 /* The times, in microseconds, after which a request for memory stops waiting for a queue on which
  * no command completes.  PATIENCE is the usual time.  SHORT_PATIENCE is the time if the last
- * request that waited for the queue gave up.  The wait has a limit because the queue may be waiting
- * for a function of the program that itself waits for this thread, for example for a callback that
- * wants a mutex. */
+ * request that waited for the queue gave up.  The wait has a limit because it could be a
+ * deadlock: the queue may be waiting for a callback of the program, and the callback for a mutex
+ * that this thread holds. */
 #define PATIENCE (10 * G_TIME_SPAN_SECOND)
 #define SHORT_PATIENCE (G_TIME_SPAN_SECOND / 100)
 

@@ -52,8 +52,8 @@ typedef struct
 typedef struct
 {
   gchar *buffer; /* NULL if the caller wants no log */
-  /* the caller's value of the option for the buffer's size: the caller sets it to the size, and the
-   * driver replaces it by the number of bytes used */
+  /* The option for the size of the log's buffer: the caller stores the size here, and the driver
+   * overwrites it with the number of bytes that it has written. */
   void **bytes;
 } Log;
 
