@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest symbol that is demangled.  Functions hardly ever have longer ones, but a damaged file
- * may. */
+/* A symbol with this many bytes or more is not demangled.  Functions hardly ever have such long
+ * symbols, but a damaged file may. */
 #define MAX_LENGTH 2000
 
 /* __cxa_demangle () of the C++ ABI, section 3.4.  It returns memory from malloc (). */

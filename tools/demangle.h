@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Names of C++ symbols for people. */
+ * Turns C++ symbols into names for people. */
 
 #ifndef DEMANGLE_H
 #define DEMANGLE_H

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Selects devices of all kinds at once.  Each of Tarn's libraries selects only devices of its own
- * kind.  A library would refuse "*:h200" if no device of its kind matches. */
+ * Selects OpenCL and CUDA devices at once.  Each of Tarn's libraries selects only devices of its
+ * own kind, OpenCL or CUDA.  A library would refuse "*:h200" if no device of its kind matches. */
 
 #include <config.h>
 
@@ -20,18 +20,20 @@
 
 #include "text.h"
 
-/* All platforms and devices of the machine.
+/* All platforms and devices of the machine.  A device's place is its number in its platform, from
+ * 0.
  *
- * Invariant: platforms, devices and choices have one element for each platform.  The arrays in
- * devices and choices have one element for each place of a device, in order.  A place without a
- * usable device is NULL in devices. */
+ * Invariant: platforms, devices and choices have one element for each platform.  The two arrays of
+ * a platform, in devices and in choices, have one element for each place.  If a place has no usable
+ * device, its element in devices is NULL. */
 typedef struct
 {
   GArray *platforms;  /* TarnSelectionPlatforms */
   GPtrArray *devices; /* for each platform a GPtrArray of Devices */
-  GPtrArray *choices; /* for each platform a GArray of TarnSelectionDevices; the Devices and names
-                         own their texts */
-  GPtrArray *names;   /* the platforms' strings */
+  /* For each platform a GArray of TarnSelectionDevices.  Their texts belong to the Devices and to
+   * names. */
+  GPtrArray *choices;
+  GPtrArray *names; /* the platforms' strings */
 } Everything;
 
 /* Frees a device.  @data is NULL if the place never had a usable device, or if the device was moved
@@ -86,8 +88,8 @@ add_platform (Everything *everything, const gchar *kind, gchar *name, gchar *ven
   g_ptr_array_add (everything->names, vendor);
 }
 
-/* Adds a device at its place in a platform, and takes it over.  Some places stay empty: libraries
- * leave out devices without a name, but the other devices keep their places. */
+/* Adds a device at its place in a platform, and takes the device over.  Some places stay empty,
+ * because libraries leave out devices without a name, and the other devices keep their places. */
 static void G_GNUC_UNUSED
 add_device (Everything *everything, guint platform, guint place, Device *device,
             const gchar *vendor)
@@ -235,7 +237,8 @@ find_everything (Everything *everything, GError **error)
   return TRUE;
 }
 
-/* Moves the selected devices into an array, each once. */
+/* Moves the selected devices into a new array.  A device that is selected several times is in it
+ * once. */
 static GPtrArray *
 take (Everything *everything, const GArray *items)
 {

@@ -15,13 +15,13 @@ typedef struct
 {
   const gchar *kind; /* "opencl" or "cuda" */
   gchar *place;      /* "0:1", "cuda:0": selects the device in this environment */
-  gchar *selector;   /* selects the device even after devices were added or removed */
+  gchar *selector;   /* selects the device even if other devices were added or removed */
   gchar *name;
   gchar *platform;
   gchar *uuid, *pci;    /* nullable */
   gconstpointer opencl; /* the TarnOpenclDevice; NULL for other kinds */
   gconstpointer cuda;   /* the TarnCudaDevice; NULL for other kinds */
-  GPtrArray *owner;     /* the array that contains opencl or cuda, and keeps it alive */
+  GPtrArray *owner;     /* a reference to the array that owns opencl or cuda */
 } Device;
 
 /* Lists the devices that @selection selects, each once.  If @selection is NULL, an environment
@@ -29,8 +29,9 @@ typedef struct
  * names --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
-/* Explains on standard error why a kind has no device: no driver, no platform, or platforms without
- * devices. */
+/* Explains on standard error why OpenCL has no device, and why CUDA has none: there is no driver,
+ * no platform, or no platform with a device.  Prints nothing for the one of them that has a
+ * device. */
 void devices_explain_none (void);
 
 /* Tells whether two devices are known to be the same hardware, such as a GPU in OpenCL and in

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Collects facts about a CUDA device.  A fact that OpenCL devices have, too, has the same key. */
+ * Collects facts about a CUDA device.  If OpenCL devices have the same fact, its key is the same in
+ * facts-opencl.c. */
 
 #include <stddef.h>
 #include <tarn/cuda.h>

@@ -1,15 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Calls of OpenCL by tools that are not linked with it, such as OPENCL (clFinish) (queue). */
+ * Lets tools call OpenCL without being linked with it, as in OPENCL (clFinish) (queue). */
 
 #ifndef OPENCL_CALLS_H
 #define OPENCL_CALLS_H
 
 #include <tarn/opencl.h>
 
-/* Gets an OpenCL function, or aborts if OpenCL is not installed.  OpenCL is installed if there is a
- * device. */
+/* Gets an OpenCL function, or aborts if OpenCL is not installed.  A tool that has found an OpenCL
+ * device need not check this: OpenCL is installed then. */
 #define OPENCL(name) ((__typeof__ (&(name))) opencl_find (#name))
 
 static inline gpointer

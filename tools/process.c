@@ -166,8 +166,9 @@ finish (Process *process, ProcessEnd end, gint code)
 }
 
 /* Handles the end of the process: kills the rest of its process group, and reads the rest of its
- * output.  While a process is left in the group, the group keeps its number.  If none is left,
- * another group would have to get the number between waitpid () and kill (). */
+ * output.  While the group has a process left, no other group can get its number.  If the group has
+ * none left, the kill could only hit another group that got the number since waitpid ()
+ * returned. */
 static void
 on_end (GPid pid, gint status, gpointer data)
 {

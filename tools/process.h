@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Runs a program in its own process group, with a time limit.  When the program ends, its whole
- * group is killed.  Parts of the group may go on only if the tool itself is killed with SIGKILL. */
+ * group is killed.  Processes of the group may outlive the tool only if the tool itself is killed
+ * with SIGKILL. */
 
 #ifndef PROCESS_H
 #define PROCESS_H
@@ -20,18 +21,21 @@ typedef enum
   PROCESS_STUCK           /* timed out, and cannot be killed: a driver may hang in the kernel */
 } ProcessEnd;
 
-/* Most bytes and lines of standard output, and of standard error.  Without a limit, a program that
- * prints in a loop would fill the memory.  A short line takes many times its bytes in memory. */
+/* Limits for the bytes and lines of standard output, and of standard error.  Without a limit, a
+ * program that prints in a loop would fill the memory.  Lines have a limit of their own, because a
+ * short line takes many times its bytes in memory. */
 #define PROCESS_MAX_OUTPUT (16 << 20)
 #define PROCESS_MAX_LINES 250000
 
 /* Callbacks of a process. */
 typedef struct
 {
-  /* Gets bytes of standard output or standard error, @seconds after the start. */
+  /* Receives bytes that the process wrote to standard output or standard error, @seconds after the
+   * start. */
   void (*output) (gpointer user_data, gboolean is_error, const gchar *bytes, gsize length,
                   gdouble seconds);
-  /* Gets the end of the process, after all output.  No callback is called after this one. */
+  /* Handles the end of the process.  It is called after all output, and no callback is called after
+   * it. */
   void (*ended) (gpointer user_data, ProcessEnd end, gint code, gdouble seconds);
 } ProcessFuncs;
 

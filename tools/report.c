@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Prints TAP version 13, which every version of prove reads.  The points of a run are indented.
- * Readers of version 13 skip indented points; readers of version 14 read them as a subtest. */
+ * Prints TAP version 13, which every version of prove reads.  The points of a run (its lines "ok"
+ * and "not ok") are indented.  Readers of version 13 skip indented points; readers of version 14
+ * read them as a subtest. */
 
 #include "report.h"
 
@@ -64,14 +65,15 @@ print_lines (Report *report, const Run *run)
       const TapPoint *point = line->point;
 
       n += point != NULL;
-      /* The run's own point comes last, after the run's standard error. */
+      /* A point about the run itself, such as a crash, is the run's last line.  Standard error
+       * comes before it. */
       if (shows_all && i + 1 == run->tap->lines->len && run->errors->len > 0)
         print_errors (indent, run);
       if (point == NULL && shows_all)
         print_comment (indent, line->text);
       else if (point != NULL)
         print_point (report, indent, point->is_ok, report->is_flat ? ++report->n_top : n,
-                     /* the run's own point has the run's name already */
+                     /* a point about the run itself begins with the run's name already */
                      g_str_has_prefix (point->description, name) ? "" : prefix, point->description,
                      point->directive);
     }

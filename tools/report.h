@@ -13,14 +13,17 @@
  * Invariant: the numbers only grow. */
 typedef struct
 {
-  gboolean is_flat;    /* prints every point at the top, for readers without subtests */
-  gboolean is_verbose; /* prints also the lines of good runs that are no points */
+  /* Prints all points without indentation, for readers that do not know subtests. */
+  gboolean is_flat;
+  /* Also prints the lines that are no points, even if the run is good. */
+  gboolean is_verbose;
   gboolean has_color;
-  guint n_top; /* points at the top */
+  guint n_top; /* points without indentation */
   guint n[3];  /* points of all runs with each TapResult */
 } Report;
 
-/* Print the beginning, a run that has ended, and the end.  The end has the plan and the sums. */
+/* Print the beginning of the report, a run that has ended, and the end of the report.  The end has
+ * the plan, and the numbers of passed, failed and skipped points. */
 void report_begin (Report *report);
 void report_run (Report *report, const Run *run);
 void report_end (Report *report);

@@ -68,8 +68,8 @@ describe_signal (gint number)
   return g_strdup_printf ("killed by signal %d (%s)", number, name != NULL ? name : "unknown");
 }
 
-/* Finds a problem with the run itself, and takes over @broken.  Returns NULL if there is no
- * problem. */
+/* Finds a problem with the run itself, such as a crash.  @broken is an error in the run's TAP, or
+ * NULL; takes @broken over.  Returns NULL if there is no problem. */
 static gchar *
 find_problem (const Run *run, ProcessEnd end, gint code, gdouble seconds, gchar *broken)
 {

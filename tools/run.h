@@ -14,7 +14,7 @@ typedef struct _Run Run;
 
 /* A run of a test program.
  *
- * Invariant: process is not NULL only between run_start () and the end. */
+ * Invariant: process is NULL before run_start (), and after the program has ended. */
 struct _Run
 {
   const gchar *program; /* as on the command line */

@@ -120,7 +120,7 @@ die_of (gint number)
   raise (number);
 }
 
-/* Ends the report, so that JSON is complete, and then this program. */
+/* Completes the report, so that its JSON is valid, and then ends this program by a signal. */
 static gpointer
 end_and_die (gpointer number)
 {
@@ -129,8 +129,9 @@ end_and_die (gpointer number)
   return NULL;
 }
 
-/* The time that a signal waits for the end of the report.  If the reader of standard output has
- * stopped, the thread that prints is blocked and holds the lock.  A second signal ends the wait. */
+/* After a signal, the program waits for the complete report, but no longer than this.  If the
+ * reader of standard output has stopped, the thread that prints is blocked and holds the report's
+ * lock, so the report cannot be completed.  A second signal ends the wait. */
 static const struct timespec patience = { 5, 0 };
 
 /* Waits for a signal, in a thread of its own, and ends this program. */
@@ -144,7 +145,9 @@ wait_for_signal (gpointer data)
   if (sigwait (signals, &number) != 0)
     return NULL;
   ending = g_thread_try_new ("end", end_and_die, GINT_TO_POINTER (number), NULL);
-  if (ending == NULL) /* no end of the report: this thread must not wait for the lock */
+  /* Without another thread the report stays incomplete: this thread must not wait for the report's
+   * lock. */
+  if (ending == NULL)
     die_of (number);
   g_thread_unref (ending);
   second = sigtimedwait (signals, NULL, &patience);

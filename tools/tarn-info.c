@@ -237,8 +237,8 @@ build_sections (JsonBuilder *builder, const GPtrArray *facts)
     json_builder_end_object (builder);
 }
 
-/* Adds an object with the guesses, or with the errors, of all facts.  A key of the object is such
- * as "memory.local_banks".  Its value says why the fact is a guess or unknown. */
+/* Adds an object that explains all guesses or, if @errors, all unknown facts.  Each key is the name
+ * of a fact, such as "memory.local_banks".  Its value says why the fact is a guess or unknown. */
 static void
 build_remarks (JsonBuilder *builder, const gchar *key, const GPtrArray *facts, gboolean errors)
 {

@@ -235,7 +235,9 @@ options_print_about (Options *options)
   g_autoptr (GOptionContext) context = describe_options (options);
   g_autofree gchar *help = NULL;
 
-  output_guard (PROGRAM); /* not in main (): a program may be run with standard output closed */
+  /* main () does not call output_guard (), because tarn-run may run a program with standard output
+   * closed. */
+  output_guard (PROGRAM);
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);

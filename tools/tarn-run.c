@@ -44,7 +44,7 @@ typedef struct
 typedef struct
 {
   guint n_loaded;       /* processes that loaded the layer */
-  guint n_ended;        /* processes that ended in order, so that their buffers are known */
+  guint n_ended;        /* processes that ended normally, so that their buffers are known */
   guint64 made, images; /* buffers and images that these processes created */
   guint64 served;       /* buffers and images from the pool */
   GHashTable *reasons;  /* why buffers were not from the pool -> guint64 *: number of buffers */
@@ -368,8 +368,8 @@ become_program (gchar **program, const sigset_t *mask, gint pipe_end)
   _exit (EXIT_NOT_EXECUTED);
 }
 
-/* Reads the child's errno from the pipe.  Returns 0 if execvp () succeeded, because it closed the
- * child's end of the pipe. */
+/* Reads the child's errno from the pipe.  Returns 0 if execvp () succeeded: it closed the child's
+ * end of the pipe, so nothing comes. */
 static gint
 read_error (gint pipe_end)
 {

@@ -88,8 +88,8 @@ describe_options (Options *options)
           : "Sums up, prints or converts a recorded trace. Without libdw: no function names.");
   g_option_context_set_description (
       context, "Exit status: 0, 1 if a file cannot be read or written, 2 for wrong usage.");
-  /* GLib's own --help adds a section for one more option.  With it, the help would not fit a
-   * screen. */
+  /* With GLib's own --help, the help would have one more section, for that option.  The help would
+   * then not fit a screen. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_add_main_entries (context, entries, NULL);
   return context;

@@ -1,19 +1,22 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Compares a run's output with the lines that an agreement expects. */
+ * Compares a run's output with an agreement: the lines that several good runs have in common. */
 
 #include <math.h>
 
 #include "agreement-private.h"
 
-/* If more expected lines of one kind than this are not at their places, the comparison ends at the
- * first of them that the run did not print.  The work to find out about the others would grow with
- * the square of their number. */
+/* Limit for expected lines that are not at their places.  Expected and printed lines with the same
+ * key or skeleton are compared as two lists (with EXPECT_WORDS, all lines that are left).  An
+ * expected line is at its place if it fits the printed line with the same index.  If more expected
+ * lines of a list than this are not at their places, the comparison ends at the first of them that
+ * the run did not print.  The work to search for the later ones, too, would grow with the square of
+ * their number. */
 #define MAX_MISSING 2000
 
-/* A decimal that varied only by rounding may leave the range of the runs by this share of its
- * largest value. */
+/* A decimal that varied only by rounding may lie outside the range of its values in the good runs.
+ * The distance may be this share of the largest value. */
 #define SLACK 1e-3
 
 static gboolean
@@ -79,8 +82,8 @@ take (gpointer *line, const Expected *expected, GHashTable *used)
   return TRUE;
 }
 
-/* Takes the printed line of an expected one from @lines, wherever it is.  Returns FALSE if there is
- * none. */
+/* Searches all @lines for one that fits @expected.  Adds it to @used, and sets its element to
+ * NULL.  Returns FALSE if no line fits. */
 static gboolean
 take_any (GPtrArray *lines, const Expected *expected, GHashTable *used)
 {
@@ -90,11 +93,11 @@ take_any (GPtrArray *lines, const Expected *expected, GHashTable *used)
   return FALSE;
 }
 
-/* Finds the printed lines of expected lines: first those at their places, and then the others in
- * any order, because threads may print in any order.  Removes the expected lines that it finds from
- * @expected.  Adds their printed lines to @used, and sets them to NULL in @lines.  If too many
- * lines are not at their places (MAX_MISSING), ends at the first expected line that it does not
- * find, and leaves the later ones in @expected, too. */
+/* Finds the printed line for each expected line: first the line with the same index, then a line
+ * with any index, because threads may print in any order.  Removes the expected lines that it finds
+ * from @expected.  Adds their printed lines to @used, and sets these to NULL in @lines.  If more
+ * than MAX_MISSING expected lines do not fit the line with the same index, ends at the first one
+ * that fits no line, and leaves the later ones in @expected, too. */
 static void
 match (GPtrArray *expected, GPtrArray *lines, GHashTable *used)
 {
@@ -167,7 +170,8 @@ match_kind (const Agreement *self, ExpectKind kind, GPtrArray *lines, GPtrArray 
   keep_unused (lines, used);
 }
 
-/* Finds the printed line that is most like a missing one.  Returns NULL if none is like it. */
+/* Finds the printed line that is most like the missing line @expected.  Returns NULL if no line is
+ * like it. */
 static const Line *
 find_similar (const Agreement *self, const Expected *expected, const GPtrArray *lines)
 {

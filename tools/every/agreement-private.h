@@ -9,7 +9,8 @@
 #include "agreement.h"
 #include "lines.h"
 
-/* Most lines of a run that are compared if output varies.  All of them are in memory. */
+/* If output varies, and a run has more lines than this, nothing is compared, because all lines of a
+ * run are in memory. */
 #define AGREEMENT_MAX_LINES 20000
 
 typedef enum
@@ -49,13 +50,17 @@ typedef struct
  * free_keys and free_skeletons are empty. */
 struct _Agreement
 {
-  GPtrArray *first;      /* Lines of the first run */
-  gboolean is_complete;  /* all runs printed the same lines in the same order */
-  gboolean is_too_long;  /* output varies and has too many lines: nothing is compared */
-  gboolean is_open;      /* lines of the runs have nothing in common, so any other line may come */
-  GPtrArray *expected;   /* Expecteds, in the order of the first run */
-  GHashTable *free_keys; /* a set of keys whose lines may come any number of times */
-  GHashTable *free_skeletons; /* a set of skeletons whose lines may come any number of times */
+  GPtrArray *first;     /* Lines of the first run */
+  gboolean is_complete; /* all runs printed the same lines in the same order */
+  gboolean is_too_long; /* output varies and has too many lines: nothing is compared */
+  /* Some lines of the runs cannot be compared, so a line that is not expected is no difference. */
+  gboolean is_open;
+  GPtrArray *expected; /* Expecteds, in the order of the first run */
+  /* A set of keys (Line.key).  The runs have different numbers of lines with such a key, so any
+   * number of these lines may come. */
+  GHashTable *free_keys;
+  /* A set of skeletons (Line.skeleton).  Any number of lines with such a skeleton may come. */
+  GHashTable *free_skeletons;
 };
 
 /* Orders pointers to Expected by the place of their lines in the first run. */
@@ -67,8 +72,8 @@ gsize agreement_count_alike (const gchar *a, const gchar *b);
 /* Formats an expected line for people, with "..." where it may vary.  Free it with g_free (). */
 gchar *agreement_format_expected (const Agreement *agreement, const Expected *expected);
 
-/* Describes a difference in line @number: @line was expected and @printed was printed.  Either may
- * be NULL: no line.  Free it with g_free (). */
+/* Describes a difference in line @number: @line was expected, and @printed was printed.  @line is
+ * NULL if none was expected; @printed is NULL if none was printed.  Free it with g_free (). */
 gchar *agreement_describe_difference (guint number, const gchar *line, const gchar *printed);
 
 #endif

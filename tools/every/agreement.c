@@ -26,8 +26,8 @@
 
 #include "agreement-private.h"
 
-/* Values of a decimal are one result with different rounding if they differ by less than this share
- * of the largest value. */
+/* A decimal is taken for one result with different rounding if its values differ by no more than
+ * this share of the largest value. */
 #define ROUNDING 1e-5
 
 static void
@@ -141,8 +141,8 @@ add_value (ExpectNumber *number, const LineNumber *value)
   number->is_rounded &= value->is_decimal;
 }
 
-/* Finds out if a number varies only by rounding.  A number that rises in each run, or falls in each
- * run, is taken for a time, and so does not count. */
+/* Finds out if a number varies only by rounding.  A number that rises from each run to the next, or
+ * falls from each run to the next, is taken for a time, not for a rounded result. */
 static void
 end_number (ExpectNumber *number)
 {

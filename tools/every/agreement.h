@@ -10,7 +10,8 @@
 
 typedef struct _Agreement Agreement;
 
-/* Learns from the outputs (GStrings) of at least two runs, in their order. */
+/* Learns which lines at least two runs have in common, from their outputs (GStrings) in the order
+ * of the runs. */
 Agreement *agreement_new (const GPtrArray *outputs);
 void agreement_free (Agreement *agreement);
 

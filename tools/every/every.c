@@ -26,8 +26,8 @@
 #include "trial.h"
 #include "verdict.h"
 
-#define MAX_ERROR_LINES 8  /* shown of a failed program's standard error */
-#define MAX_FOUND_LINES 30 /* the same if TARN_DEBUG found mistakes or leaks */
+#define MAX_ERROR_LINES 8  /* lines shown of a failed program's standard error */
+#define MAX_FOUND_LINES 30 /* lines shown of it if TARN_DEBUG found mistakes or leaks */
 
 /* Numbers of good runs.  FEW_GOOD is the number at first.  MORE_GOOD is for output that varies, or
  * a trial's output that seems to be wrong.  MOST_GOOD is for both at once. */

@@ -89,8 +89,8 @@ join (GPtrArray *words)
   return value;
 }
 
-/* Adds the calls that fail as words such as "clCreateBuffer=3": the program's OpenCL calls, or if
- * @is_requests its requests to Tarn.  Also adds the memory budget. */
+/* Adds a word for each call that fails: for the program's OpenCL calls, such as "clCreateBuffer=3",
+ * or if @is_requests for its requests to Tarn, such as "nth=3".  Also adds the memory budget. */
 static void
 add_calls (const Faults *faults, gboolean is_requests, GPtrArray *words)
 {

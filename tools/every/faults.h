@@ -29,7 +29,8 @@ gboolean faults_check (const Faults *faults, GError **error);
  * can fail. */
 gboolean faults_check_name (const gchar *option, const gchar *name, GError **error);
 
-/* Gets the place of a call in the list of all calls. */
+/* Gets the index of a name in the list of all calls that can fail.  Returns the length of the list
+ * if it does not have the name. */
 guint faults_get_rank (const gchar *name);
 
 /* Get the values of TARN_LAYER_FAULTS and of TARN_FAULTS.  Each returns NULL if its variable is not

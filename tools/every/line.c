@@ -257,8 +257,8 @@ add_text (Reader *reader)
   gsize n_spaces = strspn (reader->rest, " \t\r");
   gchar c = n_spaces > 0 ? ' ' : *reader->rest;
 
-  /* LINE_NUMBER and LINE_OPAQUE stand for numbers, so the same bytes in binary output are
-   * replaced. */
+  /* LINE_NUMBER and LINE_OPAQUE stand for numbers.  Binary output may have the same bytes, so they
+   * are replaced there. */
   if (c == LINE_NUMBER || c == LINE_OPAQUE)
     c = '\x7f';
   g_string_append_c (reader->key, c);

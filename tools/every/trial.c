@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Runs the program once with one fault.  The layer and the core report into a file of this run
- * alone, which is read when the program has ended.  tarn(7) describes its lines. */
+ * Runs the program once with one fault.  The OpenCL layer and Tarn's core library write their
+ * reports into one file, which belongs to this run alone.  The file is read when the program has
+ * ended.  tarn(7) describes its lines. */
 
 #include "trial.h"
 

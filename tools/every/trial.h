@@ -23,7 +23,8 @@ struct _Trial
   gboolean all; /* all later calls of that name fail as well */
 
   Process *process; /* while it runs */
-  gchar *report;    /* the file into which layer and core report; NULL when it was read */
+  /* The file into which the OpenCL layer and Tarn's core library report; NULL after it was read */
+  gchar *report;
   gboolean is_done;
 
   /* Results; NULL before the trial was started: */
@@ -42,8 +43,12 @@ struct _Trial
   guint64 n_served;    /* buffers that the layer's pool served, as reported */
   gboolean has_pool;   /* the layer's pool served something, so Tarn's counts include that pool's
                           requests and bytes */
-  GHashTable *calls;   /* name -> guint64 *: the calls of the process that made most of them */
-  GHashTable *left;    /* kind -> guint64 *: objects left at the end, in all processes */
+  /* A call's name -> guint64 *: how many times the call was made, in the process that made it most
+   * often */
+  GHashTable *calls;
+  /* A kind of object -> guint64 *: how many objects of the kind all processes together left at the
+   * end */
+  GHashTable *left;
 
   void (*ended) (Trial *trial, gpointer user_data);
   gpointer user_data;
@@ -76,7 +81,8 @@ void trial_start (Trial *trial, const TrialSettings *settings, const gchar *repo
  * g_free (). */
 gchar *trial_get_fault (const Trial *trial);
 
-/* Gets a number of trial->calls or trial->left; 0 if there is none of that name. */
+/* Gets the number of a name in trial->calls or trial->left.  Returns 0 if the table does not have
+ * the name. */
 guint64 trial_get_count (GHashTable *counts, const gchar *name);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trial, trial_free)

@@ -119,7 +119,8 @@ find_leak (const Verdict *verdict, const Trial *trial)
       guint64 usual = trial_get_count (verdict->good->left, kind);
       guint64 n = trial_get_count (trial->left, kind);
 
-      /* The layer's pool caches these bytes of Tarn's.  The program did not leak them. */
+      /* These are bytes that Tarn has not returned to the driver at the end.  The layer's pool
+       * caches them; the program did not leak them. */
       if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
         continue;
       if (n > usual)

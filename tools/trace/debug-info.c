@@ -24,8 +24,8 @@
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 
-/* Most levels of nested entries.  Compilers make about twenty levels, but a broken file may have
- * any number. */
+/* Limit for nested entries of the debugging information.  Compilers nest them in about twenty
+ * levels, but a broken file may have any number of levels. */
 #define MAX_DEPTH 128
 
 /* A range of addresses of a unit or a function, in the debugging information. */
@@ -39,9 +39,12 @@ struct _DebugInfo
 {
   Dwfl *dwfl;
   Dwfl_Module *module;
-  Dwarf_Addr bias;       /* an address of the module minus the file's own address */
-  Dwarf *dwarf;          /* NULL: there is no debugging information */
-  Dwarf_Addr dwarf_bias; /* an address of the module minus the debugging information's */
+  /* The number to add to an address of the file to get the address in the module */
+  Dwarf_Addr bias;
+  Dwarf *dwarf; /* NULL: there is no debugging information */
+  /* The number to add to an address of the debugging information to get the address in the
+   * module */
+  Dwarf_Addr dwarf_bias;
   GArray *units;         /* of Range, by start */
   GHashTable *functions; /* a unit's offset -> GArray of Range, by start */
 };
@@ -107,7 +110,8 @@ report_file (Dwfl *dwfl, const gchar *path, const GByteArray *build_id, GError *
   return module;
 }
 
-/* Makes libdwfl search for a file with @build_id.  The module may get any addresses. */
+/* Makes libdwfl search for a file with @build_id.  The addresses of the module do not matter, so
+ * its range is nearly unlimited. */
 static Dwfl_Module *
 report_build_id (Dwfl *dwfl, const gchar *path, const GByteArray *build_id)
 {
@@ -219,12 +223,13 @@ add_ranges (GArray *ranges, Dwarf_Die *die, Dwarf_Die *known_as)
     }
 }
 
-/* Finds the last range that begins at or before an address.  Returns NULL if the address is behind
- * the range. */
+/* Finds the last range that begins at or before an address.  Returns NULL if there is none, or if
+ * it does not contain the address. */
 static Range *
 find_range (const GArray *ranges, Dwarf_Addr address)
 {
-  guint low = 0, high = ranges->len; /* ranges before low begin at or before the address */
+  /* All ranges with an index below low begin at or before the address. */
+  guint low = 0, high = ranges->len;
 
   while (low < high)
     {

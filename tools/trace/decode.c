@@ -95,8 +95,8 @@ static DecodeResult G_GNUC_PRINTF (4, 5)
   return DECODE_FAILED;
 }
 
-/* Gets the result for bytes that end inside an event.  At the end of the file it is DECODE_CUT; at
- * the end of a packet it is an error. */
+/* Gets the result of decoding an event that is not complete: DECODE_CUT if the file ends inside the
+ * event, an error if only its packet ends there. */
 static DecodeResult
 run_out (const Cursor *cursor, const guchar *place, const gchar *name, GError **error)
 {

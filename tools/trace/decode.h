@@ -9,8 +9,8 @@
 #include "definitions.h"
 #include "recording.h"
 
-/* Sorts of numbers.  Each number is written as its difference from the previous number of its
- * sort. */
+/* The sorts of numbers that are written as differences.  A difference is that from the previous
+ * number of the same sort. */
 typedef enum
 {
   SORT_BLOCK,
@@ -24,10 +24,11 @@ typedef enum
 {
   FIELD_NONE, /* ends the list */
   FIELD_NUMBER,
-  FIELD_TRUTH,      /* 0 or 1 */
-  FIELD_ERROR,      /* a code of TarnError plus one; 0: none */
-  FIELD_HANDLE,     /* a queue's handle */
-  FIELD_DIFFERENCE, /* first of the types that are differences, one type for each Sort */
+  FIELD_TRUTH,  /* 0 or 1 */
+  FIELD_ERROR,  /* a code of TarnError plus one; 0: none */
+  FIELD_HANDLE, /* a queue's handle */
+  /* The first type for a number that is written as a difference.  Each Sort has one such type. */
+  FIELD_DIFFERENCE,
   FIELD_BLOCK = FIELD_DIFFERENCE + SORT_BLOCK,
   FIELD_ADDRESS = FIELD_DIFFERENCE + SORT_ADDRESS,
   FIELD_QUEUE = FIELD_DIFFERENCE + SORT_QUEUE

@@ -36,9 +36,10 @@ typedef struct
 {
   const gchar *path;
   PytorchTrace *trace;
-  GHashTable *live;             /* Lives by their addresses */
-  GHashTable *seen;             /* addresses in any entry */
-  guint64 n_ids, start, latest; /* ids so far; times of the first and the latest entry, in us */
+  GHashTable *live; /* Lives by their addresses */
+  GHashTable *seen; /* addresses in any entry */
+  /* The number of ids that were given so far; the times of the first and the latest entry, in us */
+  guint64 n_ids, start, latest;
   gboolean has_start;
 } Reader;
 
@@ -174,7 +175,7 @@ pass_time (Reader *reader, guint64 time)
 
 /* Reads an entry.  A block is freed at "free_requested", when the program frees it.  Ignores
  * "free_completed", which comes when other streams have completed their work with the block.  A
- * pool finds that out by itself. */
+ * pool finds out by itself when that work is completed. */
 static gboolean
 read_entry (Reader *reader, JsonObject *entry, guint i, GError **error)
 {
@@ -307,7 +308,8 @@ print_lines (FILE *file, const GArray *lines)
     }
 }
 
-/* Most levels of nested lists.  json-glib reads nested lists recursively, without a limit. */
+/* Limit for the levels of nested lists.  json-glib reads nested lists recursively, without a
+ * limit. */
 #define MAX_DEPTH 64
 
 /* Skips a string, whose opening quotation mark is before @c. */
@@ -324,7 +326,8 @@ pass_string (const gchar *c, const gchar *end, guint *line)
 }
 
 /* Checks how deeply lists are nested.  Also refuses text that json-glib reads although it is not
- * JSON, such as comments: a quotation mark in it would be taken for the beginning of a string. */
+ * JSON, such as comments.  A quotation mark in a comment would be taken for the beginning of a
+ * string. */
 static gboolean
 check_depth (const Reader *reader, const gchar *text, gsize length, GError **error)
 {

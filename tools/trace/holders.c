@@ -15,8 +15,8 @@ get_active (const Objects *objects, const Change *change)
              : 0;
 }
 
-/* Updates the sum of all objects after each event.  An event changes only one object, so the sum
- * changes by the difference of that object. */
+/* Sums up the active bytes of all objects that serve the program, after each event.  An event
+ * changes only one object, so only the change of its bytes is added to the sum. */
 gboolean
 peak_find (Recording *recording, Objects *objects, PeakPlace *place, GError **error)
 {

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Applies events to objects, and counts. */
+ * Applies events to objects: updates their blocks and counters. */
 
 #include "objects.h"
 
@@ -143,7 +143,7 @@ objects_serves_program (const Objects *self, const Object *object)
                         : object->object_class != TARN_TRACE_HEAP;
 }
 
-/* Sums of bytes.  They neither wrap nor become negative, even if events were lost */
+/* Sums of bytes: even if events were lost, they neither wrap nor become negative. */
 
 static void
 add (guint64 *bytes, guint64 more)

@@ -24,8 +24,8 @@ typedef struct
   const gchar *name; /* NULL: the object has no name, or its name is unknown */
   guint64 hits, misses, failures, frees;
   guint64 extents; /* extents that a heap allocated */
-  guint64 active_bytes,
-      peak_active_bytes;             /* requested bytes of blocks in use, or a heap's extents */
+  /* Requested bytes of blocks in use; for a heap, the bytes of its extents */
+  guint64 active_bytes, peak_active_bytes;
   guint64 held_bytes, managed_bytes; /* free blocks; all blocks, or a heap's segments */
   GHashTable *blocks; /* Blocks by their numbers; NULL: the object never had a block */
 } Object;
@@ -50,10 +50,14 @@ typedef struct
 typedef struct
 {
   Object *object; /* NULL: the event has none */
-  Block freed;    /* the block that was freed; life 0: none */
-  Block gone;     /* if has_gone: the block that was removed; life 0: never requested */
+  /* The block that was freed.  If its life is 0, no block was freed. */
+  Block freed;
+  /* If has_gone, the block that was removed.  Its life is 0 if it never served a request. */
+  Block gone;
   gboolean has_gone;
-  Block *used;     /* block of a request, or block in use at the start; NULL: none */
+  /* The block that serves the event's request, or that was in use at the start if the event says
+   * so; NULL: none of these */
+  Block *used;
   gboolean is_new; /* the block was not there before */
 } Change;
 
@@ -77,11 +81,12 @@ Object *objects_find (const Objects *self, guint64 number);
 /* Gets all Objects in the order of their numbers. */
 const GPtrArray *objects_get_all (const Objects *self);
 
-/* Tells whether requests to an object are the program's.  If the recording has a pool, they are if
- * the object is a pool.  Otherwise, they are if the object is no heap. */
+/* Tells whether the requests to an object come from the program.  In a recording with a pool, only
+ * requests to pools do.  In other recordings, requests to all objects except heaps do. */
 gboolean objects_serves_program (const Objects *self, const Object *object);
 
-/* Calls @func for each block, in the order of their requests. */
+/* Call @func for each block in use of each object, or for each block of one object.  The blocks of
+ * an object come in the order of their requests. */
 typedef void (*BlockFunc) (Object *object, Block *block, gpointer user_data);
 void objects_for_each_active (Objects *self, BlockFunc func, gpointer user_data);
 void object_for_each_block (Object *object, BlockFunc func, gpointer user_data);

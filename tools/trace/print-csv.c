@@ -47,7 +47,8 @@ add_allocation (Object *object, Block *block, gpointer user_data)
                   &block->size, block->queue);
 }
 
-/* Begins with the blocks that were allocated before the time of --from and are in use. */
+/* Begins the trace, at the time of --from, with the blocks that were allocated earlier and are
+ * still in use. */
 static void
 begin (Csv *csv)
 {
@@ -55,8 +56,8 @@ begin (Csv *csv)
   objects_for_each_active (csv->output->objects, add_allocation, csv);
 }
 
-/* Adds a free and a request.  A free has no queue, because tarn-bench takes the queue of the
- * block's request. */
+/* Writes a line for the block that an event freed, and a line for the request that it records.  The
+ * line of a free has no queue, because tarn-bench takes the queue from the block's request. */
 static void
 add_changes (Csv *csv, const RecordedEvent *event, const Change *change)
 {

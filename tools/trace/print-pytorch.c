@@ -28,7 +28,8 @@ is_meant (const Output *output, const Object *object)
                                         : objects_serves_program (output->objects, object);
 }
 
-/* Adds the heaps below an object.  MAX_DEPTH ends a cycle, which only a damaged file has. */
+/* Adds the object if it is a heap, its upstream if that is a heap, and so on along the upstreams.
+ * MAX_DEPTH ends a cycle of upstreams, which only a damaged file has. */
 static void
 add_heaps (Snapshot *snapshot, const Object *object)
 {
@@ -79,8 +80,8 @@ write_named_frame (FILE *file, gboolean is_first, const NamedFrame *frame)
   write_frame (file, is_first, frame->module, 0, name);
 }
 
-/* Writes the frames of a block's stack.  The tag is the innermost one, so that PyTorch's viewer
- * shows it. */
+/* Writes the frames of a block's stack.  The block's tag is written as one more frame, the
+ * innermost one, so that PyTorch's viewer shows the tag. */
 static void
 write_frames (const Snapshot *snapshot, const Block *block)
 {
@@ -239,13 +240,14 @@ write_block (const Snapshot *snapshot, gboolean is_first, guint64 address, guint
   fputs ("}", snapshot->output->file);
 }
 
-/* Writes the blocks of a segment.  They fill the segment without gaps, as PyTorch's blocks do.  @i
- * is the first block that is not before the segment; it is moved behind the segment.  Returns the
- * bytes in use. */
+/* Writes the blocks of a segment, and free blocks for the gaps, because PyTorch's blocks fill a
+ * segment without gaps.  Begins at block @i, skips blocks before the segment, and
+ * moves @i to the first block behind the segment.  Returns the bytes in use. */
 static guint64
 write_blocks (const Snapshot *snapshot, const Segment *segment, guint *i)
 {
-  guint64 at = 0, active = 0; /* bytes from the segment's beginning; bytes in use */
+  /* at: where the next block is due, in bytes from the segment's beginning; active: bytes in use */
+  guint64 at = 0, active = 0;
   gboolean is_first = TRUE;
 
   for (; *i < snapshot->blocks->len; (*i)++)

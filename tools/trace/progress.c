@@ -8,7 +8,8 @@
 #include "../terminal.h"
 
 #define LONG_TIME G_USEC_PER_SEC
-#define EVENTS_AT_A_TIME 65536 /* read within milliseconds, between two looks at the clock */
+/* The clock is looked at once in so many events, which are read within milliseconds. */
+#define EVENTS_AT_A_TIME 65536
 
 void
 progress_begin (Progress *self, Recording *recording, const gchar *verb)

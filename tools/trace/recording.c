@@ -22,17 +22,20 @@
 /* A packet: events of one stream. */
 typedef struct
 {
-  gsize place;         /* the place of its first event */
-  guint32 size, flags; /* bytes of events in the file; and TARN_TRACE_FIRST or 0 */
-  guint64 n_missing;   /* bytes beyond the end of the file; only the last packet has any */
-  guint64 time;        /* in a stream's first packet: the time from which its first event counts */
-  gsize next;          /* the stream's next packet; NO_PACKET: none */
+  gsize place; /* the place of its first event */
+  /* size: bytes of the packet's events that are in the file; flags: TARN_TRACE_FIRST or 0 */
+  guint32 size, flags;
+  guint64 n_missing; /* bytes beyond the end of the file; only the last packet has any */
+  /* In a stream's first packet: the time to which the first event's time is relative */
+  guint64 time;
+  gsize next; /* the stream's next packet; NO_PACKET: none */
 } Packet;
 
 /* A stream: the events of one thread.
  *
- * Invariant: if the stream is in the recording's heap, event is its next event.  If is_given, the
- * first stream's event was returned already. */
+ * Invariant: if the stream is in the recording's heap, event is its next event.  There is one
+ * exception: if the recording's is_given is TRUE, the event of the heap's first stream was returned
+ * already. */
 typedef struct
 {
   guint32 number;
@@ -62,8 +65,8 @@ struct _Recording
   gboolean is_stopped;
   goffset cut;
   /* Streams that have an event left, the stream with the earliest event first.  If is_given, the
-   * first stream's event was returned already.  That stream advances only at the next call, because
-   * the event's properties are valid until then. */
+   * event of the first stream was returned already.  That stream advances only when the next event
+   * is asked for, because the properties of the returned event are valid until then. */
   GPtrArray *heap;
   gboolean is_given; /* the first stream's event was returned */
   gboolean is_begun; /* the heap is filled */

@@ -31,11 +31,13 @@ typedef struct
   guint64 tag;    /* string; 0: none */
   guint64 stack;  /* the request's; 0: none */
   guint64 block;
-  guint64 size;       /* bytes: requested, wanted or to keep; or number of lost events */
+  /* Bytes, such as those requested, wanted or to keep, or the number of lost events; depends on the
+   * kind of event */
+  guint64 size;
   guint64 alloc_size; /* bytes of the block's memory, or active bytes */
   guint64 address;
-  /* By the kind of event: the error's code plus one (0: none), a new address, held bytes, or TRUE
-   * or FALSE. */
+  /* One of these, which depends on the kind of event: the error's code plus one (0: no error), a
+   * second address, held bytes, or TRUE or FALSE. */
   guint64 other;
 
   /* OBJECT and STATS */
@@ -86,9 +88,10 @@ guint64 recording_get_n_events (const Recording *self);
 guint64 recording_get_n_lost (const Recording *self);
 guint64 recording_get_real_time (const Recording *self); /* nanoseconds since 1970 began */
 guint32 recording_get_pid (const Recording *self);
-/* Tells whether the file has its end.  It has none if the program crashed or was killed. */
+/* Tells whether the recording was stopped and the whole file is there.  It was not stopped if the
+ * program crashed or was killed. */
 gboolean recording_is_complete (const Recording *self);
-/* Gets the place at which the file ends, if that is inside a packet.  Otherwise returns 0. */
+/* Gets the size of the file if the file ends inside a packet.  Otherwise returns 0. */
 goffset recording_get_cut (const Recording *self);
 
 const gchar *recording_get_string (const Recording *self, guint64 string); /* NULL: none */

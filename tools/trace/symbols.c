@@ -54,7 +54,8 @@ symbols_free (Symbols *self)
   g_free (self);
 }
 
-/* Keeps a text without control characters.  Names of files and symbols may have any bytes. */
+/* Stores a text, and makes its control characters printable: names of files and symbols may have
+ * any bytes.  The stored text lives as long as the Symbols. */
 static const gchar *
 keep_text (Symbols *self, const gchar *text)
 {
@@ -81,8 +82,8 @@ complain (Symbols *self, const RecordedModule *module, const gchar *message)
     text_complain (self->program, "%s", text);
 }
 
-/* Gets the debugging information of a module.  Returns NULL if there is none.  The kernel's module
- * is no file, so its path is not absolute. */
+/* Gets the debugging information of a module.  Returns NULL if there is none.  The vDSO, which the
+ * kernel maps into each process, is a module without a file, so its path is not absolute. */
 static DebugInfo *
 get_debug_info (Symbols *self, const RecordedModule *module)
 {

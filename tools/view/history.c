@@ -17,8 +17,8 @@ typedef enum
   MEMORY_PART /* maps a user's address to an address in an extent */
 } MemorySort;
 
-/* A memory that exists: a pool's block, in use or held, or a segment, an extent or a part of a
- * heap.
+/* A range of memory that exists: a block, in use or held, or a segment, an extent or a part of a
+ * heap.  A part tells which address in an extent a user's address stands for.
  *
  * Invariant: life <= Builder.n_lives. */
 typedef struct
@@ -28,8 +28,9 @@ typedef struct
   guint64 place; /* the block, or the address */
 
   guint64 address, alloc_size;
-  guint64 managed; /* bytes that count as managed; a LENT event adds none */
-  guint64 life;    /* the number of its present life, from 1; 0: the block is held */
+  /* Bytes of a block that count as managed; a LENT event adds none */
+  guint64 managed;
+  guint64 life; /* the number of its present life, from 1; 0: the block is held */
 } Memory;
 
 /* A history that is being made. */
@@ -95,14 +96,14 @@ list_clear (HistoryList *list)
   g_hash_table_unref (list->places);
 }
 
-/* Finds a number's place.  Returns 0 if the list does not have the number. */
+/* Gets the index of a number in a list.  Returns 0 if the list does not have the number. */
 static guint
 list_find_old (const HistoryList *list, guint64 number)
 {
   return GPOINTER_TO_UINT (g_hash_table_lookup (list->places, &number));
 }
 
-/* Gets a number's place.  Adds the number if the list does not have it. */
+/* Gets the index of a number in a list.  Adds the number if the list does not have it. */
 static guint
 list_find (HistoryList *list, guint64 number)
 {
@@ -159,7 +160,8 @@ see_object (History *self, const RecordedEvent *event)
   set_details (self, list_find (&self->objects, event->object), object);
 }
 
-/* Gets a thread's place.  Keeps the thread's name if the event has it. */
+/* Gets the index of an event's thread in the list of threads.  Keeps the thread's name if the event
+ * has it. */
 static guint
 find_thread (History *self, const RecordedEvent *event)
 {
@@ -233,8 +235,9 @@ get_class (const History *self, guint64 number)
   return object != NULL ? object->class : TARN_TRACE_POOL;
 }
 
-/* Gets the place of a block's owner.  Blocks that a heap serves without a pool have an owner of
- * their own, so that they are not taken for the heap's extents. */
+/* Gets the index, in the list of objects, of the owner of a range of memory.  Blocks that a heap
+ * serves without a pool have an owner of their own, so that they are not taken for the heap's
+ * extents. */
 static guint
 find_owner (History *self, MemorySort sort, guint64 object)
 {
@@ -243,8 +246,8 @@ find_owner (History *self, MemorySort sort, guint64 object)
   return list_find (&self->objects, is_direct ? object | HISTORY_BLOCKS_OF_HEAP : object);
 }
 
-/* Sets the managed bytes of a pool's block.  A heap's segments are managed, too, but their lives
- * show their bytes. */
+/* Sets how many bytes of a block count as managed, and records a change.  Does nothing for a heap's
+ * segments: they are managed, too, but they have lives, which show their bytes. */
 static void
 set_managed (Builder *builder, const RecordedEvent *event, Memory *memory, guint64 bytes)
 {
@@ -267,8 +270,10 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
   memory->life = 0;
 }
 
-/* Gets the address of a block in the heap minus the user's address.  Parts stay until their heap
- * ends, but only the latest part of an address is found. */
+/* Gets the difference of two addresses of a block: its address in the heap minus the address that
+ * the user has.  A part of the heap tells the first address for the second one.  Returns 0 if no
+ * part does.  Parts stay until their heap ends, but only the latest part for a user's address is
+ * found. */
 static guint64
 get_shift (Builder *builder, guint64 number, const Memory *memory)
 {

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * A history: a recording as a page shows it.  It has lives, managed bytes and calls.  A life is a
- * block of a pool from its request to its free, or an extent or a segment of a heap.  In columns,
- * an object, a stack, a tag, a queue or a thread is a place in a list of the history; 0: none. */
+ * block from its request to its free, or an extent or a segment of a heap.  The history has lists
+ * of objects, stacks, tags, queues and threads.  A column stores each of them as an index into its
+ * list; 0 means none. */
 
 #ifndef HISTORY_H
 #define HISTORY_H

@@ -10,7 +10,8 @@
 
 #include "../read.h"
 
-/* Most levels of nested lists.  json-glib reads nested lists recursively, without a limit. */
+/* Limit for the levels of nested lists.  json-glib reads nested lists recursively, without a
+ * limit. */
 #define MAX_DEPTH 32
 
 static gboolean G_GNUC_PRINTF (3, 4)
@@ -58,7 +59,7 @@ check_digits (const gchar *c, const gchar *end, guint line, GError **error)
 }
 
 /* Checks the syntax.  Also refuses text that json-glib reads although it is not JSON, such as
- * comments: a quotation mark in it would be taken for the beginning of a string. */
+ * comments.  A quotation mark in a comment would be taken for the beginning of a string. */
 static gboolean
 check_form (const gchar *text, gsize length, GError **error)
 {

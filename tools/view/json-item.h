@@ -15,7 +15,7 @@ typedef struct _JsonItem JsonItem;
 struct _JsonItem
 {
   const JsonItem *outer; /* the object that contains this one; NULL: this is the root */
-  const gchar *list;     /* the key of the list that contains it, in the outer object */
+  const gchar *list;     /* the key, in outer, of the list that contains this object */
   guint i;               /* the index of this object in the list */
   JsonObject *object;
 };

@@ -10,7 +10,8 @@
 /* A new packet begins after so many bytes, because a packet's size has only 32 bits. */
 #define PACKET_BYTES ((guint) 1 << 20)
 
-/* Sorts of numbers that are written as differences. */
+/* The sorts of numbers that are written as differences.  A difference is that from the previous
+ * number of the same sort. */
 enum
 {
   BLOCKS,

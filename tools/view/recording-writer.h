@@ -26,10 +26,11 @@ void recording_writer_add_object (RecordingWriter *self, const RecordedEvent *ev
  * segment also queue. */
 void recording_writer_add_piece (RecordingWriter *self, const RecordedEvent *event);
 void recording_writer_add_extent (RecordingWriter *self, const RecordedEvent *event);
-/* Adds a part.  Uses the members object, address (in an extent) and other (the user's address) of
- * @event. */
+/* Adds a part: the address that the user has for an extent, such as a cl_mem.  Uses the members
+ * object, address (the extent's) and other (the user's address) of @event. */
 void recording_writer_add_part (RecordingWriter *self, const RecordedEvent *event);
-/* Adds a block.  Its kind is BLOCK or MISS.  Uses the members time, thread, object, queue, tag,
+/* Adds a block.  The kind of @event is BLOCK, for a block that exists when the recording begins, or
+ * MISS, for a request that gets a new block.  Uses the members time, thread, object, queue, tag,
  * stack, block, size, alloc_size and address of @event; for a BLOCK also other.  Times must not
  * decrease. */
 void recording_writer_add_block (RecordingWriter *self, const RecordedEvent *event);

@@ -11,7 +11,7 @@
 #include "json-item.h"
 #include "recording-writer.h"
 
-/* A block in use, or a held block, which has no size. */
+/* A block in use, or a held block.  A held block has no requested size. */
 typedef struct
 {
   RecordedEvent event; /* its time is the block's age until write_blocks () is called */

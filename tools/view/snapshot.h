@@ -17,8 +17,9 @@
 typedef struct
 {
   gchar *version, *program, *reason, *message; /* nullable */
-  gboolean follows;     /* blocks were traced when the snapshot was written */
-  Recording *recording; /* the real time of the recording is the snapshot's */
+  gboolean follows; /* blocks were traced when the snapshot was written */
+  /* Its recording_get_real_time () is the time at which the snapshot was written. */
+  Recording *recording;
 } Snapshot;
 
 /* Reads a snapshot from memory.  Errors name the path and the place. */
